@@ -1,10 +1,13 @@
 """``spanloop scores``: add, correct, list and delete."""
 
+import pytest
+
 from .support import Run
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
+@pytest.mark.slow
 def test_a_score_is_given_corrected_and_taken_back(spanloop_on_store: Run) -> None:
     key = spanloop_on_store("scores", "add", "0.5", "--trace", TRACE, "--comment", "[hm]").stdout.strip()
     assert spanloop_on_store("scores", "add", "1", "--trace", TRACE, "--comment", "[ok]").stdout.strip() == key

@@ -1,11 +1,14 @@
 """``spanloop train``: each setting of a job is an option and a key of a job file."""
 
+from contextlib import redirect_stdout
 from datetime import datetime
 from enum import Enum
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from spanloop.cli import app as command_tree
@@ -18,6 +21,8 @@ from spanloop.training.presets import PRESETS, Preset, preset_values
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import SpecField, build_spec, read_job_file, spec_fields
 
+COMMAND = get_command(command_tree.app)
+"""Made once; the runner of typer would make it for each call."""
 OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3", "then": "kind=dpo"}
 
 
@@ -73,9 +78,9 @@ def as_toml(field: SpecField, value: Any) -> str:
 
 
 def submitted(data_dir: DataDir, *arguments: str) -> JobSpec:
-    completed = CliRunner().invoke(command_tree.app, ["train", *arguments, "--data-dir", str(data_dir.path)])
-    assert completed.exit_code == 0, completed.output
-    return JobApi(data_dir).get(completed.stdout.strip()).spec
+    with redirect_stdout(StringIO()) as out:
+        COMMAND.main(["train", *arguments, "--data-dir", str(data_dir.path)], "spanloop", standalone_mode=False)
+    return JobApi(data_dir).get(out.getvalue().strip()).spec
 
 
 @pytest.mark.parametrize("field", spec_fields(), ids=lambda field: field.name)

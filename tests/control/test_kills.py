@@ -166,6 +166,7 @@ def test_kill_9_of_the_job_starts_it_again_where_it_was(
     assert_ran_once(data_dir, job, registry, api)
 
 
+@pytest.mark.slow
 def test_a_stopped_scheduler_ends_its_job_and_the_next_one_goes_on(
     *, api: JobApi, registry: Registry, data_dir: DataDir, job: Job, start: Start, runner_of: RunnerOf
 ) -> None:

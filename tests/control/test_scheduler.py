@@ -333,6 +333,7 @@ def test_a_lease_of_another_machine_is_taken_only_when_it_has_expired(
         assert api.get(job.id).attempt == 2
 
 
+@pytest.mark.slow
 def test_two_schedulers_never_run_one_job_twice(
     *, api: JobApi, spec: JobSpec, data_dir: DataDir, runner_of: RunnerOf
 ) -> None:

@@ -77,7 +77,7 @@ def one_by_one(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat(canonical.canonical_columns(frame[number]) for number in range(frame.height))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(SPAN, min_size=1, max_size=6))
 def test_a_row_is_read_the_same_whatever_stands_beside_it(attributes: list[list[tuple[str, str | None]]]) -> None:
     frame = spans(attributes)
@@ -183,7 +183,7 @@ MESSAGE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(MESSAGE, max_size=6), st.booleans())
 def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_ascii: bool) -> None:  # noqa: FBT001
     expected = tuple(read_message(item) for item in said)

@@ -171,7 +171,7 @@ def agents(draw: st.DrawFn) -> Agent:
     return agent
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(agents())
 def test_a_row_trains_on_each_sampled_token_once_and_on_nothing_else(agent: Agent) -> None:
     converted = agent.world.convert()

@@ -28,6 +28,7 @@ def metrics(app: AppTest) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("learned")
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_draws(page: str) -> None:
     app = open_page(page)

@@ -40,7 +40,13 @@ def test_an_empty_page_says_what_is_missing_and_the_next_command(page: str, miss
     assert any(str(code.value).startswith(command) for code in app.code)
 
 
-@pytest.mark.parametrize("page", ["overview", "episodes", "traces", "failures", "rewards", "evaluations", "compare"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("overview", "episodes", "traces"),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("failures", "rewards", "evaluations", "compare")),
+    ],
+)
 def test_without_clickhouse_a_page_says_so_and_how_to_start_it(page: str, stopped: DataDir) -> None:
     app = open_page(page)
     assert not app.exception

@@ -32,6 +32,7 @@ def wait_for_acceptance(senders: Senders, requests: int = 20) -> None:
     wait_for(lambda: senders.statuses[200] >= enough, "the spool to accept spans")
 
 
+@pytest.mark.slow
 def test_clickhouse_is_unavailable_for_longer_than_the_spool_holds(own_scene: Scene) -> None:
     collector = own_scene.launch(*TINY_SPOOL)
     with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_retrying=True) as senders:

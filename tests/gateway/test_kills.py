@@ -54,7 +54,7 @@ class Storm:
         self.process.process.wait(TIMEOUT_S)
         self.kills += 1
 
-    def admin(self, path: str, **body: Any) -> httpx.Response:
+    def admin(self, path: str, /, **body: Any) -> httpx.Response:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
         with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S) as client:
             url = f"{self.process.url}/admin/{path}"
@@ -123,7 +123,8 @@ def storm(
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, url_of(address))
     running = Storm(data_dir, upstream)
     yield running
-    running.process.stop()
+    running.process.process.kill()
+    running.process.process.wait(TIMEOUT_S)
 
 
 def deploy(storm: Storm, number: int, models: Path) -> None:
@@ -135,7 +136,8 @@ def deploy(storm: Storm, number: int, models: Path) -> None:
 
     write_model(models / f"v{number}", number)
     storm.killed_during(lambda: storm.admin("deploy", **body(number)), 0.1)
-    assert storm.admin("deploy", **body(number)).status_code == 200
+    deployed = storm.admin("deploy", **body(number))
+    assert deployed.status_code == 200, deployed.text
     assert storm.admin("deploy", **body(number - 1)).status_code == 409
 
 
@@ -143,7 +145,8 @@ def start_canary(storm: Storm, request: dict[str, Any]) -> str:
     """Kill it while a canary starts: then the canary runs, or can be started again."""
     storm.killed_during(lambda: storm.admin("canary", **request), 0.1)
     if storm.canary() is None:
-        assert storm.admin("canary", **request).status_code == 200
+        started = storm.admin("canary", **request)
+        assert started.status_code == 200, started.text
     running = storm.canary()
     assert running is not None
     return str(running["id"])

@@ -9,6 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from spanloop.datadir import DataDir
+
 from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, wait_until, write_model
 
 
@@ -172,6 +174,48 @@ def test_an_upstream_that_cannot_reload_keeps_its_weights(
     assert response.status_code == 500
     assert "collective_rpc failed: 404" in response.json()["error"]["message"]
     assert gateway.chat().json()["model"] == "stand-in@external"
+
+
+def test_a_restarted_gateway_names_what_its_upstream_has_loaded(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    def model_after_a_start(change: Callable[[RunningGateway], object] = lambda _: None) -> str:
+        gateway = start_gateway(upstream=upstream)
+        wait_until(lambda: gateway.health()["engine"] == "serving")
+        named: str = gateway.chat().json()["model"]
+        change(gateway)
+        gateway.stop()
+        return named
+
+    folder = write_model(tmp_path / "v2", 2)
+    assert model_after_a_start(lambda gateway: deploy(gateway, folder)) == "stand-in@external"
+    assert model_after_a_start() == "m@v2"
+
+    stand_in.weights = 1  # it was started again with the weights of its command line
+    assert model_after_a_start() == "stand-in@external"
+
+
+def test_a_deployment_that_was_interrupted_can_be_repeated(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path, data_dir: DataDir
+) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    first = start_gateway(upstream=upstream)
+    wait_until(lambda: first.health()["engine"] == "serving")
+    assert deploy(first, folder).status_code == 200
+    first.stop()
+    file = data_dir.gateway / "upstream_weights.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"after": []}))
+
+    second = start_gateway(upstream=upstream)
+    wait_until(lambda: second.health()["engine"] == "serving")
+    assert second.chat().json()["model"] == "stand-in@external"
+    assert deploy(second, folder).status_code == 200
+    assert (second.chat().json()["model"], stand_in.weights) == ("m@v2", 2)
+    second.stop()
+    file.write_text("[1]")
+    third = start_gateway(upstream=upstream)
+    wait_until(lambda: third.health()["engine"] == "serving")
+    assert third.chat().json()["model"] == "stand-in@external"
 
 
 def test_unknown_weights_after_a_failed_reload_are_not_served(

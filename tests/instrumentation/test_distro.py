@@ -232,6 +232,7 @@ asyncio.get_event_loop()
     assert ["traceparent" in headers for headers in model.headers] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_message_with_an_inline_image_keeps_its_content_without_the_image(
     traced_app: App, receiver: Receiver
 ) -> None:

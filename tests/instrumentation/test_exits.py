@@ -77,7 +77,11 @@ def test_an_exception_through_a_task_keeps_its_traceback_and_marks_the_span(
     assert (event, attributes["exception.type"]) == ("exception", "ValueError")
 
 
-@pytest.mark.parametrize("script", [SLEEPS, SPINS, JOINS_A_THREAD], ids=["sleeping", "spinning", "joining"])
+@pytest.mark.parametrize(
+    "script",
+    [SLEEPS, pytest.param(SPINS, marks=pytest.mark.slow), JOINS_A_THREAD],
+    ids=["sleeping", "spinning", "joining"],
+)
 def test_sigterm_flushes_and_kills_as_it_would(traced_app: App, receiver: Receiver, script: str) -> None:
     ran = traced_app.run(script, while_running=terminate)
     assert (ran.stdout, ran.stderr, ran.code) == ("", "", -signal.SIGTERM)
@@ -170,7 +174,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(each, marks=pytest.mark.slow) for each in ("spawn", "forkserver"))]
+)
 def test_spans_of_multiprocessing_children_arrive(traced_app: App, receiver: Receiver, method: str) -> None:
     ran = traced_app.run(POOL, method)
     assert (ran.stdout, ran.stderr, ran.code) == ("[0, 1, 4, 9]\n0\n", "", 0)

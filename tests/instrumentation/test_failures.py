@@ -87,9 +87,12 @@ def _dying_after_one_request() -> Generator[Receiver]:
 
 
 WAYS = ("refused", "black hole", "dies half-way", "unknown host", "500", "503", "nonsense")
-AT_EXIT = [pytest.param(way, "0", id=f"{way} at exit") for way in WAYS]
+AT_EXIT = [
+    pytest.param(way, "0", id=f"{way} at exit", marks=pytest.mark.slow if way in {"unknown host", "500", "503"} else ())
+    for way in WAYS
+]
 DURING_THE_RUN = [
-    pytest.param(way, "0.7", id=f"{way} during the run", marks=() if way in WAYS[:3] else pytest.mark.slow)
+    pytest.param(way, "0.7", id=f"{way} during the run", marks=() if way == "black hole" else pytest.mark.slow)
     for way in WAYS
 ]
 

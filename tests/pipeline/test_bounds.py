@@ -125,6 +125,7 @@ def test_of_a_trace_that_does_not_fit_the_beginning_is_converted(
     )
 
 
+@pytest.mark.slow
 def test_a_conversation_id_that_everything_shares_costs_only_what_comes_too_late(
     store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

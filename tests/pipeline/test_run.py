@@ -151,7 +151,7 @@ def test_a_score_of_a_session_with_several_episodes_judges_none_however_they_arr
     assert_same(snapshot(feed), before)
 
 
-@pytest.mark.parametrize(("joins", "steps"), [(True, [3]), (False, [1, 1, 1])])
+@pytest.mark.parametrize(("joins", "steps"), [(True, [3]), pytest.param(False, [1, 1, 1], marks=pytest.mark.slow)])
 def test_a_session_is_an_episode_over_runs_where_that_was_chosen(
     store: Store, feed: Feed, *, joins: bool, steps: list[int]
 ) -> None:

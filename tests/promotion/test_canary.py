@@ -250,6 +250,7 @@ def test_the_scheduler_decides_without_being_asked(served: Served) -> None:
     assert Decisions(served.data_dir).list("m")[0].verdict is PromotionVerdict.ROLLED_BACK
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fresh_page")
 def test_the_page_shows_the_comparison_and_ends_the_canary(served: Served) -> None:
     assert "Canary" not in text_of(open_page("models"))

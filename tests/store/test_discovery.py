@@ -86,6 +86,7 @@ def test_without_a_server_the_next_step_is_up(data_dir: DataDir) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_started_server_lives_as_long_as_the_store(data_dir: DataDir) -> None:
     with connect(data_dir, start=True) as store:
         assert data_dir.running("clickhouse") is not None
@@ -116,6 +117,7 @@ def test_another_layout_is_refused_before_a_server_starts(data_dir: DataDir) -> 
     assert not data_dir.clickhouse.exists()
 
 
+@pytest.mark.slow
 def test_a_stale_run_file_is_ignored(data_dir: DataDir) -> None:
     stale = json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()})
     data_dir.write(data_dir.run / "clickhouse.json", stale)

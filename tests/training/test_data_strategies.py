@@ -86,7 +86,7 @@ def by_identity(selection: Selection) -> dict[tuple[str, ...], dict[str, Any]]:
 
 
 @given(rows=datasets(), kind=st.sampled_from(list(JobKind)), strategies=given_strategies())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_whole_units_are_kept_unchanged_and_all_input_is_counted(
     rows: list[dict[str, Any]], kind: JobKind, strategies: DataStrategies
 ) -> None:
@@ -113,7 +113,7 @@ def test_whole_units_are_kept_unchanged_and_all_input_is_counted(
 
 
 @given(rows=datasets(), kind=st.sampled_from(list(JobKind)), order=st.sampled_from(list(Curriculum)))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_a_curriculum_is_by_the_share_of_attempts_that_succeed(
     rows: list[dict[str, Any]], kind: JobKind, order: Curriculum
 ) -> None:

@@ -36,7 +36,8 @@ def assembled(plan: TrainPlan, target: Path) -> Path:
     return assemble_model(checkpoint, plan.model_path, target)
 
 
-@pytest.mark.parametrize("bfloat16", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bfloat16", [True, False])
 def test_the_merged_model_gives_the_trainers_log_probabilities(
     tiny_model: Path, tmp_path: Path, *, bfloat16: bool
 ) -> None:

@@ -195,6 +195,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     assert at(metrics, 3, "train/loss") < at(metrics, 1, "train/loss")
 
 
+@pytest.mark.slow
 def test_a_job_without_data_fails_with_the_reason(runner: Runner, store: Store, tmp_path: Path) -> None:
     assert not store.query("store_counts").is_empty()
     job, status, log = runner.run(dr_grpo(), tmp_path / "log.txt")

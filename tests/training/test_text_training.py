@@ -17,7 +17,8 @@ from .debug_training import debug_plan, train_here, trained_weights
 from .test_text_rows import nobody, seed_foreign, text
 
 
-@pytest.mark.parametrize("kind", [JobKind.SFT, pytest.param(JobKind.DPO, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.DPO])
 def test_the_text_of_another_models_spans_trains(kind: JobKind, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     for number in range(4):
         end = text("assistant", "12." if number % 2 else "Who knows?")

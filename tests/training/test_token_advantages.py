@@ -277,9 +277,9 @@ def assert_equals_reference(seed: int, kind: JobKind) -> int:
     return len(rows_by_id)
 
 
-def test_masks_and_advantages_equal_the_reference_on_200_datasets() -> None:
+def test_masks_and_advantages_equal_the_reference_on_60_datasets() -> None:
     # the kinds take turns with blocks of nine seeds, which have each size of parts with each kind of credit
-    assert sum(assert_equals_reference(seed, KINDS[seed // 9 % len(KINDS)]) for seed in range(200)) > 1_000
+    assert sum(assert_equals_reference(seed, KINDS[seed // 9 % len(KINDS)]) for seed in range(60)) > 300
 
 
 @pytest.mark.slow

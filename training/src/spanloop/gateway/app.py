@@ -41,6 +41,7 @@ from .second_adapter import SecondAdapter, fits_beside
 from .sessions import session_of
 from .settings import GatewaySettings
 from .shadow import Shadows
+from .upstream_weights import FixedWeights, UpstreamWeights
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
@@ -75,7 +76,13 @@ class Gateway:
             self.metrics,
         )
         self._engine = self._make_engine()
-        self.lifecycle = EngineLifecycle(self._engine, self.admission, DeploymentFile(data_dir), settings)
+        self.lifecycle = EngineLifecycle(
+            self._engine,
+            self.admission,
+            DeploymentFile(data_dir),
+            settings,
+            upstream_weights=UpstreamWeights(data_dir),
+        )
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
@@ -215,7 +222,8 @@ class Gateway:
             engine = SecondAdapter(self._engine, settings.engine.start_timeout_s)
         else:
             engine = ChildEngine(settings.engine, self.client, self._data_dir.logs / "engine-candidate.log")
-        return Candidate(canary, engine, self.admission, settings, is_shared=is_shared)
+        weights = FixedWeights(self._data_dir, canary.candidate)
+        return Candidate(canary, engine, self.admission, settings, weights=weights, is_shared=is_shared)
 
     def _make_engine(self) -> Engine:
         if self._settings.upstream:

@@ -15,10 +15,11 @@ from spanloop.semconv.errors import ServiceError
 from .admission import AdmissionControl, Lease
 from .api_errors import UnavailableError
 from .canary import Canary
-from .deployment import Deployment, ModelFolder
+from .deployment import Deployment
 from .engine import Engine
 from .engine_lifecycle import NO_MODEL, EngineLifecycle
 from .settings import GatewaySettings
+from .upstream_weights import UpstreamWeights
 
 _WAIT_S: Final = 10.0
 NO_CANARY: Final = UnavailableError("The canary is over.", code="no_canary")
@@ -37,15 +38,6 @@ class _CandidateFile:
         """Keep nothing: ``canary.json`` has it."""
 
 
-class _UpstreamLifecycle(EngineLifecycle):
-    """Of an external server that serves the candidate already, under any name."""
-
-    candidate: Deployment
-
-    async def _read_served_model(self) -> tuple[Deployment, ModelFolder | None]:
-        return self.candidate, None
-
-
 class Candidate:
     """The candidate of a running canary.
 
@@ -54,22 +46,32 @@ class Candidate:
         engine: Its engine.
         champion: Admission to the champion.
         settings: The gateway's.
+        weights: Of an external server.
         is_shared: Whether the engine is the champion's too.
     """
 
     def __init__(
-        self, canary: Canary, engine: Engine, champion: AdmissionControl, settings: GatewaySettings, *, is_shared: bool
+        self,
+        canary: Canary,
+        engine: Engine,
+        champion: AdmissionControl,
+        settings: GatewaySettings,
+        *,
+        weights: UpstreamWeights,
+        is_shared: bool,
     ) -> None:
         self.canary = canary
         self.is_shared: Final = is_shared
         self.admission: Final = AdmissionControl(NO_CANARY)
         self._engine = engine
         self._champion = champion
-        kind = _UpstreamLifecycle if canary.upstream else EngineLifecycle
-        own_settings = replace(settings, upstream=canary.upstream)
-        self.lifecycle: Final = kind(engine, self.admission, _CandidateFile(canary.candidate), own_settings)
-        if isinstance(self.lifecycle, _UpstreamLifecycle):
-            self.lifecycle.candidate = canary.candidate
+        self.lifecycle: Final = EngineLifecycle(
+            engine,
+            self.admission,
+            _CandidateFile(canary.candidate),
+            replace(settings, upstream=canary.upstream),
+            upstream_weights=weights,
+        )
 
     async def serve(self) -> None:
         """Start the engine; return when it serves the candidate.

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,7 +20,8 @@ from .api_errors import UnavailableError
 from .deployment import Deployment, LastDeployment, ModelFolder
 from .engine import Engine
 from .served_adapter import ServedAdapter
-from .settings import EXTERNAL_VERSION, GatewaySettings
+from .settings import GatewaySettings
+from .upstream_weights import UpstreamWeights
 
 _log: Final = logging.getLogger(__name__)
 _MAX_BACKOFF_S: Final = 60.0
@@ -85,15 +87,23 @@ class EngineLifecycle:
         admission: Opened, held and closed only by this object.
         file: Holds the last deployment.
         settings: Timeouts and limits.
+        upstream_weights: What is loaded into an external server.
     """
 
     def __init__(
-        self, engine: Engine, admission: AdmissionControl, file: LastDeployment, settings: GatewaySettings
+        self,
+        engine: Engine,
+        admission: AdmissionControl,
+        file: LastDeployment,
+        settings: GatewaySettings,
+        *,
+        upstream_weights: UpstreamWeights,
     ) -> None:
         self._engine = engine
         self._admission = admission
         self._file = file
         self._settings = settings
+        self._upstream_weights = upstream_weights
         self._lock = asyncio.Lock()
         self._supervisor: asyncio.Task[None] | None = None
         self._state = EngineState.NO_DEPLOYMENT
@@ -247,11 +257,21 @@ class EngineLifecycle:
 
     async def _reload(self, target: Deployment) -> None:
         api, served_name = self._engine.api, self._engine.served_name
-        self._logprobs_before_swap = await api.probe(served_name)
+        before = self._logprobs_before_swap = await api.probe(served_name)
+        last = began = None
+        if not self._engine.can_restart:
+            last = await asyncio.to_thread(self._upstream_weights.read, api.base_url)
+            began = await asyncio.to_thread(self._upstream_weights.begin, api.base_url, target, before)
+            before = began.before
         await api.reload_weights(target.path)
+        after = await api.probe(served_name)
         # No request runs, so the same weights give equal logprobs: equal ones suggest that nothing was reloaded.
-        if await api.probe(served_name) == self._logprobs_before_swap:
+        if after == before:
+            if last is not None:
+                await asyncio.to_thread(self._upstream_weights.write, last)
             raise ServiceError(f"after reloading, {target.label} gives the same logprobs for a fixed prompt as before")
+        if began is not None:
+            await asyncio.to_thread(self._upstream_weights.write, replace(began, after=after))
 
     async def _roll_back(self, target: Deployment, previous: Deployment | None, error: SpanloopError) -> ServiceError:
         """Serve the previous version again; return the error to raise."""
@@ -338,20 +358,9 @@ class EngineLifecycle:
             await self._start_engine(self._deployment)
         else:
             await self._engine.start("")
-            self._deployment, self._folder = await self._read_served_model()
+            self._deployment, self._folder = await self._upstream_weights.served_by(self._engine)
         self._start_duration_s = time.monotonic() - began_s
         self._set_serving(self._deployment)
-
-    async def _read_served_model(self) -> tuple[Deployment, ModelFolder | None]:
-        """Return the deployment that an external server serves, and its folder if readable."""
-        name, _, version = self._engine.served_name.partition("@")
-        root = await self._engine.api.served_root()
-        try:
-            folder = await asyncio.to_thread(ModelFolder.read, Path(root))
-        except ConfigurationError:
-            # Its folder is not on this machine: chat works, hot swaps do not.
-            return Deployment(name, version or EXTERNAL_VERSION, ""), None
-        return Deployment(name, version or EXTERNAL_VERSION, root), folder
 
     def _set_serving(self, deployment: Deployment) -> None:
         self._state, self._error = EngineState.SERVING, ""
