@@ -3,11 +3,14 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from .support import Run
 
 GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1}
 
 
+@pytest.mark.slow
 def test_what_is_good_is_imported_and_what_is_not_is_said(spanloop: Run, tmp_path: Path) -> None:
     path, rejects = tmp_path / "episodes.jsonl", tmp_path / "rejects.jsonl"
     path.write_text("\n".join([json.dumps(GOOD), "{no json", json.dumps({"messages": []})]))

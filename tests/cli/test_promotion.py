@@ -78,6 +78,7 @@ def test_a_run_is_evaluated_under_the_name_of_its_tasks(models: DataDir, store: 
         run(models, "evaluate", "m@v1", "--run", "run-m@v2")
 
 
+@pytest.mark.slow
 def test_versions_are_pruned_and_exported(models: DataDir, tmp_path: Path) -> None:
     say(models, "models", "alias", "m@v2", "champion")
     planned, noted = run(models, "models", "prune", "--keep", "1", "--dry-run")

@@ -110,7 +110,8 @@ def test_recordings_in_one_store_are_the_episodes_of_each_alone() -> None:
     assert together(original().values()) == of_each(original_alone().values())
 
 
-@pytest.mark.parametrize("differ", [pytest.param("service", marks=pytest.mark.slow), "time"])
+@pytest.mark.slow
+@pytest.mark.parametrize("differ", ["service", "time"])
 def test_ids_that_collide_join_no_two_programs(differ: str) -> None:
     apart = (
         rows.of_service(f"program {number}") if differ == "service" else rows.later(timedelta(hours=number))

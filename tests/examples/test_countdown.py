@@ -76,7 +76,6 @@ def test_the_environment_says_what_an_expression_evaluates_to() -> None:
     assert feedback(PUZZLE, "13!") == "That is not an expression."
 
 
-@pytest.mark.slow
 def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task._asdict()) + "\n" for task in (solved, failed)))

@@ -89,7 +89,6 @@ def test_only_the_right_number_earns_the_whole_reward(answer: str, reward: float
     assert grade(1042, "1,042") == 1.0
 
 
-@pytest.mark.slow
 def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
     lines = [json.dumps(task._asdict()) + "\n" for task in (solved, failed)]

@@ -211,7 +211,6 @@ def test_questions_of_another_folder_are_split_by_template(tmp_path: Path, capsy
     assert messages[-2]["content"] == "Lake(name, area, depth)"
 
 
-@pytest.mark.slow
 def test_whole_attempts_become_episodes_with_their_rewards(
     clickhouse: Address, shop: ReadOnlyDatabase, tmp_path: Path
 ) -> None:
