@@ -53,6 +53,7 @@ check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentat
 check-mypy:
 	$(BIN)/mypy
 
+# With room for young objects, node collects garbage less often: a quarter less CPU time.
 check-pyright:
 	NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright --warnings
 

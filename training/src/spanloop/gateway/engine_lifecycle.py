@@ -258,20 +258,29 @@ class EngineLifecycle:
     async def _reload(self, target: Deployment) -> None:
         api, served_name = self._engine.api, self._engine.served_name
         before = self._logprobs_before_swap = await api.probe(served_name)
-        last = began = None
-        if not self._engine.can_restart:
-            last = await asyncio.to_thread(self._upstream_weights.read, api.base_url)
-            began = await asyncio.to_thread(self._upstream_weights.begin, api.base_url, target, before)
-            before = began.before
-        await api.reload_weights(target.path)
-        after = await api.probe(served_name)
+        if self._engine.can_restart:
+            await self._load_weights(target, before)
+            return
+        weights = self._upstream_weights
+        last = await asyncio.to_thread(weights.read, api.base_url)
+        began = await asyncio.to_thread(weights.begin, api.base_url, target, before)
+        try:
+            after = await self._load_weights(target, began.before)
+        except ServiceError:
+            # Safe whatever is loaded now, because only equal logprobs name it.
+            if last is not None:
+                await asyncio.to_thread(weights.write, last)
+            raise
+        await asyncio.to_thread(weights.write, replace(began, after=after))
+
+    async def _load_weights(self, target: Deployment, before: tuple[float, ...]) -> tuple[float, ...]:
+        """Load other weights in place; return the logprobs of the fixed prompt under them."""
+        await self._engine.api.reload_weights(target.path)
+        after = await self._engine.api.probe(self._engine.served_name)
         # No request runs, so the same weights give equal logprobs: equal ones suggest that nothing was reloaded.
         if after == before:
-            if last is not None:
-                await asyncio.to_thread(self._upstream_weights.write, last)
             raise ServiceError(f"after reloading, {target.label} gives the same logprobs for a fixed prompt as before")
-        if began is not None:
-            await asyncio.to_thread(self._upstream_weights.write, replace(began, after=after))
+        return after
 
     async def _roll_back(self, target: Deployment, previous: Deployment | None, error: SpanloopError) -> ServiceError:
         """Serve the previous version again; return the error to raise."""
