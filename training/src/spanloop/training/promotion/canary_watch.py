@@ -1,7 +1,7 @@
 """Look at the canary that runs every half minute, in a thread of the scheduler's process.
 
-Invariant: only the active scheduler looks. Without a canary it costs a look at the disk and one at the control
-database. An error is logged once, and the next look tries again.
+Invariant: only the active scheduler looks. Without a canary it costs a look at the control database and one at the
+disk, or a request to the gateway if a setting names one. An error is logged once, and the next look tries again.
 """
 
 import logging
@@ -12,6 +12,7 @@ from typing import Final
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import SpanloopError
+from spanloop.training.canary import running_canary
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 
@@ -50,7 +51,7 @@ def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, st
 
 def _look_once(data_dir: DataDir) -> None:
     is_pending = stored_verdict(ControlDatabase(ControlPaths.of(data_dir))) is not None
-    if not is_pending and not (data_dir.gateway / "canary.json").exists():
+    if not is_pending and not _may_run(data_dir):
         return
     # The scheduler starts at once, and most have no canary.
     from spanloop.configuration import load_configuration  # noqa: PLC0415
@@ -65,3 +66,11 @@ def _look_once(data_dir: DataDir) -> None:
     if state is not None and state.decision is not None:
         decision = state.decision
         _log.info("canary of %s: %s; %s", decision.candidate, decision.verdict, decision.evidence.reason)
+
+
+def _may_run(data_dir: DataDir) -> bool:
+    """Whether a canary may run; a gateway on this machine has a file of it."""
+    gateway = data_dir.find("gateway")
+    if gateway is None or not gateway.is_configured:
+        return (data_dir.gateway / "canary.json").exists()
+    return running_canary(data_dir) is not None
