@@ -33,9 +33,7 @@ async def test_equal_requests_in_two_spools_are_stored_twice_and_their_retries_n
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-async def test_a_retry_is_recognised_after_a_thousand_blocks_of_another_collector(
-    tmp_path: Path, store: Store
-) -> None:
+async def test_a_retry_is_recognised_after_a_thousand_blocks_of_another_collector(tmp_path: Path, store: Store) -> None:
     strategy = ProtobufStrategy()
     with Spool(tmp_path / "killed", max_bytes=MIB) as killed, Spool(tmp_path / "other", max_bytes=MIB) as other:
         await killed.append("traces", trace_request(1).SerializeToString())
