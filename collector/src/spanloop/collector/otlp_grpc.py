@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from spanloop.authentication.api_keys import Scope
+from spanloop.operation.logs import set_traceparent
 
 from .otlp_http import NO_METRICS, encode_rpc_status, protobuf_response
 from .receiver import Receiver
@@ -67,8 +68,10 @@ async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator
 def _export(receiver: Receiver, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
         """Store a request and acknowledge it."""
+        metadata = dict(context.invocation_metadata() or ())
+        set_traceparent(str(metadata.get("traceparent", "")))
         try:
-            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
+            receiver.authenticator.authenticate(str(metadata.get("authorization", "")), Scope.INGEST)
             with receiver.memory_budget.reserve() as reservation:
                 reservation.grow_to(len(body))
                 return protobuf_response(signal, await receiver.receive(signal, body, PROTOBUF))
@@ -77,11 +80,6 @@ def _export(receiver: Receiver, signal: Signal) -> _Export:
             await _abort(context, error)
 
     return export
-
-
-def _authorization_of(context: _Context) -> str:
-    metadata = dict(context.invocation_metadata() or ())
-    return str(metadata.get("authorization", ""))
 
 
 async def _no_metrics(_: bytes, context: _Context) -> bytes:

@@ -15,12 +15,13 @@ from spanloop.semconv.environment import CONFIG_ENV
 from spanloop.semconv.errors import ConfigurationError
 
 from .evaluation import Evaluation
+from .log_settings import Logging
 from .promotion import Guard, Promotion
 from .section import Section
 
 __all__ = [
-    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Training",
-    "find_configuration", "load_configuration",
+    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Logging", "Model", "Promotion", "Rewards",
+    "Training", "find_configuration", "load_configuration",
 ]  # fmt: skip
 
 FILE_NAME: Final = "spanloop.toml"
@@ -80,6 +81,7 @@ class Configuration(Section):
     rewards: Rewards = Rewards()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
+    logging: Logging = Logging()
     promotion: Promotion = Promotion()
 
 

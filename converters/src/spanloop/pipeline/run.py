@@ -61,6 +61,7 @@ def run(
     options: Options | None = None,
     batch_spans: int = BATCH_SPANS,
     memory_bytes: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Convert what arrived since the last run, or everything.
 
@@ -68,11 +69,12 @@ def run(
         store: The store to read from and write to.
         full: Convert everything again, regardless of the watermark.
         since: Convert again what was ingested since then (without a zone: UTC), besides what is new.
-        progress: Called after each batch.
+        progress: Called when this run converts, and after each batch.
         options: How to convert; None takes the options from the environment.
         batch_spans: Spans converted at once.
         memory_bytes: Approximate peak memory of this process; None takes the limit from the environment. A larger
             batch is divided. Of a larger episode, the earliest spans are converted and the others rejected.
+        should_stop: Asked after each batch whether to end the run, which the next one continues.
 
     Raises:
         StoreError: ClickHouse refused or is unreachable; the next run continues where this one stopped.
@@ -91,7 +93,14 @@ def run(
             previous = again or watermark.load(store)
             try:
                 return _convert(
-                    store, lease, previous, full=writes_all, progress=progress, options=conversion_options, size=size
+                    store,
+                    lease,
+                    previous,
+                    full=writes_all,
+                    progress=progress,
+                    options=conversion_options,
+                    size=size,
+                    should_stop=should_stop,
                 )
             except run_lease.RunLeaseLostError:
                 again = previous
@@ -112,6 +121,7 @@ def _convert(
     progress: Progress | None,
     options: Options,
     size: Size,
+    should_stop: Callable[[], bool],
 ) -> Report:
     since_us = max(0, previous.until_us - watermark.OVERLAP_US)
     until_us = watermark.arrivals(store, since_us).until_us
@@ -119,6 +129,8 @@ def _convert(
     pending_windows = windows(store, since_us=since_us, until_us=until_us, counted_since_us=previous.until_us)
     total = sum(window.new_spans for window in pending_windows)
     report = Report()
+    if progress is not None:
+        progress(0, total)
     for window in pending_windows:
         for batch in batches(store, window, max_spans=size.batch_spans):
             for affected in affected_traces(
@@ -127,6 +139,8 @@ def _convert(
                 report += _convert_one(store, lease, affected, full=full, options=options)
                 if progress is not None:
                     progress(report.spans, total)
+                if should_stop():
+                    return report
         if window is not pending_windows[-1] and not full:
             # If this run dies, the next one continues here.
             lease.renew()
