@@ -43,8 +43,8 @@ def test_health_names_state_and_reason_and_since_when() -> None:
     status.set("waiting", "no ClickHouse")
     since = status.report()["since"]
     status.set("waiting", "still none")
-    assert status.report() | {"version": ""} == {
-        "status": "degraded", "role": "pipeline", "version": "", "state": "waiting", "since": since,
+    assert status.report() | {"spanloop": ""} == {
+        "status": "degraded", "role": "pipeline", "spanloop": "", "state": "waiting", "since": since,
         "error": "still none",
     }  # fmt: skip
     status.set("converting")

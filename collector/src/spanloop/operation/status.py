@@ -45,7 +45,7 @@ class Status:
             return {
                 "status": "degraded" if self._error else "ok",
                 "role": self.role,
-                "version": version("spanloop"),
+                "spanloop": version("spanloop"),
                 "state": self._state,
                 "since": self._since.isoformat(timespec="milliseconds"),
                 "error": self._error,

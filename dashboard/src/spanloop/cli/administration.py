@@ -1,6 +1,5 @@
 """Commands of administration: ``spanloop backup``, ``restore``, ``copy`` and ``forget``."""
 
-import os
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,10 +9,10 @@ import typer
 
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.draining import drain
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, read_setting
 
 from .console import err, out, print_table, progress_bar
-from .options import DataDirOption, data_directory
+from .options import DataDirOption, configured_directory, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -60,10 +59,10 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
 
         source = Source(
             store,
-            is_external=bool(os.environ.get(CLICKHOUSE_URL_ENV)),
+            is_external=bool(read_setting(CLICKHOUSE_URL_ENV)),
             drain=write_spool,
             paused_conversion=partial(run_lease.acquire, store),
-            save_control=partial(save_control_database, paths) if os.environ.get(CONTROL_URL_ENV) else None,
+            save_control=partial(save_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
             find_lost_versions=find_lost_versions,
         )
         manifest = create_backup(directory, source, destination, models=models, on_progress=progress)
@@ -82,18 +81,16 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
     """
     from spanloop.administration.restore import Targets
     from spanloop.administration.restore import restore as restore_backup
-    from spanloop.datadir import DataDir
     from spanloop.store import connect
     from spanloop.training.control.database_copy import load_control_database, renew_tokens
     from spanloop.training.control.paths import ControlPaths
 
-    directory = DataDir(data_dir)
+    directory = configured_directory(data_dir)
+    paths = ControlPaths.of(directory)
     targets = Targets(
-        store=partial(connect, directory) if os.environ.get(CLICKHOUSE_URL_ENV) else None,
+        store=partial(connect, directory) if read_setting(CLICKHOUSE_URL_ENV) else None,
         renew_tokens=renew_tokens,
-        load_control=(
-            partial(load_control_database, ControlPaths.of(directory)) if os.environ.get(CONTROL_URL_ENV) else None
-        ),
+        load_control=partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
     )
     with _progress() as progress:
         manifest = restore_backup(source, directory, on_progress=progress, targets=targets)

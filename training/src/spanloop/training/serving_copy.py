@@ -1,9 +1,9 @@
-# pyright: basic
 """The folder that the engine loads for a model version: the version's folder, or a copy with untied embeddings.
 
 An engine that replaces weights in place silently keeps the old ``lm_head`` if the embeddings are tied. So such a
 version gets a copy with a separate ``lm_head`` tensor, in bfloat16. The copy is ``<version>.serving`` beside the
-version; it is created once and appears complete or not at all. torch is imported only to create a copy.
+version; it is created once, with checksums, and appears complete or not at all. It needs no torch: a dashboard or a
+command line without the training extra makes it too.
 """
 
 import json
@@ -13,9 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from spanloop.datadir.checksums import CHECKSUMS_FILE, write_checksums
 from spanloop.semconv.errors import JobError
 
 from .registry import ModelVersion
+from .safetensors_file import SafetensorsFile, write_safetensors
 
 _HEAD: Final = "lm_head.weight"
 _EMBEDDINGS: Final = ("embed_tokens.weight", "wte.weight")
@@ -27,54 +29,49 @@ def serving_path(version: ModelVersion) -> Path:
     Raises:
         JobError: The folder has no safetensors weights, or no embeddings tensor.
     """
-    shards = sorted(version.path.glob("*.safetensors"))
-    names = {shard: _tensor_names(shard) for shard in shards}
+    shards = [SafetensorsFile.open(path) for path in sorted(version.path.glob("*.safetensors"))]
     if not shards:
         raise JobError(f"Model {version.reference} ({version.path}) has no *.safetensors to serve.")
-    if any(_HEAD in tensors for tensors in names.values()):
+    if any(tensor.name == _HEAD for shard in shards for tensor in shard.tensors):
         return version.path
     target = version.path.with_name(f"{version.path.name}.serving")
     if not target.exists():
-        _create_untied(version, names, target)
+        _create_untied(version, shards, target)
     return target
 
 
-def _create_untied(version: ModelVersion, names: dict[Path, list[str]], target: Path) -> None:
+def _create_untied(version: ModelVersion, shards: list[SafetensorsFile], target: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        head_file = _copy_weights(version, names, temporary)
+        head_file = _copy_weights(version, shards, temporary)
         for path in version.path.iterdir():
-            if path.is_file() and path.suffix != ".safetensors":
+            if path.is_file() and path.suffix != ".safetensors" and path.name != CHECKSUMS_FILE:
                 shutil.copy2(path, temporary / path.name)
         _edit_json(temporary / "config.json", tie_word_embeddings=False, dtype="bfloat16")
         index = temporary / "model.safetensors.index.json"
         if index.exists():
             weight_map = json.loads(index.read_text())["weight_map"]
             _edit_json(index, weight_map=weight_map | {_HEAD: head_file})
+        for path in temporary.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        write_checksums(temporary)
         temporary.chmod(0o755)
         _rename_into_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: Path) -> str:
+def _copy_weights(version: ModelVersion, shards: list[SafetensorsFile], folder: Path) -> str:
     """Copy every shard as bfloat16; return the name of the file that holds ``lm_head``."""
-    import torch  # noqa: PLC0415 - seconds
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415
-
     head_file = ""
-    for shard, tensors in names.items():
-        content = {
-            name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
-            for name, tensor in load_file(shard).items()
-        }
-        embeddings = next((name for name in tensors if name.endswith(_EMBEDDINGS)), None)
+    for shard in shards:
+        tensors = [tensor.as_bfloat16() for tensor in shard.tensors]
+        embeddings = next((tensor for tensor in tensors if tensor.name.endswith(_EMBEDDINGS)), None)
         if embeddings is not None:
-            content[_HEAD] = content[embeddings].clone()
-            head_file = shard.name
-        save_file(content, folder / shard.name, metadata={"format": "pt"})
-        with (folder / shard.name).open("rb") as file:
-            os.fsync(file.fileno())
+            tensors.append(embeddings._replace(name=_HEAD))
+            head_file = shard.path.name
+        write_safetensors(folder / shard.path.name, tensors)
     if not head_file:
         raise JobError(
             f"Model {version.reference} ({version.path}) has neither {_HEAD} nor a tensor ending with "
@@ -95,10 +92,3 @@ def _rename_into_place(temporary: Path, target: Path) -> None:
 
 def _edit_json(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2))
-
-
-def _tensor_names(shard: Path) -> list[str]:
-    """Return the tensor names of a safetensors file: eight bytes of header length, then a JSON header."""
-    with shard.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return [name for name in header if name != "__metadata__"]
