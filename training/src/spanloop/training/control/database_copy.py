@@ -7,7 +7,7 @@ also those that the backup does not know: files of jobs and gateways remember th
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Table, func, insert, select, update
 from sqlalchemy.orm import Session
@@ -19,9 +19,11 @@ from .clock import utc_now
 from .database import ControlDatabase
 from .leases import first_token
 from .paths import ControlPaths
-from .tables import Base, JobRow, SchemaRow
+from .tables import Base, JobRow, LeaderRow, SchemaRow
 
 Rows = Mapping[Table, Sequence[Mapping[str, Any]]]
+_OF_ONE_DATABASE: Final = frozenset({SchemaRow.__table__, LeaderRow.__table__})
+"""Tables that are not copied: the schema is migrated, and the leader is a running process."""
 
 
 def save_control_database(paths: ControlPaths, file: Path) -> None:
@@ -78,7 +80,7 @@ def _copy(source: ControlDatabase, target: ControlDatabase) -> None:
 
 
 def _rows(session: Session) -> Rows:
-    tables = [table for table in Base.metadata.sorted_tables if table is not SchemaRow.__table__]
+    tables = [table for table in Base.metadata.sorted_tables if table not in _OF_ONE_DATABASE]
     statements = {table: select(table).order_by(*table.primary_key) for table in tables}
     return {table: [dict(row) for row in session.execute(statements[table]).mappings()] for table in tables}
 
