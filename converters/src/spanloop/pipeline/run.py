@@ -7,6 +7,7 @@ rows that it read are never written after another run has written newer ones.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -87,7 +88,7 @@ def run(
     if again is None and _nothing_new(store):
         return Report()
     while True:
-        with run_lease.acquire(store) as lease:
+        with suppress(run_lease.WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
             if again is None and _nothing_new(store):
                 return Report()
             previous = again or watermark.load(store)
@@ -104,6 +105,8 @@ def run(
                 )
             except run_lease.RunLeaseLostError:
                 again = previous
+        if should_stop():
+            return Report()
 
 
 def _nothing_new(store: Store) -> bool:
