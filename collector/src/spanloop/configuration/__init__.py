@@ -14,13 +14,16 @@ from pydantic import Field, ValidationError
 from spanloop.semconv.environment import CONFIG_ENV
 from spanloop.semconv.errors import ConfigurationError
 
+from .dashboard import Dashboard, TrustedProxy
 from .evaluation import Evaluation
+from .limits import KeyLimits, Limits
 from .promotion import Guard, Promotion
 from .section import Section
+from .tls import Tls
 
 __all__ = [
-    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Training",
-    "find_configuration", "load_configuration",
+    "FILE_NAME", "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Model",
+    "Promotion", "Rewards", "Tls", "Training", "TrustedProxy", "find_configuration", "load_configuration",
 ]  # fmt: skip
 
 FILE_NAME: Final = "spanloop.toml"
@@ -81,6 +84,9 @@ class Configuration(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     promotion: Promotion = Promotion()
+    limits: Limits = Limits()
+    tls: Tls = Tls()
+    dashboard: Dashboard = Dashboard()
 
 
 def find_configuration(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
