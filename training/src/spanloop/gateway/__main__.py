@@ -13,7 +13,9 @@ from typing import Final
 import uvicorn
 
 from spanloop.authentication.api_keys import Scope
-from spanloop.authentication.exposure import check_exposure, reachable_url
+from spanloop.authentication.exposure import check_exposure, reachable_url, warn_without_tls
+from spanloop.authentication.tls import add_tls_options, tls_files
+from spanloop.configuration import load_configuration
 from spanloop.datadir import DataDir
 from spanloop.operation.listening import listen
 from spanloop.operation.logs import add_log_option, configure_logging, report_failure, traced
@@ -60,7 +62,7 @@ class _Server(uvicorn.Server):
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
-    """Parse the command line."""
+    """Parse the command line. ConfigurationError: the configuration or the certificate cannot be used."""
     default, engine = GatewaySettings(data_dir=default_data_dir()), EngineSettings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.gateway", description=__doc__)
     parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
@@ -91,9 +93,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         help="time for running requests after SIGTERM; new ones get 503; default: %(default)s",
     )
     add_log_option(parser)
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
+    data_dir = DataDir(options.data_dir).path
+    configuration = load_configuration(data_dir)
     return GatewaySettings(
-        data_dir=DataDir(options.data_dir).path,
+        data_dir=data_dir,
         host=options.host,
         allow_anonymous=options.allow_anonymous,
         port=options.port,
@@ -101,6 +106,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         drain_timeout_s=options.drain_timeout_s,
         grace_s=options.grace_s,
         log_format=options.log_format,
+        limits=configuration.limits,
+        tls=tls_files(options, configuration.tls),
         engine=EngineSettings(
             dtype=options.dtype,
             kv_cache_gib=options.kv_cache_gib,
@@ -120,6 +127,8 @@ async def serve(settings: GatewaySettings) -> None:
     check_exposure(
         data_dir, settings.host, service=_SERVICE, scope=Scope.SERVE, allow_anonymous=settings.allow_anonymous
     )
+    is_tls = settings.tls is not None
+    warn_without_tls(settings.host, _SERVICE, is_tls=is_tls)
     with listen(_SERVICE, settings.host, settings.port, "--port") as listener:
         gateway = Gateway(settings, data_dir)
         config = uvicorn.Config(
@@ -129,9 +138,11 @@ async def serve(settings: GatewaySettings) -> None:
             lifespan="on",
             timeout_graceful_shutdown=_CANCEL_S,
             timeout_keep_alive=75,
+            ssl_certfile=None if settings.tls is None else settings.tls.certificate,
+            ssl_keyfile=None if settings.tls is None else settings.tls.private_key,
         )
         host, port = listener.getsockname()[:2]
-        url = reachable_url(host, port)
+        url = reachable_url(host, port, is_tls=is_tls)
         _log.info("the gateway listens on %s", url)
         with data_dir.announce(_SERVICE, url):
             await _Server(config, gateway, settings.grace_s).serve(sockets=[listener])
@@ -143,10 +154,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    settings = parse_arguments(arguments)
     for logger in ("httpx", "httpcore", "uvicorn.error"):
         logging.getLogger(logger).setLevel(logging.WARNING)
     try:
+        settings = parse_arguments(arguments)
         configure_logging(_SERVICE, settings.data_dir, requested=settings.log_format)
         asyncio.run(serve(settings))
     except SpanloopError as error:
