@@ -170,9 +170,11 @@ def machine(
             monkeypatch.setenv(CONTROL_URL_ENV, servers.enter_context(database.database()))
             (root / "shared").mkdir()
             monkeypatch.setenv(SHARED_DIR_ENV, str(root / "shared"))
-        yield made
-        made.roles.close()
-        dispose_engines()
+        try:
+            yield made
+        finally:
+            made.roles.close()
+            dispose_engines()
 
 
 @contextmanager
@@ -212,13 +214,13 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
             Registry(a.data_dir).add("tiny", write_model(tmp_path / "tiny", 7))
             keys = KeyRing(a.data_dir)
             app, operator = keys.create("app", [Scope.INGEST]).secret, keys.create("op", [Scope.READ]).secret
-            jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
             a.start("spanloop.collector", "--port", "0", "--no-grpc")
             a.start("spanloop.pipeline", "--interval-s", "0.2")
             a.start("spanloop.training.scheduler", *run_jobs)
             with Sender(a.url_of("collector"), app) as sender:
                 wait_until(lambda: len(sender.acknowledged) > 300)
-                wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is JobState.RUNNING)
+                jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
+                wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is not JobState.QUEUED)
                 before = set(sender.acknowledged)
                 a.spanloop("backup", str(place), "--models")
                 during = len(sender.acknowledged) - len(before)
