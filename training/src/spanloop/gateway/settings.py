@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spanloop.authentication.tls import TlsFiles
+from spanloop.configuration import Limits
+
 SERVED_NAME: Final = "policy"
 """The engine's own name for its model; the gateway maps deployments to it."""
 
@@ -42,10 +45,19 @@ class GatewaySettings:
     """0 chooses a free port."""
     upstream: str = ""
     """Base URL of a running vLLM server; empty: start one."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits of rate, concurrency and body size by API key."""
+    tls: TlsFiles | None = None
+    """The certificate; None is plain HTTP."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     drain_timeout_s: float = 60.0
     """Maximum wait of a swap for running requests. Requests that have sent nothing by then are repeated on the new
     weights; started streams are ended with an error."""
+    grace_s: float = 3.0
+    """How long running requests may go on after SIGTERM; new ones get 503. With the engine's stop it stays below the
+    10 s in which a service must stop."""
+    log_format: str | None = None
+    """``text`` or ``json``; None is as the environment or the configuration says."""
     max_body_bytes: int = 32 * 2**20
     """Maximum size of a request body."""
     spool_bytes: int = 2 * 2**30
