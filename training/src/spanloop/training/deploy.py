@@ -180,7 +180,7 @@ def served_weights(
 
 
 def _untied_copy(model: ModelVersion) -> Path:
-    # Needs torch and safetensors for a model with tied embeddings: imported only for a deployment.
+    # numpy takes a tenth of a second: imported only for a deployment.
     from spanloop.training.serving_copy import serving_path  # noqa: PLC0415
 
     return serving_path(model)

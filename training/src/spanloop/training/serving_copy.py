@@ -1,13 +1,11 @@
-# pyright: basic
 """The folder that the engine loads for a model version: the version's folder, or a copy with untied embeddings.
 
 An engine that replaces weights in place silently keeps the old ``lm_head`` if the embeddings are tied. So such a
 version gets a copy with a separate ``lm_head`` tensor, in bfloat16. The copy is ``<version>.serving`` beside the
-version; it is created once and appears complete or not at all. torch is imported only to create a copy.
+version; it is created once and appears complete or not at all.
 """
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, Final
 
 from spanloop.semconv.errors import JobError
 
+from .bfloat16_copy import copy_as_bfloat16, tensor_names
 from .registry import ModelVersion
 
 _HEAD: Final = "lm_head.weight"
@@ -28,7 +27,7 @@ def serving_path(version: ModelVersion) -> Path:
         JobError: The folder has no safetensors weights, or no embeddings tensor.
     """
     shards = sorted(version.path.glob("*.safetensors"))
-    names = {shard: _tensor_names(shard) for shard in shards}
+    names = {shard: tensor_names(shard) for shard in shards}
     if not shards:
         raise JobError(f"Model {version.reference} ({version.path}) has no *.safetensors to serve.")
     if any(_HEAD in tensors for tensors in names.values()):
@@ -59,22 +58,12 @@ def _create_untied(version: ModelVersion, names: dict[Path, list[str]], target: 
 
 def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: Path) -> str:
     """Copy every shard as bfloat16; return the name of the file that holds ``lm_head``."""
-    import torch  # noqa: PLC0415 - seconds
-    from safetensors.torch import load_file, save_file  # noqa: PLC0415
-
     head_file = ""
     for shard, tensors in names.items():
-        content = {
-            name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
-            for name, tensor in load_file(shard).items()
-        }
         embeddings = next((name for name in tensors if name.endswith(_EMBEDDINGS)), None)
+        copy_as_bfloat16(shard, folder / shard.name, {} if embeddings is None else {_HEAD: embeddings})
         if embeddings is not None:
-            content[_HEAD] = content[embeddings].clone()
             head_file = shard.name
-        save_file(content, folder / shard.name, metadata={"format": "pt"})
-        with (folder / shard.name).open("rb") as file:
-            os.fsync(file.fileno())
     if not head_file:
         raise JobError(
             f"Model {version.reference} ({version.path}) has neither {_HEAD} nor a tensor ending with "
@@ -95,10 +84,3 @@ def _rename_into_place(temporary: Path, target: Path) -> None:
 
 def _edit_json(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2))
-
-
-def _tensor_names(shard: Path) -> list[str]:
-    """Return the tensor names of a safetensors file: eight bytes of header length, then a JSON header."""
-    with shard.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    return [name for name in header if name != "__metadata__"]
