@@ -19,7 +19,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from spanloop.collector.settings import Settings as CollectorSettings
-from spanloop.configuration import Evaluation, Guard, Promotion
+from spanloop.configuration import Evaluation, Guard, Promotion, Serve, Services, Storage
+from spanloop.configuration.serve import role_variable
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import markdown as transitions_page
@@ -50,6 +51,13 @@ JOB_SETTINGS: Final = """Each is an option of `spanloop train` (`--learning-rate
 (`learning_rate`) and a field of the dashboard's form. Unknown names are refused, and so are settings that the kind of
 job does not use. Where the type ends with `none`, the text `none` lifts the limit. `spec.json` in a job's folder has
 the value of every setting.
+"""
+ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
+relative path starts at the folder of the file.
+"""
+ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
+is also an option (`--max-model-len`); the option wins over the variable, and that over the file. The variables are read
+by `spanloop serve` only.
 """
 PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a setting that is given wins. `any` sets
 nothing.
@@ -115,6 +123,14 @@ def settings() -> str:
             "## The evaluation of a job's version\n",
             "Section `[evaluation]` of `spanloop.toml` ([let a job decide](../how-to/promote.md#let-a-job-decide)).\n",
             table(("key", "default", "meaning"), section_fields(Evaluation)),
+            "## Addresses and the shared folder\n",
+            ADDRESSES,
+            table(("key", "default", "meaning"), section_fields(Services)),
+            "Section `[storage]`:\n",
+            table(("key", "default", "meaning"), section_fields(Storage)),
+            "## Options of roles\n",
+            ROLE_OPTIONS,
+            table(("section", "key", "variable", "meaning"), role_options()),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
             table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
@@ -173,6 +189,13 @@ def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
         default = field.get_default(call_default_factory=True)
         default = list(default) if isinstance(default, tuple) else default
         yield f"`{name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
+
+
+def role_options() -> Iterator[tuple[object, ...]]:
+    """Yield section, key, variable and docstring of each option of each role."""
+    for role, section in Serve():
+        for name, field in type(section).model_fields.items():
+            yield f"`[serve.{role}]`", f"`{name}`", f"`{role_variable(role, name)}`", field.description or ""
 
 
 def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:

@@ -15,7 +15,15 @@ from xdist.scheduler import LoadFileScheduling
 
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
+from spanloop.semconv.environment import (
+    CLICKHOUSE_URL_ENV,
+    CONFIG_ENV,
+    DATA_DIR_ENV,
+    FILE_SUFFIX,
+    KEY_ENV,
+    SERVICE_URL_ENVS,
+    SHARED_DIR_ENV,
+)
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
@@ -65,7 +73,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Isolate every test from the developer's spanloop settings and data directory."""
-    monkeypatch.delenv(CLICKHOUSE_URL_ENV, raising=False)
+    for name in (CLICKHOUSE_URL_ENV, KEY_ENV, SHARED_DIR_ENV, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name + FILE_SUFFIX, raising=False)
     monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path / "default-data-dir"))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from spanloop.cli.console import print_error, print_table
 from spanloop.cli.doctor import _print  # pyright: ignore[reportPrivateUsage]
-from spanloop.runtime.environment_checks import Check
+from spanloop.runtime.check import Check
 from spanloop.semconv.errors import ConfigurationError
 
 

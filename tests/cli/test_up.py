@@ -15,8 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from spanloop.cli.up import use_configuration
-from spanloop.configuration import find_configuration
+from spanloop.cli.options import use_configuration
+from spanloop.configuration import Serve, find_configuration
+from spanloop.configuration.serve import ServeGateway
 from spanloop.datadir import DataDir
 from spanloop.gateway.__main__ import parse_arguments
 from spanloop.runtime.services import Ports, services
@@ -122,7 +123,8 @@ def test_kill_9_of_up_leaves_nothing_running_and_the_next_up_waits_for_what_is_l
 
 @pytest.mark.parametrize("given", ["", "--enforce-eager", "--tool-call-parser 'llama 3' --seed 1"])
 def test_the_gateway_gets_the_arguments_for_vllm(tmp_path: Path, given: str) -> None:
-    (gateway,) = [each for each in services(Ports(), vllm_args=given) if each.name == "gateway"]
+    serve = Serve(gateway=ServeGateway(vllm_args=given))
+    (gateway,) = [each for each in services(Ports(), serve=serve) if each.name == "gateway"]
     program, module, name, *arguments = gateway.command(DataDir(tmp_path))
     assert (program, module, name) == (sys.executable, "-m", "spanloop.gateway")
     assert parse_arguments(arguments).engine.extra_args == tuple(shlex.split(given))

@@ -74,8 +74,8 @@ def as_it_is(model: ModelVersion) -> Path:
 
 def test_a_deployment_is_asked_for_and_recorded(data_dir: DataDir, registry: Registry, gateway: Gateway) -> None:
     assert deploy(data_dir, "tiny", serving_path=as_it_is) == registry.get("tiny@v1")
-    path = str(registry.get("tiny").path)
-    assert gateway.asked == [("/admin/deploy", {"name": "tiny", "version": "v1", "path": path})]
+    body = {"name": "tiny", "version": "v1", "path": "models/tiny/v1"}
+    assert gateway.asked == [("/admin/deploy", body)]
     assert registry.deployed() == registry.get("tiny@v1")
 
 

@@ -1,5 +1,6 @@
 """Test the model registry: visible versions are complete, and a job registers one version."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.datadir.checksums import CHECKSUMS_FILE, FileChecksum, read_checksums
 from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 from spanloop.training.control import atomic_copy, job_outcomes, job_queue, leases
@@ -69,7 +71,14 @@ def test_folders_within_and_links_are_copied(registry: Registry, model_folder: P
     assert not (found.path / "tokenizer.json").is_symlink()
     assert (found.path / "tokenizer.json").read_bytes() == b"shared"
     assert (found.path / "extra" / "deep" / "file").read_text() == "here"
-    assert found.size_bytes == sum(path.stat().st_size for path in found.path.rglob("*") if path.is_file())
+    files = [path for path in found.path.rglob("*") if path.is_file() and path.name != CHECKSUMS_FILE]
+    assert found.size_bytes == sum(path.stat().st_size for path in files)
+    assert read_checksums(found.path) == {
+        str(path.relative_to(found.path)): FileChecksum(
+            path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest()
+        )
+        for path in files
+    }
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a@v1", "x" * 65])
@@ -139,6 +148,7 @@ def test_a_leftover_folder_without_a_record_is_replaced(registry: Registry, mode
     assert sorted(path.name for path in registry.add("tiny", model_folder).path.iterdir()) == [
         "config.json",
         "model.safetensors",
+        CHECKSUMS_FILE,
     ]
 
 

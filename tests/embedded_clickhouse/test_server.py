@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,6 +23,8 @@ from spanloop.embedded_clickhouse.server import load_extension
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
+
+from ..ports import free_port
 
 CAP_BYTES = 600 << 20
 
@@ -294,3 +298,23 @@ def test_sigstop_does_not_end_the_server(tmp_path: Path) -> None:
         service = data_dir.running("clickhouse")
         assert service is not None
         assert service.pid == process.pid
+
+
+@pytest.mark.slow
+def test_other_hosts_reach_it_with_the_password_of_a_file_only(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("a password from a file\n")
+    port = free_port()
+    arguments = ("--host", "0.0.0.0", "--port", str(port), "--password-file", str(tmp_path / "password"))
+    other_address = socket.gethostbyname(socket.gethostname())
+    with serving(tmp_path / "data", *arguments) as (data_dir, _):
+        local = embedded_address(data_dir)
+        assert (local.host, local.port, local.password) == ("127.0.0.1", port, "a password from a file")
+        remote = replace(local, host=other_address)
+        Connection(remote, database="default").close()
+        with pytest.raises(StoreError, match="Authentication failed"):
+            Connection(replace(remote, password="wrong"), database="default")
+        assert "DB::Exception" in ask_as_default(remote, "SELECT 1")
+    short = tmp_path / "short"
+    short.write_text("short")
+    refused = run_to_its_end(tmp_path / "other", "--password-file", str(short))
+    assert (refused.returncode, "holds no usable password" in refused.stderr) == (2, True)

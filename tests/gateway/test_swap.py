@@ -242,7 +242,8 @@ def test_the_last_deployment_is_stored_on_disk(gateway: RunningGateway, tmp_path
     [
         ({"name": "", "version": "v1", "path": "/x"}, "'name'"),
         ({"name": "m", "version": "v 1", "path": "/x"}, "'version'"),
-        ({"name": "m", "version": "v1", "path": "x"}, "absolute path"),
+        ({"name": "m", "version": "v1", "path": ""}, "absolute path"),
+        ({"name": "m", "version": "v1", "path": "../x"}, "leads out of the shared folder"),
         ({"name": "m", "version": "v1", "path": "/nowhere"}, "does not exist"),
         ({"name": "m@2", "version": "v1", "path": "/x"}, "'name'"),
     ],

@@ -38,6 +38,23 @@ def test_a_collector_whose_process_is_gone_is_not_asked(tmp_path: Path, monkeypa
     assert discover_collector() == "http://127.0.0.1:4318"
 
 
+def test_a_configured_collector_gets_the_key_and_another_endpoint_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce(tmp_path, "http://127.0.0.1:9999/")
+    monkeypatch.setenv("SPANLOOP_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("SPANLOOP_KEY", "k")
+    assert settings_from_environment(Signal.TRACES, {}).headers == {}
+    monkeypatch.setenv("SPANLOOP_COLLECTOR_URL", "https://collector.example/")
+    settings = settings_from_environment(Signal.LOGS, {})
+    assert settings.resolve_url() == "https://collector.example/v1/logs"
+    assert settings.headers == {"authorization": "Bearer k"}
+    theirs = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20other"}
+    assert settings_from_environment(Signal.LOGS, theirs).headers == {"authorization": "Bearer other"}
+    elsewhere = settings_from_environment(Signal.LOGS, {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://otlp.example"})
+    assert (elsewhere.headers, elsewhere.url) == ({}, "https://otlp.example/v1/logs")
+
+
 @pytest.mark.parametrize(
     ("url", "default"),
     [

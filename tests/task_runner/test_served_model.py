@@ -82,7 +82,8 @@ def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
         gateway = Gateway(GatewaySettings(data_dir=data_dir.path, upstream=upstream), data_dir)
         with serving(gateway.application()) as url, data_dir.announce("gateway", url):
             wait_until(lambda: gateway.admission.endpoint is not None)
-            assert resolve_model(data_dir, "") == (url, "stand-in@external")
+            found, served = resolve_model(data_dir, "")
+            assert (found.url, served) == (url, "stand-in@external")
             request = planning.RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo")
             environment = planning._environment(data_dir, request, f"{url}/v1", "stand-in@external")
             headers = {"Authorization": f"Bearer {environment['OPENAI_API_KEY']}"}

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from spanloop.semconv.errors import JobError
-from spanloop.training.bfloat16_copy import copy_as_bfloat16
 from spanloop.training.registry import ModelVersion
 from spanloop.training.serving_copy import serving_path
 
@@ -56,27 +54,6 @@ def test_a_tied_model_gets_an_untied_copy_that_answers_the_same(tmp_path: Path, 
     assert not model.config.tie_word_embeddings
     assert model.lm_head.weight.data_ptr() != model.model.embed_tokens.weight.data_ptr()
     assert torch.equal(logits(served), logits(version.path))
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool]
-)
-def test_numbers_are_rounded_as_torch_rounds_them(tmp_path: Path, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    bits = torch.randint(-(2**63), 2**63 - 1, (4096,), dtype=torch.int64)
-    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1.00390625, 1.01171875, 3.4e38])
-    values = torch.cat([special.double(), bits.view(torch.float64), bits.double(), torch.randn(4096).double()])
-    tensors = {"a": values.to(dtype), "b": torch.arange(3, dtype=torch.uint8), "scalar": torch.tensor(2.5)}
-    save_file(tensors, tmp_path / "source")
-    copy_as_bfloat16(tmp_path / "source", tmp_path / "target", {"second": "a"})
-    copied = load_file(tmp_path / "target")
-    expected = tensors["a"].to(torch.bfloat16) if dtype.is_floating_point else tensors["a"]
-    for name in ("a", "second"):
-        assert copied[name].dtype == expected.dtype
-        assert torch.equal(copied[name].nan_to_num(7) if dtype.is_floating_point else copied[name],
-                           expected.nan_to_num(7) if dtype.is_floating_point else expected)  # fmt: skip
-    assert copied["b"].tolist() == [0, 1, 2]
-    assert copied["scalar"].item() == 2.5
 
 
 def test_the_copy_is_made_once_and_leaves_nothing_half_made(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A collector that responds is healthy for its clients; while ClickHouse is unavai
 
 import os
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ class Health:
 
     def __init__(self, spool_directory: Path | None = None) -> None:
         self._spool_directory = spool_directory
+        self._version = version("spanloop")
         self._error = "not connected to the store yet"
         self._spool_error = ""
         self._last_insert_at: datetime | None = None
@@ -61,6 +63,7 @@ class Health:
         spool_error = self._spool_error or self._disk_full_error()
         return {
             "status": "degraded" if self._error or spool_error else "ok",
+            "spanloop": self._version,
             "store": self._error or "ok",
             "disk": spool_error or "ok",
             "spool": spool._asdict(),

@@ -3,27 +3,24 @@
 Invariant: a key that is not known is refused with its place in the file, before anything starts.
 """
 
-import os
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from pydantic import Field, ValidationError
 
-from spanloop.semconv.environment import CONFIG_ENV
+from spanloop.semconv.environment import find_configuration
 from spanloop.semconv.errors import ConfigurationError
 
 from .evaluation import Evaluation
 from .promotion import Guard, Promotion
 from .section import Section
+from .serve import Serve
+from .services import Services, Storage, export_settings
 
 __all__ = [
-    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Training",
-    "find_configuration", "load_configuration",
+    "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Serve", "Services",
+    "Storage", "Training", "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
-
-FILE_NAME: Final = "spanloop.toml"
 
 
 class Attribution(Section):
@@ -81,13 +78,16 @@ class Configuration(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     promotion: Promotion = Promotion()
+    services: Services = Services()
+    storage: Storage = Storage()
+    serve: Serve = Serve()
 
 
-def find_configuration(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that applies: ``$SPANLOOP_CONFIG``, else ``spanloop.toml`` here, else in the data directory."""
-    if environment.get(CONFIG_ENV):
-        return Path(environment[CONFIG_ENV]).expanduser()
-    return next((path for path in (Path(FILE_NAME), data_dir / FILE_NAME) if path.is_file()), None)
+def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:
+    """Read the configuration and set the variables of `export_settings`; it raises as `load_configuration`."""
+    configuration = load_configuration(data_dir, file)
+    export_settings(configuration.services, configuration.storage)
+    return configuration
 
 
 def load_configuration(data_dir: Path, file: Path | None = None) -> Configuration:
@@ -104,7 +104,8 @@ def load_configuration(data_dir: Path, file: Path | None = None) -> Configuratio
     if path is None:
         return Configuration()
     try:
-        return Configuration.model_validate(tomllib.loads(path.read_text("utf-8")))
+        context = {"folder": path.absolute().parent}
+        return Configuration.model_validate(tomllib.loads(path.read_text("utf-8")), context=context)
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."

@@ -2,12 +2,16 @@
 
 Invariant: a directory that ``open()`` returned holds a ``version.json`` of exactly this layout. A directory with
 another layout, or with spanloop's files but no ``version.json``, is rejected with the required version, not upgraded.
+
+``models``, ``jobs`` and ``keys`` lie in the shared folder where ``SPANLOOP_SHARED_DIR`` names one, which is never
+created here: it would hide that the folder is not mounted.
 """
 
 import errno
 import json
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,7 +20,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self
 
-from spanloop.semconv.environment import RunningService, default_data_dir, read_run_file
+from spanloop.semconv.environment import (
+    SHARED_DIR_ENV,
+    RunningService,
+    ServiceAddress,
+    default_data_dir,
+    find_service,
+    read_run_file,
+    shared_dir,
+)
 from spanloop.semconv.errors import DataDirectoryError
 
 LAYOUT: Final = 1
@@ -70,9 +82,14 @@ class DataDir:
         return self.run / "clickhouse.secret"
 
     @property
+    def shared(self) -> Path:
+        """The folder that the roles on all hosts share: ``SPANLOOP_SHARED_DIR``, else this directory."""
+        return shared_dir(self.path)
+
+    @property
     def keys(self) -> Path:
         """API keys, hashed, 0600."""
-        return self.path / "keys.json"
+        return self.shared / "keys.json"
 
     @property
     def spool(self) -> Path:
@@ -97,12 +114,12 @@ class DataDir:
     @property
     def models(self) -> Path:
         """Served and trainable model folders, ``<name>/<version>/``."""
-        return self.path / "models"
+        return self.shared / "models"
 
     @property
     def jobs(self) -> Path:
         """Folders of training jobs, one each."""
-        return self.path / "jobs"
+        return self.shared / "jobs"
 
     @property
     def runs(self) -> Path:
@@ -118,7 +135,8 @@ class DataDir:
         """Create the directory, or check the layout of an existing one. Returns this object, for chaining.
 
         Raises:
-            DataDirectoryError: The layout is not this one, the directory is not writable, or no space is left.
+            DataDirectoryError: The layout is not this one, the directory is not writable, no space is left, or the
+                shared folder does not exist.
         """
         with _disk_errors(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -131,6 +149,11 @@ class DataDir:
                 folder.mkdir(mode=0o700, exist_ok=True)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise _not_writable(self.path)
+        if not self.shared.is_dir():
+            raise DataDirectoryError(
+                f"{SHARED_DIR_ENV} names {self.shared}, which is not a directory.",
+                next_step=f"Mount it; or, for a new one: mkdir -p {shlex.quote(str(self.shared))}",
+            )
         return self
 
     def write(self, path: Path, text: str, *, mode: int = 0o600) -> None:
@@ -151,8 +174,16 @@ class DataDir:
                 run_file.unlink(missing_ok=True)
 
     def running(self, service: str) -> RunningService | None:
-        """Return an announced service whose process is alive, else None."""
+        """Return a service of this machine that announced itself and whose process is alive, else None."""
         return read_run_file(self.path, service)
+
+    def find(self, service: str) -> ServiceAddress | None:
+        """Return where to reach a service: the configured address, else that of `running`, else None.
+
+        Raises:
+            ConfigurationError: The configured address is not a URL of a server.
+        """
+        return find_service(self.path, service)
 
     def _check_layout(self, text: str) -> None:
         try:

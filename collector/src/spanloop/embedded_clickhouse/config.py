@@ -1,12 +1,14 @@
 """Configuration files, password and memory cap of the embedded ClickHouse.
 
-Invariant: the server listens on the loopback interface only and requires the password. The user ``default`` must exist,
-because the engine's own session uses it; its rights are limited to opening listeners and sleeping.
+Invariant: the server requires the password, and listens on the loopback interface unless told otherwise. The user
+``default`` must exist, because the engine's own session uses it; it can log in from the loopback only, and its rights
+are limited to opening listeners and sleeping.
 """
 
 import hashlib
 import os
 import secrets
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,14 +16,16 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from spanloop.datadir import DataDir
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 
 USER: Final = "spanloop"
+LOOPBACK: Final = "127.0.0.1"
 MALLOC_ENV: Final = "JE_MALLOC_CONF"
 """Environment variable from which the engine's jemalloc reads its settings when it is loaded."""
 MALLOC_SETTINGS: Final = "dirty_decay_ms:60000,oversize_threshold:0"
 """Keep freed memory for a minute instead of five seconds, including allocations of 64 MiB and more, such as the columns
 of a block. Without this, an insert spends a quarter of its time on page faults for memory that was just freed."""
+_MIN_SECRET_CHARACTERS: Final = 16
 _MEMORY_SHARE: Final = 0.25
 _MEMORY_CAP_MAX_BYTES: Final = 4 * 2**30
 _MEMORY_CAP_MIN_BYTES: Final = 512 * 2**20
@@ -33,7 +37,7 @@ _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup
 # shutdown_wait_unfinished: the default waits 5 s at shutdown for idle connections of clients.
 # merge_selector_base: merging a span costs as much as inserting it, so merges wait for ten parts (default five).
 _CONFIG: Final = """<clickhouse>
-  <listen_host>127.0.0.1</listen_host>
+{listen_hosts}
   <http_port>{port}</http_port>
   <users_config>users.xml</users_config>
   <timezone>UTC</timezone>
@@ -81,13 +85,18 @@ _USERS: Final = """<clickhouse>
     </default>
     <{user}>
       <password_sha256_hex>{password_hash}</password_sha256_hex>
-      <networks><ip>127.0.0.1</ip></networks>
+      <networks>{networks}</networks>
       <profile>default</profile>
       <quota>default</quota>
     </{user}>
   </users>
 </clickhouse>
 """
+
+
+def is_wildcard(host: str) -> bool:
+    """Return whether an address means every interface."""
+    return host in {"0.0.0.0", "::"}  # noqa: S104 - only compared
 
 
 def default_memory_cap_bytes() -> int:
@@ -103,13 +112,24 @@ def _container_limits_bytes() -> Iterator[int]:
             yield int(path.read_text(encoding="ascii"))
 
 
-def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
-    """Write ``config.xml`` and ``users.xml`` for the next start; it raises as `DataDir.write`."""
+def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int, host: str = LOOPBACK) -> None:
+    """Write ``config.xml`` and ``users.xml`` for the next start; it raises as `DataDir.write`.
+
+    Args:
+        data_dir: The data directory.
+        port: HTTP port.
+        memory_cap_bytes: Memory limit of the server.
+        host: Address to listen on, beside the loopback; clients anywhere can log in when it is another one.
+    """
     folder = data_dir.clickhouse_conf
+    # A wildcard address includes the loopback, which could not be bound a second time.
+    hosts = [host] if host == LOOPBACK or is_wildcard(host) else [LOOPBACK, host]
+    anywhere = "<ip>::/0</ip>"
     data_dir.write(
         folder / "config.xml",
         _CONFIG.format(
             port=port,
+            listen_hosts="\n".join(f"  <listen_host>{escape(each)}</listen_host>" for each in hosts),
             memory_cap_bytes=memory_cap_bytes,
             log=escape(str(server_log(data_dir))),
             backups=escape(str(backups_folder(data_dir))),
@@ -119,6 +139,7 @@ def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None
         folder / "users.xml",
         _USERS.format(
             user=USER,
+            networks=f"<ip>{LOOPBACK}</ip>" if host == LOOPBACK else anywhere,
             password_hash=hashlib.sha256(ensure_secret(data_dir).encode()).hexdigest(),
             query_memory_bytes=int(memory_cap_bytes * 0.8),
         ),
@@ -133,6 +154,28 @@ def server_log(data_dir: DataDir) -> Path:
 def backups_folder(data_dir: DataDir) -> Path:
     """Return the only folder that BACKUP and RESTORE may use; it holds a link to the backup while they run."""
     return data_dir.clickhouse_conf / "backups"
+
+
+def adopt_secret(data_dir: DataDir, file: Path) -> None:
+    """Make the content of ``file`` the password, for this and later starts.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or its content is not a password of printable ASCII characters.
+        DataDirectoryError: The password cannot be written into the data directory.
+    """
+    try:
+        secret = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"The password of the embedded ClickHouse cannot be read from {file}: {error}.",
+            next_step="Name a readable file with --password-file, or leave the option out: a password is made.",
+        ) from error
+    if len(secret) < _MIN_SECRET_CHARACTERS or not (secret.isascii() and secret.isprintable()):
+        raise ConfigurationError(
+            f"{file} holds no usable password: expected {_MIN_SECRET_CHARACTERS} or more printable ASCII characters.",
+            next_step=f"python -c 'import secrets; print(secrets.token_urlsafe(32))' > {shlex.quote(str(file))}",
+        )
+    data_dir.write(data_dir.clickhouse_secret, secret)
 
 
 def ensure_secret(data_dir: DataDir) -> str:

@@ -9,12 +9,11 @@ import os
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from typing import Final
 
 from spanloop.datadir import DataDir, disk_error
 from spanloop.semconv.errors import AlreadyRunningError, PortInUseError
 
-HOST: Final = "127.0.0.1"
+from .config import LOOPBACK
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def is_locked(data_dir: DataDir) -> bool:
     return False
 
 
-def choose_port(data_dir: DataDir, port: int) -> int:
+def choose_port(data_dir: DataDir, port: int, host: str = LOOPBACK) -> int:
     """Choose the port to listen on: ``port``, or for 0 the previous port if it is free, else any free port.
 
     Keeping the previous port lets clients reconnect after a restart of the server.
@@ -69,9 +68,9 @@ def choose_port(data_dir: DataDir, port: int) -> int:
         PortInUseError: ``port`` is in use.
     """
     if port:
-        if not _is_free(port):
+        if not (_is_free(port) and _is_free(port, host)):
             raise PortInUseError(
-                f"Port {port} on {HOST}, requested for the embedded ClickHouse, is in use by another process.",
+                f"Port {port} on {host}, requested for the embedded ClickHouse, is in use by another process.",
                 next_step=f"Stop it (ss -ltnp 'sport = :{port}' shows it), or use another port; 0 chooses a free one.",
             )
         return port
@@ -81,17 +80,17 @@ def choose_port(data_dir: DataDir, port: int) -> int:
         if 0 < previous < 65536 and _is_free(previous):
             return previous
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
+        probe.bind((LOOPBACK, 0))
         chosen = int(probe.getsockname()[1])
     data_dir.write(port_file, str(chosen))
     return chosen
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def _is_free(port: int, host: str = LOOPBACK) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True

@@ -11,6 +11,7 @@ loses no acknowledged block.
 import argparse
 import importlib.machinery
 import importlib.util
+import ipaddress
 import os
 import resource
 import signal
@@ -33,9 +34,19 @@ from spanloop.semconv.errors import (
     SpanloopError,
 )
 
-from .config import MALLOC_ENV, MALLOC_SETTINGS, USER, default_memory_cap_bytes, read_secret, server_log, write_config
+from .config import (
+    LOOPBACK,
+    MALLOC_ENV,
+    MALLOC_SETTINGS,
+    USER,
+    adopt_secret,
+    default_memory_cap_bytes,
+    read_secret,
+    server_log,
+    write_config,
+)
 from .empty_definitions import remove_empty_definitions
-from .lock import HOST, choose_port, server_lock
+from .lock import choose_port, server_lock
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _START_TIMEOUT_S: Final = 180.0  # a slow disk takes a minute to read the library of half a gigabyte
@@ -72,7 +83,7 @@ class Engine:
                 raise self.failure()
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"The embedded ClickHouse does not answer on {HOST}:{self._port} after {_START_TIMEOUT_S:.0f} s.",
+                    f"The embedded ClickHouse does not answer on port {self._port} after {_START_TIMEOUT_S:.0f} s.",
                     next_step=f"See {server_log(self._data_dir)}.",
                 )
             time.sleep(0.02)
@@ -108,7 +119,7 @@ class Engine:
 
     def _query(self, sql: str, *, timeout_s: float) -> bytes:
         headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": read_secret(self._data_dir)}
-        request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)
+        request = urllib.request.Request(f"http://{LOOPBACK}:{self._port}/", sql.encode(), headers)
         with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310 (our own server)
             content: bytes = response.read()
         return content
@@ -119,7 +130,7 @@ class Engine:
         text = " ".join(output.split(", Stack trace")[0].split())[:1000] or "it printed nothing"
         if "Address already in use" in text:
             return PortInUseError(
-                f"Port {self._port} on {HOST} was taken by another process while the embedded ClickHouse started.",
+                f"Port {self._port} on {LOOPBACK} was taken by another process while the embedded ClickHouse started.",
                 next_step="Start it again, or use another port.",
             )
         if "Cannot lock file" in text:
@@ -157,14 +168,24 @@ def load_extension() -> Any:
     return module
 
 
-def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bool = False) -> None:
+def serve(
+    data_dir: DataDir,
+    *,
+    port: int,
+    memory_cap_bytes: int,
+    supervised: bool = False,
+    host: str = LOOPBACK,
+    password_file: Path | None = None,
+) -> None:
     """Run the server in this process until SIGTERM or SIGINT.
 
     Args:
         data_dir: The data directory.
-        port: HTTP port on the loopback interface; 0 chooses one.
+        port: HTTP port; 0 chooses one.
         memory_cap_bytes: Memory limit of the server; a query above it fails.
         supervised: Also stop at the end of standard input, which ends with the parent process.
+        host: Address to listen on, beside the loopback.
+        password_file: Holds the password; None keeps the one of the data directory, or makes one.
 
     Raises:
         SpanloopError: The server could not start, or ended unexpectedly.
@@ -175,8 +196,10 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
         Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
     data_dir.open()
     with server_lock(data_dir):
-        chosen = choose_port(data_dir, port)
-        write_config(data_dir, port=chosen, memory_cap_bytes=memory_cap_bytes)
+        chosen = choose_port(data_dir, port, host)
+        if password_file is not None:
+            adopt_secret(data_dir, password_file)
+        write_config(data_dir, port=chosen, memory_cap_bytes=memory_cap_bytes, host=host)
         _raise_file_limit()
         for path in remove_empty_definitions(data_dir):
             _print_line(
@@ -186,8 +209,9 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
         os.environ.setdefault(MALLOC_ENV, MALLOC_SETTINGS)
         engine = Engine(data_dir, chosen)
         engine.start()
-        with data_dir.announce("clickhouse", f"http://{HOST}:{chosen}"):
-            _print_line(f"ClickHouse answers on http://{HOST}:{chosen}")
+        with data_dir.announce("clickhouse", f"http://{LOOPBACK}:{chosen}"):
+            listens = "" if host == LOOPBACK else f", and listens on {host}"
+            _print_line(f"ClickHouse answers on http://{LOOPBACK}:{chosen}{listens}")
             while engine.is_alive() and not _received_stop_signal(timeout_s=0.5):
                 pass
         if not engine.is_alive():
@@ -226,13 +250,19 @@ def _stop_at_end_of_input() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+def _address(text: str) -> str:
+    return "127.0.0.1" if text == "localhost" else str(ipaddress.ip_address(text))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m spanloop.embedded_clickhouse.server", description="Serve the embedded ClickHouse."
     )
     parser.add_argument("--data-dir", help="default: $SPANLOOP_DATA_DIR, else ~/.spanloop")
-    parser.add_argument("--port", type=int, default=0, help="HTTP port on 127.0.0.1; 0 chooses one (default)")
+    parser.add_argument("--host", default=LOOPBACK, type=_address, help="IP address to listen on; default: %(default)s")
+    parser.add_argument("--port", type=int, default=0, help="HTTP port; 0 chooses one (default)")
+    parser.add_argument("--password-file", type=Path, help="holds the password; default: the data directory's own")
     parser.add_argument("--memory-cap-bytes", type=int, default=default_memory_cap_bytes())
     parser.add_argument(
         "--supervised", action="store_true", help="stop at the end of standard input, which ends with the parent"
@@ -244,6 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             port=options.port,
             memory_cap_bytes=options.memory_cap_bytes,
             supervised=options.supervised,
+            host=options.host,
+            password_file=options.password_file,
         )
     except SpanloopError as error:
         _print_line(str(error))

@@ -1,6 +1,5 @@
 """Find the ClickHouse server and connect: ``SPANLOOP_CLICKHOUSE_URL`` first, else the embedded server."""
 
-import os
 from dataclasses import replace
 from typing import Final
 
@@ -8,7 +7,7 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.config import USER, read_secret
 from spanloop.embedded_clickhouse.lock import is_locked
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_setting
 from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
 
 from .client import Address
@@ -60,7 +59,7 @@ def connect(data_dir: DataDir, *, start: bool = False) -> Store:
 
 
 def _open(data_dir: DataDir, *, start: bool) -> Store:
-    if url := os.environ.get(CLICKHOUSE_URL_ENV):
+    if url := read_setting(CLICKHOUSE_URL_ENV):
         return Store.open(Address.parse(url))
     data_dir.open()
     # After a crash another program can have the process id in the run file: only the lock proves that the server runs.

@@ -1,6 +1,5 @@
 """Commands of administration: ``spanloop backup``, ``restore``, ``copy`` and ``forget``."""
 
-import os
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,10 +9,10 @@ import typer
 
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.draining import drain
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, read_setting
 
 from .console import err, out, print_table, progress_bar
-from .options import DataDirOption, data_directory
+from .options import DataDirOption, configured_directory, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -47,14 +46,14 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
     from spanloop.training.control.database_copy import save_control_database
     from spanloop.training.control.paths import ControlPaths
 
-    if os.environ.get(CLICKHOUSE_URL_ENV):
+    directory = data_directory(data_dir)
+    if read_setting(CLICKHOUSE_URL_ENV):
         raise ConfigurationError(
             f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names; its files cannot be read from here.",
             next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
         )
-    directory = data_directory(data_dir)
     paths = ControlPaths.of(directory)
-    save_control = partial(save_control_database, paths) if os.environ.get(CONTROL_URL_ENV) else None
+    save_control = partial(save_control_database, paths) if read_setting(CONTROL_URL_ENV) else None
     with connect(directory, start=True) as store, _progress() as progress:
 
         def write_spool() -> None:
@@ -83,13 +82,12 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
     from spanloop.administration.restore import restore as restore_backup
-    from spanloop.datadir import DataDir
     from spanloop.training.control.database_copy import load_control_database
     from spanloop.training.control.paths import ControlPaths
 
-    directory = DataDir(data_dir)
+    directory = configured_directory(data_dir)
     paths = ControlPaths.of(directory)
-    load_control = partial(load_control_database, paths) if os.environ.get(CONTROL_URL_ENV) else None
+    load_control = partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None
     with _progress() as progress:
         manifest = restore_backup(source, directory, on_progress=progress, load_control=load_control)
     _print_manifest(manifest)

@@ -30,6 +30,7 @@ from . import (
     redact,
     schedules,
     scores,
+    serve,
     spans,
     status,
     store,
@@ -72,6 +73,7 @@ def _root(
 
 
 app.command(rich_help_panel="Run")(up.up)
+app.add_typer(serve.app, name="serve", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(instrument.instrument)

@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 
 from spanloop.runtime.command_line import command_line
+from spanloop.semconv.environment import KEY_ENV, read_setting
 
 from .console import err, out, print_table
 from .options import DataDirOption, data_directory
@@ -95,7 +96,10 @@ def replay(
     reason: ReasonOption = "",
     all_: Annotated[bool, typer.Option("--all", help="Every dead letter that was not replayed yet.")] = False,
     key: Annotated[
-        str, typer.Option(envvar="SPANLOOP_API_KEY", help="An API key with the scope ingest, if keys are required.")
+        str,
+        typer.Option(
+            help="An API key with the scope ingest, if keys are required.", show_default="SPANLOOP_KEY, if it is set"
+        ),
     ] = "",
 ) -> None:
     """Send dead letters to the running collector again and mark the accepted ones.
@@ -106,21 +110,24 @@ def replay(
     """
     import httpx
 
+    from spanloop.authentication.service_keys import bearer, trusted_certificates
     from spanloop.semconv.errors import NotRunningError
 
     directory = data_directory(data_dir)
     if not letters and not reason and not all_:
         raise typer.BadParameter("name dead letters, or a --reason, or --all")
-    collector = directory.running("collector")
+    collector = directory.find("collector")
     if collector is None:
         raise NotRunningError(
             f"No collector runs on {directory.path} to replay dead letters to.",
             next_step=f"Start it: {command_line('up', directory)}",
         )
-    headers = {"authorization": f"Bearer {key}"} if key else {}
+    headers, verify = bearer(key or read_setting(KEY_ENV)), trusted_certificates(collector.url)
     with (
         _store(directory) as store,
-        httpx.Client(base_url=collector.url, timeout=_TIMEOUT_S, headers=headers) as client,
+        httpx.Client(
+            base_url=collector.url, timeout=_TIMEOUT_S, headers=headers, verify=verify, trust_env=False
+        ) as client,
     ):
         if letters:
             letter_ids = [str(_load_letter(store, prefix)["dead_letter_id"]) for prefix in letters]
@@ -178,7 +185,7 @@ def _send(client: "httpx.Client", row: dict[str, str]) -> str:
     if response.status_code in {401, 403}:
         raise ConfigurationError(
             f"The collector at {client.base_url} requires an API key with the scope ingest.",
-            next_step="Give one with --key or SPANLOOP_API_KEY; `spanloop keys create` creates one.",
+            next_step=f"Give one with --key or {KEY_ENV}; `spanloop keys create` creates one.",
         )
     if response.status_code >= 500:
         raise ServiceError(

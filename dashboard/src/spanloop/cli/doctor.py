@@ -6,18 +6,22 @@ import typer
 from rich.markup import escape
 from rich.status import Status
 
-from spanloop.runtime.environment_checks import Check, all_checks
+from spanloop.runtime.check import Check
+from spanloop.runtime.environment_checks import all_checks
 
 from .console import err, out
-from .options import DataDirOption
+from .options import ConfigOption, DataDirOption, configured_directory
 
 
 def doctor(
     data_dir: DataDirOption = None,
     fix: Annotated[bool, typer.Option("--fix", help="Create the serving environment if it is missing.")] = False,
     app: Annotated[bool, typer.Option("--app", help="Show what traces an app of this environment instead.")] = False,
+    config: ConfigOption = None,
 ) -> None:
     """Check extras, serving environment, device, memory, data directory, disk and ports; show how to fix problems.
+
+    Checks also the address, key, version and clock of each role that `spanloop.toml` or a variable names.
 
     Exit code 1 when a required part is missing.
 
@@ -28,13 +32,14 @@ def doctor(
 
         run(installs=False)
         return
-    checks = all_checks(data_dir)
+    directory = configured_directory(data_dir, config).path
+    checks = all_checks(directory)
     if fix:
         for check in checks:
             if not check.ok and check.repair is not None:
                 with err.status("") as spinner:
                     check.repair(lambda title, line: _show(spinner, title, line))
-        checks = all_checks(data_dir)
+        checks = all_checks(directory)
     for check in checks:
         _print(check)
     if any(check.needed and not check.ok for check in checks):

@@ -1,11 +1,12 @@
 """Options and arguments that several commands share."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spanloop.semconv.environment import DATA_DIR_ENV
+from spanloop.semconv.environment import CONFIG_ENV, DATA_DIR_ENV, find_configuration
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -16,9 +17,10 @@ DataDirOption = Annotated[
         "--data-dir", envvar=DATA_DIR_ENV, help="The directory that holds all data.", show_default="~/.spanloop"
     ),
 ]
-CollectorPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the collector (OTLP/HTTP).")]
-GatewayPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the OpenAI-compatible API.")]
-DashboardPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the dashboard's web pages.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", envvar=CONFIG_ENV, help="Configuration file.", show_default="spanloop.toml, if it exists"),
+]
 ModelArgument = Annotated[
     str, typer.Argument(help="A model as NAME@VERSION or NAME@ALIAS, or NAME for its newest version.")
 ]
@@ -33,8 +35,29 @@ def exact_version(directory: "DataDir", model: str) -> str:
     return model if version is None else version.reference
 
 
-def data_directory(path: Path | None) -> "DataDir":
-    """Open and check the data directory that the option names."""
+def data_directory(path: Path | None, config: Path | None = None) -> "DataDir":
+    """Read the configuration, then open and check the data directory that the option names."""
+    return configured_directory(path, config).open()
+
+
+def configured_directory(path: Path | None, config: Path | None = None) -> "DataDir":
+    """Return the data directory that the option names, without access to it, after `use_configuration`."""
     from spanloop.datadir import DataDir
 
-    return DataDir(path).open()
+    directory = DataDir(path)
+    use_configuration(directory.path, config)
+    return directory
+
+
+def use_configuration(data_dir: Path, file: Path | None = None) -> None:
+    """Let this process, and all that it starts, use the addresses, keys and folders that the configuration names.
+
+    Raises:
+        ConfigurationError: The file is invalid; nothing has started yet.
+    """
+    if (file or find_configuration(data_dir)) is not None:
+        from spanloop.configuration import use_settings  # takes 0.1 s
+
+        use_settings(data_dir, file)
+    if file is not None:
+        os.environ[CONFIG_ENV] = str(file.absolute())

@@ -1,59 +1,26 @@
-"""The options of ``spanloop train`` that set a job's settings, generated from :class:`JobSpec`.
+"""The options of ``spanloop train`` that set a job's settings, generated from :class:`JobSpec`."""
 
-They are made when the command runs or shows its help: importing pydantic would slow every other command down.
-"""
-
-import inspect
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
-from typer.main import get_command
+
+from .generated_options import GeneratedCommand, GeneratedOption
 
 if TYPE_CHECKING:
     from spanloop.training.spec_fields import SpecField
 
-_META_KEY: Final = "spanloop.cli.job_settings"
 
+class SpecCommand(GeneratedCommand):
+    """A command with one option for each field of :class:`JobSpec`."""
 
-def chosen_settings(context: typer.Context) -> dict[str, Any]:
-    """Return the settings that the user gave as options, by the names of the spec's fields."""
-    settings: dict[str, Any] = context.meta[_META_KEY]
-    return settings
+    def generate(self) -> Iterator[GeneratedOption]:
+        """Yield an option for each field."""
+        from spanloop.training.spec_fields import spec_fields
 
-
-class SpecCommand(TyperCommand):
-    """A command with one option for each field of :class:`JobSpec`; :func:`chosen_settings` has their values."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the command's own parameters and the generated ones."""
-        own = super().get_params(ctx)
-        *parameters, help_option = own
-        return [*parameters, *_options(), help_option]
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command; the generated options are not arguments of its function."""
-        names = [option.name for option in _options()]
-        values = {name: ctx.params.pop(name) for name in names}
-        ctx.meta[_META_KEY] = {name: value for name, value in values.items() if value not in (None, [], ())}
-        return super().invoke(ctx)
-
-
-def _options() -> list[Any]:
-    from spanloop.training.spec_fields import spec_fields
-
-    def settings(**_: Any) -> None: ...
-
-    parameters = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(field))
-        for field in spec_fields()
-    ]
-    vars(settings)["__signature__"] = inspect.Signature(parameters)
-    settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    carrier = typer.Typer(add_completion=False)
-    carrier.command(add_help_option=False)(settings)
-    return list(get_command(carrier).params)
+        for field in spec_fields():
+            yield GeneratedOption(field.name, _annotation(field))
 
 
 def _annotation(field: "SpecField") -> Any:

@@ -13,12 +13,13 @@ from spanloop.runtime.command_line import command_line
 from spanloop.runtime.status_report import open_jobs, report, services, stored
 
 from .console import out, print_table
-from .options import DataDirOption
+from .options import DataDirOption, configured_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spanloop.datadir import DataDir
+    from spanloop.runtime.status_report import ServiceReport
 
 _LOW_DISK_BYTES: Final = 2**30
 
@@ -37,7 +38,7 @@ def status(
     if as_json:
         status_report = report(directory)
         typer.echo(json.dumps(status_report, indent=1))
-        if not any(service["pid"] for service in status_report["services"]):
+        if not _is_any_reachable(status_report["services"]):
             raise typer.Exit(3)
         return
     out.print(f"[bold]data directory[/bold] {escape(str(directory.path))}")
@@ -55,9 +56,7 @@ def status(
 
 def _existing_directory(path: Path | None, *, as_json: bool) -> "DataDir":
     """Open and check the data directory; a missing one is reported and not created."""
-    from spanloop.datadir import DataDir
-
-    directory = DataDir(path)
+    directory = configured_directory(path)
     if not directory.path.exists():
         if as_json:
             typer.echo(json.dumps({"data_dir": str(directory.path), "exists": False}))
@@ -73,12 +72,23 @@ def _print_services(directory: "DataDir") -> bool:
     states = services(directory)
     for state in states:
         process = str(state["pid"]) if state["pid"] else state["note"]
-        rows.append((state["name"], "running" if state["is_running"] else "stopped", state["url"], process))
+        rows.append((state["name"], _describe(state), state["url"], process))
     grpc = directory.running("collector-grpc")
     if grpc is not None:
         rows.append(("collector, gRPC", "running", grpc.url, str(grpc.pid)))
     print_table(("service", "state", "address", "process"), rows)
-    return any(state["pid"] for state in states)
+    return _is_any_reachable(states)
+
+
+def _is_any_reachable(states: "list[ServiceReport]") -> bool:
+    """Return whether a service runs on this machine, or a setting names the address of another than ClickHouse."""
+    return any(state["pid"] or (state["is_running"] and state["name"] != "clickhouse") for state in states)
+
+
+def _describe(state: "ServiceReport") -> str:
+    if state["pid"] or not state["note"]:
+        return "running" if state["is_running"] else "stopped"
+    return "configured" if state["is_running"] else "unknown"
 
 
 def _print_served_model(directory: "DataDir", gateway: service_health.GatewayHealth | None) -> None:

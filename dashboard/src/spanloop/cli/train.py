@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanloop.datadir.service_states import may_run_elsewhere
 from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table
+from .generated_options import given_options
 from .jobs import watch_job
 from .options import DataDirOption, data_directory
-from .spec_options import chosen_settings
 from .start_options import StartOptions
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def train(
         return
     queued = api.submit(spec)
     out.print(queued.id, markup=False)
-    if directory.running("scheduler") is None:
+    if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
         err.print(f"no scheduler runs; the job waits until: {command_line('up', directory)}", markup=False)
     if wait:
         watch_job(api, directory, queued.id)
@@ -141,7 +142,7 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
     """
     from spanloop.training.spec_fields import build_spec, read_job_file
 
-    options = chosen_settings(context)
+    options = given_options(context)
     if job.endswith(".toml"):
         return build_spec(read_job_file(Path(job)) | options, where=job)
     if job and "base" in options:

@@ -1,6 +1,5 @@
 """``spanloop up``: run every service on this machine until Ctrl-C."""
 
-import os
 import shlex
 import signal
 import threading
@@ -15,11 +14,11 @@ from rich.markup import escape
 
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
-from spanloop.semconv.environment import COLLECTOR_PORT, CONFIG_ENV, DASHBOARD_PORT, GATEWAY_PORT
+from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
 
 from .console import err, out
 from .models import deploy_with_progress
-from .options import CollectorPortOption, DashboardPortOption, DataDirOption, GatewayPortOption, data_directory
+from .options import ConfigOption, DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -29,19 +28,29 @@ _INTERRUPTED: Final = 130
 
 def up(
     data_dir: DataDirOption = None,
-    collector_port: CollectorPortOption = COLLECTOR_PORT,
-    gateway_port: GatewayPortOption = GATEWAY_PORT,
-    dashboard_port: DashboardPortOption = DASHBOARD_PORT,
+    collector_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Port of the collector (OTLP/HTTP).", show_default=f"{COLLECTOR_PORT}"),
+    ] = None,
+    gateway_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Port of the OpenAI-compatible API.", show_default=f"{GATEWAY_PORT}"),
+    ] = None,
+    dashboard_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Port of the dashboard's web pages.", show_default=f"{DASHBOARD_PORT}"),
+    ] = None,
     dashboard: Annotated[bool, typer.Option(help="Serve the web pages.")] = True,
     model: Annotated[str | None, typer.Option(help="Deploy this model (NAME@VERSION) after the start.")] = None,
     vllm_args: Annotated[
         str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",
-    config: Annotated[
-        Path | None, typer.Option(envvar=CONFIG_ENV, help="Configuration file; default: spanloop.toml, if it exists.")
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Start ClickHouse, collector, pipeline, gateway, scheduler and dashboard; Ctrl-C stops them all.
+
+    Options in `[serve.collector]`, `[serve.gateway]` and so on of `spanloop.toml` apply, as for `spanloop serve`. What
+    its section `[services]` names runs elsewhere, and is not started.
 
     Then run an app in another terminal: `opentelemetry-instrument python your_app.py`
 
@@ -51,18 +60,25 @@ def up(
         shlex.split(vllm_args)
     except ValueError as error:
         raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
+    from spanloop.configuration import load_configuration
+
     stop = _StopRequest()
-    directory = data_directory(data_dir)
-    if config is not None:
-        use_configuration(directory.path, config)
+    directory = data_directory(data_dir, config)
+    serve = load_configuration(directory.path).serve
+    if vllm_args:
+        serve = serve.model_copy(update={"gateway": serve.gateway.model_copy(update={"vllm_args": vllm_args})})
     if model:
         from spanloop.training.registry import Registry
 
         Registry(directory).get(model)  # raises for an unknown name, before anything starts
-    ports = Ports(collector_port, gateway_port, dashboard_port)
+    ports = Ports(
+        collector_port or serve.collector.port or COLLECTOR_PORT,
+        gateway_port or serve.gateway.port or GATEWAY_PORT,
+        dashboard_port or serve.dashboard.port or DASHBOARD_PORT,
+    )
     try:
         with running_stack(
-            directory, ports, _print_progress, dashboard=dashboard, vllm_args=vllm_args, stop=stop.requested
+            directory, ports, _print_progress, dashboard=dashboard, serve=serve, stop=stop.requested
         ) as supervisor:
             if model:
                 with stop.raising():
@@ -75,14 +91,6 @@ def up(
     except KeyboardInterrupt:
         err.print("stopped before everything was up")
         raise typer.Exit(_INTERRUPTED) from None
-
-
-def use_configuration(data_dir: Path, file: Path) -> None:
-    """Refuse an invalid file before anything starts, and hand a valid one to every service."""
-    from spanloop.configuration import load_configuration
-
-    load_configuration(data_dir, file)
-    os.environ[CONFIG_ENV] = str(file.absolute())
 
 
 class _StopRequest:
@@ -126,8 +134,8 @@ def _print_addresses(directory: "DataDir") -> None:
         "clickhouse": f"data in {_shorten_home(directory.path)}",
     }
     for name, note in notes.items():
-        if (running := directory.running(name)) is not None:
-            out.print(f"[bold]{name:10}[/bold]  {running.url:24}  [dim]{escape(note.format(url=running.url))}[/dim]")
+        if (service := directory.find(name)) is not None:
+            out.print(f"[bold]{name:10}[/bold]  {service.url:24}  [dim]{escape(note.format(url=service.url))}[/dim]")
 
 
 def _print_notices(directory: "DataDir") -> None:

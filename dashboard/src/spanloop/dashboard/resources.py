@@ -5,14 +5,13 @@ its run file is the cache key.
 """
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import streamlit as st
 
 from spanloop.datadir import DataDir
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file, read_setting
 from spanloop.store import Store, connect
 from spanloop.training.jobs import JobApi
 from spanloop.training.registry import Registry
@@ -31,7 +30,7 @@ def store() -> Store:
         StoreError: ClickHouse does not respond.
     """
     directory = data_dir()
-    external_url = os.environ.get(CLICKHOUSE_URL_ENV, "")
+    external_url = read_setting(CLICKHOUSE_URL_ENV)
     run_file = read_run_file(directory.path, "clickhouse")
     return _store(directory.path, external_url or f"{run_file}")
 

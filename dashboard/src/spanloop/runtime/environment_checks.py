@@ -6,15 +6,16 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from spanloop.semconv.environment import CONTROL_URL_ENV, default_data_dir
+from spanloop.semconv.environment import CONTROL_URL_ENV, default_data_dir, read_setting
 from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
+from .check import Check
+from .service_checks import service_checks
 from .services import Ports, check_ports, services
 
 _EXTRAS: Final = {
@@ -31,21 +32,6 @@ _DISK_BYTES: Final = 2 * 2**30
 _MEMORY_BYTES: Final = 8 * 2**30
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check."""
-
-    name: str
-    ok: bool
-    detail: str
-    fix: str = ""
-    """The command that fixes it, or an instruction."""
-    needed: bool = True
-    """False for an optional part."""
-    repair: Callable[[Callable[[str, str], None]], None] | None = None
-    """The function that ``--fix`` runs; it takes a callback for a title and a line of progress."""
-
-
 def all_checks(data_dir: Path | None) -> list[Check]:
     """Run every check, the most important first."""
     directory = data_dir or default_data_dir()
@@ -58,6 +44,7 @@ def all_checks(data_dir: Path | None) -> list[Check]:
         _check_control_database(directory),
         _check_disk(directory),
         _check_running(directory),
+        *service_checks(directory),
     ]
 
 
@@ -131,7 +118,7 @@ def _check_directory(path: Path) -> Check:
 
 def _check_control_database(path: Path) -> Check:
     name = "control database"
-    if not os.environ.get(CONTROL_URL_ENV):
+    if not read_setting(CONTROL_URL_ENV):
         return Check(name, ok=True, detail="SQLite, in the data directory")
     from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
     from spanloop.training.control.paths import ControlPaths

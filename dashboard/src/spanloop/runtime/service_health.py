@@ -1,4 +1,4 @@
-"""Read the ``/healthz`` pages of the running collector and gateway."""
+"""Read the ``/healthz`` pages of collector and gateway, on this machine or where a setting names them."""
 
 import json
 import urllib.request
@@ -104,11 +104,11 @@ def collector_health(data_dir: "DataDir") -> CollectorHealth | None:
 
 
 def _get_health(data_dir: "DataDir", service: str) -> dict[str, Any] | None:
-    running = data_dir.running(service)
-    if running is None:
+    address = data_dir.find(service)
+    if address is None:
         return None
     try:
-        with _NO_PROXY.open(f"{running.url}/healthz", timeout=_TIMEOUT_S) as response:
+        with _NO_PROXY.open(f"{address.url}/healthz", timeout=_TIMEOUT_S) as response:
             health: dict[str, Any] = json.load(response)
     except (OSError, ValueError):
         return None

@@ -7,10 +7,11 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
+from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT, configured_address
 from spanloop.semconv.errors import PortInUseError
 
 if TYPE_CHECKING:
+    from spanloop.configuration import Serve
     from spanloop.datadir import DataDir
 
 HOST = "127.0.0.1"
@@ -49,19 +50,33 @@ class Ports(NamedTuple):
             return cls(a.getsockname()[1], b.getsockname()[1], c.getsockname()[1])
 
 
-def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True, vllm_args: str = "") -> list[Service]:
-    """List the services besides ClickHouse that the installed extras allow, in start order."""
-    gateway_arguments = (f"--vllm-args={vllm_args}",) if vllm_args else ()
+def services(
+    ports: Ports, *, dashboard: bool = True, pipeline: bool = True, serve: "Serve | None" = None
+) -> list[Service]:
+    """List the services besides ClickHouse that run on this machine, in start order.
+
+    A service is left out when a setting names its address, which is elsewhere, or when its extra is not installed.
+
+    Args:
+        ports: Their ports.
+        dashboard: Whether to serve the web pages.
+        pipeline: Whether to convert new spans.
+        serve: Further options of each.
+    """
+
+    def options(name: str) -> tuple[str, ...]:
+        return () if serve is None else tuple(getattr(serve, name).arguments("port"))
+
     started = [
-        Service("collector", "spanloop.collector", ports.collector),
-        Service("gateway", "spanloop.gateway", ports.gateway, gateway_arguments),
-        Service("scheduler", "spanloop.training.scheduler", None),
+        Service("collector", "spanloop.collector", ports.collector, options("collector")),
+        Service("gateway", "spanloop.gateway", ports.gateway, options("gateway")),
+        Service("scheduler", "spanloop.training.scheduler", None, options("scheduler")),
     ]
     if pipeline:
-        started.append(Service("pipeline", "spanloop.pipeline", None))
+        started.append(Service("pipeline", "spanloop.pipeline", None, options("pipeline")))
     if dashboard and find_spec("streamlit") is not None:
-        started.append(Service("dashboard", "spanloop.dashboard", ports.dashboard))
-    return started
+        started.append(Service("dashboard", "spanloop.dashboard", ports.dashboard, options("dashboard")))
+    return [service for service in started if configured_address(service.name) is None]
 
 
 def check_ports(services: list[Service]) -> None:

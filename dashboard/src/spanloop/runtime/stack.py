@@ -1,6 +1,5 @@
 """Run a complete spanloop as a context manager: ClickHouse first, then the services that need it."""
 
-import os
 import shutil
 import threading
 import time
@@ -8,13 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_setting
 from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError, PortInUseError, SpanloopError
 
 from .services import Ports, check_ports, services
 from .supervisor import ProgressCallback, Supervisor, up_lock
 
 if TYPE_CHECKING:
+    from spanloop.configuration import Serve
     from spanloop.datadir import DataDir
 
 _STOP_TIMEOUT_S: Final = 12.0
@@ -94,10 +94,10 @@ def running_stack(
     *,
     dashboard: bool = True,
     pipeline: bool = True,
-    vllm_args: str = "",
+    serve: "Serve | None" = None,
     stop: threading.Event | None = None,
 ) -> Generator[Supervisor]:
-    """Start ClickHouse and every service in order; stop them in reverse order on exit.
+    """Start ClickHouse and every service in order, except those elsewhere; stop them in reverse order on exit.
 
     Args:
         data_dir: An opened data directory; locked inside the block.
@@ -105,7 +105,7 @@ def running_stack(
         on_progress: Receives lines for the user.
         dashboard: Whether to start the web pages (when their extra is installed).
         pipeline: Whether to start the service that converts new spans.
-        vllm_args: Further arguments for vLLM, split as a shell does.
+        serve: Further options of each service.
         stop: Cancels the start when it is set.
 
     Raises:
@@ -119,14 +119,14 @@ def running_stack(
     from spanloop.store import connect
 
     stop = stop or threading.Event()
-    required = services(ports, dashboard=dashboard, pipeline=pipeline, vllm_args=vllm_args)
+    required = services(ports, dashboard=dashboard, pipeline=pipeline, serve=serve)
     with ExitStack() as cleanup:
         cleanup.enter_context(up_lock(data_dir))
         names = ["clickhouse", *(service.name for service in required)]
         has_waited = _await_previous_services(data_dir, names, on_progress, stop)
         _retry_while(lambda: check_ports(required), PortInUseError, _STOP_TIMEOUT_S if has_waited else 0, stop)
         check_free_space(data_dir)
-        if not os.environ.get(CLICKHOUSE_URL_ENV):
+        if not read_setting(CLICKHOUSE_URL_ENV):
             on_progress("starting ClickHouse")
             _retry_while(
                 lambda: cleanup.enter_context(EmbeddedClickHouse(data_dir)), AlreadyRunningError, _STOP_TIMEOUT_S, stop

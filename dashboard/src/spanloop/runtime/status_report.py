@@ -1,10 +1,8 @@
 """The status of a spanloop as one object, as ``spanloop status --json`` prints it: its keys are a stable API."""
 
-import os
 import shutil
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import SpanloopError
 
 from . import service_health
@@ -16,7 +14,7 @@ _STORED: Final = ("spans", "episodes", "transitions", "trainable_transitions")
 
 
 class ServiceReport(TypedDict):
-    """One service; ``pid`` is 0 unless it runs on this machine, ``note`` describes an external one."""
+    """One service; ``pid`` is 0 unless it runs on this machine, ``note`` names the setting of one elsewhere."""
 
     name: str
     is_running: bool
@@ -75,7 +73,7 @@ def services(directory: "DataDir") -> list[ServiceReport]:
     from spanloop.datadir.service_states import service_states
 
     reports: list[ServiceReport] = []
-    for state in service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, "")):
+    for state in service_states(directory.path):
         running = directory.running(state.name)
         reports.append(
             ServiceReport(

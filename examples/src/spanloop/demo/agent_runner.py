@@ -112,7 +112,7 @@ def run_agent(
     Raises:
         ServiceError: The gateway has stopped, or the agent ended with an error.
     """
-    gateway = data_dir.running("gateway")
+    gateway = data_dir.find("gateway")
     if gateway is None:
         raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
     # The agent must be traced without any OpenTelemetry setting.

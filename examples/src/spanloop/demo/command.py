@@ -120,7 +120,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
     ok: bool | None = None
     try:
         with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
-            if (dashboard := directory.running("dashboard")) is not None:
+            if (dashboard := directory.find("dashboard")) is not None:
                 err.print(f"watch it: {dashboard.url}", markup=False)
             experiment = Experiment(directory, finished, stages, office_agent(), seed=recipe.seed)
             versions = run_loop(experiment, recipe)

@@ -119,7 +119,7 @@ def _serve(data_dir: "DataDir", stages: StageDisplay, model: str) -> None:
 
 
 def _run_agent(data_dir: "DataDir", files: ShopFiles, report: Path, *, model: str, attempts: int) -> str:
-    gateway = data_dir.running("gateway")
+    gateway = data_dir.find("gateway")
     if gateway is None:
         raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
     # The agent must be traced without any OpenTelemetry setting.

@@ -1,7 +1,8 @@
 """Read OTLP export settings from ``OTEL_EXPORTER_OTLP_*``; the default is the spanloop of this machine.
 
 Invariant: every variable that OpenTelemetry defines for an OTLP/HTTP exporter has its specified meaning here; only the
-defaults are ours (the announced collector; gzip, except to this machine).
+defaults are ours: the collector of ``SPANLOOP_COLLECTOR_URL`` with the key of ``SPANLOOP_KEY``, else the announced one;
+gzip, except to this machine. The key is never sent to an endpoint that another variable names.
 """
 
 import os
@@ -13,7 +14,17 @@ from urllib.parse import urlsplit
 
 from opentelemetry.util.re import parse_env_headers
 
-from spanloop.semconv.environment import COLLECTOR_PORT, default_data_dir, read_run_file
+from spanloop.semconv.environment import (
+    COLLECTOR_PORT,
+    KEY_ENV,
+    configured_address,
+    default_data_dir,
+    read_run_file,
+    read_setting,
+)
+from spanloop.semconv.errors import ConfigurationError
+
+from .notice import print_once
 
 _DEFAULT_TIMEOUT_S: Final = 10.0
 
@@ -48,7 +59,7 @@ class OtlpSettings:
 
     Attributes:
         signal: The kind of telemetry.
-        url: The configured URL with its path; empty means the spanloop of this machine.
+        url: The configured URL with its path; empty means spanloop's own collector.
         headers: Sent with every request, names in lower case.
         timeout_s: For one batch, retries included.
         compression: Of the request body; None means the default of ``compression_to``.
@@ -75,12 +86,27 @@ class OtlpSettings:
 
 
 def discover_collector() -> str:
-    """Return the base URL of the collector in the data directory's run file, else of the standard port."""
+    """Return the base URL of spanloop's own collector: configured, else announced, else on the standard port."""
     try:
+        if (configured := configured_address("collector")) is not None:
+            return configured.url
         running = read_run_file(default_data_dir(), "collector")
+    except ConfigurationError as error:
+        print_once(str(error))
+        running = None
     except RuntimeError:  # there is no home directory
         running = None
     return running.url.rstrip("/") if running else f"http://127.0.0.1:{COLLECTOR_PORT}"
+
+
+def configured_key_headers() -> dict[str, str]:
+    """Return the header with the key for the collector of ``SPANLOOP_COLLECTOR_URL``; empty without one of them."""
+    try:
+        key = read_setting(KEY_ENV) if configured_address("collector") is not None else ""
+    except ConfigurationError as error:
+        print_once(str(error))
+        return {}
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def settings_from_environment(signal: Signal, environment: Mapping[str, str] | None = None) -> OtlpSettings:
@@ -91,10 +117,11 @@ def settings_from_environment(signal: Signal, environment: Mapping[str, str] | N
         specific = variables.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", "")
         return (specific or variables.get(f"OTEL_EXPORTER_OTLP_{name}", "")).strip()
 
+    url = _url(signal, variables)
     return OtlpSettings(
         signal=signal,
-        url=_url(signal, variables),
-        headers=parse_env_headers(value("HEADERS"), liberal=True),
+        url=url,
+        headers={**({} if url else configured_key_headers()), **parse_env_headers(value("HEADERS"), liberal=True)},
         timeout_s=_timeout_s(value("TIMEOUT")),
         compression=_compression(value("COMPRESSION")),
         tls=TlsFiles(value("CERTIFICATE"), value("CLIENT_CERTIFICATE"), value("CLIENT_KEY")),

@@ -1,13 +1,20 @@
-"""Environment variables, default ports and run files by which processes on this machine find spanloop.
+"""Environment variables, default ports and run files by which processes find spanloop's services.
 
 Standard library only, because the distro inside a user's app uses it. A service writes ``run/<service>.json``
 into the data directory when it is ready and removes it when it stops; clients on this machine read that file.
+
+Invariant: an address that a variable names wins over a run file. A secret may be given as ``NAME``, or as
+``NAME_FILE``, the path of a file that holds it, and never as both.
 """
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from .errors import ConfigurationError
 
 DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 """The data directory; ``~/.spanloop`` when unset."""
@@ -17,6 +24,24 @@ CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
 
 CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
 """SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
+
+COLLECTOR_URL_ENV: Final = "SPANLOOP_COLLECTOR_URL"
+"""Base URL of a collector on any host; unset means the one that runs on the data directory."""
+
+GATEWAY_URL_ENV: Final = "SPANLOOP_GATEWAY_URL"
+"""Base URL of a gateway on any host; unset means the one that runs on the data directory."""
+
+DASHBOARD_URL_ENV: Final = "SPANLOOP_DASHBOARD_URL"
+"""Base URL of a dashboard on any host; unset means the one that runs on the data directory."""
+
+KEY_ENV: Final = "SPANLOOP_KEY"
+"""The API key with which this process calls the services that the other variables name."""
+
+SHARED_DIR_ENV: Final = "SPANLOOP_SHARED_DIR"
+"""The folder of models, jobs and API keys that the roles on all hosts share; unset means the data directory."""
+
+FILE_SUFFIX: Final = "_FILE"
+"""``SPANLOOP_KEY_FILE`` names a file that holds the value of ``SPANLOOP_KEY``."""
 
 CONVERT_MEMORY_ENV: Final = "SPANLOOP_CONVERT_MEMORY_MIB"
 """Approximate memory limit of a conversion, MiB."""
@@ -45,17 +70,108 @@ EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
 CONFIG_ENV: Final = "SPANLOOP_CONFIG"
 """The configuration file; default: `spanloop.toml` in the working directory, else in the data directory."""
 
+CONFIG_NAME: Final = "spanloop.toml"
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010
 DASHBOARD_PORT: Final = 8501
 
 
+SERVICE_URL_ENVS: Final = {
+    "collector": COLLECTOR_URL_ENV,
+    "gateway": GATEWAY_URL_ENV,
+    "dashboard": DASHBOARD_URL_ENV,
+}
+"""The services that other processes call by HTTP, and the variable that names the address of each."""
+
+
 class RunningService(NamedTuple):
-    """One service that announced itself."""
+    """One service that announced itself on this machine."""
 
     service: str
     url: str
     pid: int
+
+
+class ServiceAddress(NamedTuple):
+    """Where a service is reached."""
+
+    service: str
+    url: str
+    """Without a slash at its end."""
+    is_configured: bool
+    """A variable names it, so it may run on any host; else a run file on this machine does."""
+
+
+def read_setting(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the variable ``name``, else the content of the file that ``NAME_FILE`` names; empty when neither is set.
+
+    Raises:
+        ConfigurationError: Both are set, or the file cannot be read or is empty. No message contains the value.
+    """
+    variables = os.environ if environment is None else environment
+    value, file = variables.get(name, ""), variables.get(name + FILE_SUFFIX, "")
+    if not file:
+        return value
+    if value:
+        raise ConfigurationError(f"{name} and {name}{FILE_SUFFIX} are both set.", next_step="Unset one of them.")
+    try:
+        content = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise ConfigurationError(
+            f"{name}{FILE_SUFFIX} names {file}, which cannot be read: {reason}.",
+            next_step=f"Let it name a readable file that holds the value of {name}.",
+        ) from error
+    if not content:
+        raise ConfigurationError(
+            f"{name}{FILE_SUFFIX} names {file}, which is empty.", next_step=f"Write the value of {name} into it."
+        )
+    return content
+
+
+def configured_address(service: str) -> ServiceAddress | None:
+    """Return the address of ``service`` that a variable names, else None.
+
+    Raises:
+        ConfigurationError: It is not a URL of a server.
+    """
+    name = SERVICE_URL_ENVS.get(service, "")
+    url = os.environ.get(name, "").strip().rstrip("/") if name else ""
+    if not url:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query:
+        raise ConfigurationError(
+            f"{name} is not the base URL of a {service}: expected http(s)://host:port, without user and query.",
+            next_step=f"Set it to the address at which this host reaches the {service}; a key belongs into {KEY_ENV}.",
+        )
+    return ServiceAddress(service, url, is_configured=True)
+
+
+def find_service(data_dir: Path, service: str) -> ServiceAddress | None:
+    """Return where ``service`` is reached: the configured address, else the one announced on this machine, else None.
+
+    Raises:
+        ConfigurationError: The configured address is not a URL of a server.
+    """
+    if (configured := configured_address(service)) is not None:
+        return configured
+    running = read_run_file(data_dir, service)
+    return None if running is None else ServiceAddress(service, running.url.rstrip("/"), is_configured=False)
+
+
+def shared_dir(data_dir: Path) -> Path:
+    """Return the folder that holds ``models/``, ``jobs/`` and the API keys of ``data_dir``."""
+    shared = os.environ.get(SHARED_DIR_ENV, "")
+    return Path(shared).expanduser().absolute() if shared else data_dir
+
+
+def find_configuration(data_dir: Path, environment: Mapping[str, str] | None = None) -> Path | None:
+    """The file that applies: ``$SPANLOOP_CONFIG``, else ``spanloop.toml`` here, else in the data directory."""
+    named = (os.environ if environment is None else environment).get(CONFIG_ENV, "")
+    if named:
+        return Path(named).expanduser()
+    return next((path for path in (Path(CONFIG_NAME), data_dir / CONFIG_NAME) if path.is_file()), None)
 
 
 def default_data_dir() -> Path:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -13,7 +14,7 @@ from spanloop.semconv.errors import ConfigurationError, SpanloopError
 from .api_errors import ApiError
 from .authentication import Authenticator
 from .canaries import Canaries
-from .deployment import Deployment
+from .deployment import Deployment, in_shared_folder
 from .engine_lifecycle import EngineLifecycle
 from .fencing import FencingTokens
 from .metrics import Metrics
@@ -32,6 +33,7 @@ class Admin:
         authenticator: Checks each request.
         tokens: Refuses stale deployments.
         canaries: A deployment of its candidate ends a canary.
+        shared_dir: Of this host; relative paths of a deployment are in it.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Admin:
         authenticator: Authenticator,
         tokens: FencingTokens,
         canaries: Canaries,
+        shared_dir: Path,
     ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
@@ -50,6 +53,7 @@ class Admin:
         self._authenticator = authenticator
         self._tokens = tokens
         self._canaries = canaries
+        self._shared_dir = shared_dir
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
@@ -57,7 +61,7 @@ class Admin:
         body = await read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
-            target = Deployment.parse(body)
+            target = Deployment.parse(in_shared_folder(body, self._shared_dir))
             self._tokens.accept(body)
             self._canaries.check_deploy(target.label)
             await self._canaries.end_before(target.label)

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
+from importlib.metadata import version
 from typing import Final
 
 import httpx
@@ -63,6 +64,7 @@ class Gateway:
         self._settings = settings
         self._data_dir = data_dir
         self._started_s = time.time()
+        self._version = version("spanloop")
         self.metrics = Metrics()
         # A response may take minutes; the client's own timeout decides, by closing the connection.
         timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
@@ -95,8 +97,9 @@ class Gateway:
             authenticator=self._authenticator,
             tokens=tokens,
             canaries=self.canaries,
+            shared_dir=data_dir.shared,
         )
-        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator)
+        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""
@@ -172,6 +175,7 @@ class Gateway:
         return JSONResponse(
             {
                 "status": "degraded" if status.state in _DEGRADED_STATES or self.recorder.last_error else "ok",
+                "spanloop": self._version,
                 "engine": status.state.value,
                 "model": None if deployment is None else deployment.name,
                 "version": None if deployment is None else deployment.version,

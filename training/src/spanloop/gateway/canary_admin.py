@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from .api_errors import ApiError
 from .authentication import Authenticator
 from .canaries import Canaries
 from .canary import Canary
+from .deployment import in_shared_folder
 from .pauses import Pauses
 
 
@@ -24,12 +26,14 @@ class CanaryAdmin:
         canaries: The canary that runs.
         pauses: A paused gateway starts none.
         authenticator: Checks each request.
+        shared_dir: Of this host; relative paths of a candidate are in it.
     """
 
-    def __init__(self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator) -> None:
+    def __init__(self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator, shared_dir: Path) -> None:
         self._canaries = canaries
         self._pauses = pauses
         self._authenticator = authenticator
+        self._shared_dir = shared_dir
 
     async def start(self, request: Request) -> Response:
         """Start a canary; respond when its candidate serves."""
@@ -37,7 +41,7 @@ class CanaryAdmin:
         body = await read_json(request)
         self._pauses.check_deploy("")
         try:
-            await self._canaries.begin(body)
+            await self._canaries.begin(in_shared_folder(body, self._shared_dir))
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_canary") from error
         except SpanloopError as error:

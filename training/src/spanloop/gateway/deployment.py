@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, Self, cast
 
 from spanloop.datadir import DataDir
+from spanloop.datadir.checksums import check_folder
+from spanloop.semconv.environment import SHARED_DIR_ENV
 from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
@@ -62,6 +64,23 @@ class Deployment:
         return cls(name, version, path, adapter, tokenizer)
 
 
+def in_shared_folder(document: dict[str, Any], shared: Path) -> dict[str, Any]:
+    """Return a deploy request whose relative paths are resolved in the shared folder of this host.
+
+    Raises:
+        ConfigurationError: A relative path leads out of the shared folder.
+    """
+    resolved = dict(document)
+    for name in ("path", "adapter"):
+        value = document.get(name)
+        if not isinstance(value, str) or not value or Path(value).is_absolute():
+            continue
+        if ".." in Path(value).parts:
+            raise ConfigurationError(f"{name!r} of a deployment leads out of the shared folder: {value!r}.")
+        resolved[name] = str(shared / value)
+    return resolved
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
     """Digests of a model folder; equal ones mean that two folders differ only in their weights."""
@@ -82,7 +101,9 @@ class ModelFolder:
         """
         if not path.is_dir():
             raise ConfigurationError(
-                f"The model folder {path} does not exist.", next_step="deploy another version: spanloop models list"
+                f"The model folder {path} does not exist on this host.",
+                next_step=f"Mount the shared folder here ({SHARED_DIR_ENV}), or deploy another version: "
+                "spanloop models list",
             )
         try:
             config = json.loads((path / "config.json").read_bytes())
@@ -102,6 +123,23 @@ class ModelFolder:
         known to be untied are swapped.
         """
         return self == target and self.is_untied
+
+
+def read_folder(deployment: Deployment, data_dir: Path) -> ModelFolder:
+    """Read the folder of a deployment, and check that its files, and the adapter's, are the registered ones.
+
+    Args:
+        deployment: The deployment.
+        data_dir: Of the gateway; it remembers which files were checked.
+
+    Raises:
+        ConfigurationError: It holds no model.
+        DataDirectoryError: A file is missing, incomplete or another one.
+    """
+    folder = ModelFolder.read(Path(deployment.path))
+    for path in filter(None, (deployment.path, deployment.adapter)):
+        check_folder(Path(path), DataDir(data_dir).gateway / "checked_models.json")
+    return folder
 
 
 def _digest_tokenizer(path: Path) -> str:

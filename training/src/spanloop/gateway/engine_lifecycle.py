@@ -10,14 +10,13 @@ import logging
 import time
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import ConfigurationError, ServiceError, SpanloopError
 
 from .admission import AdmissionControl, EngineEndpoint
 from .api_errors import UnavailableError
-from .deployment import Deployment, LastDeployment, ModelFolder
+from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .engine import Engine
 from .served_adapter import ServedAdapter
 from .settings import GatewaySettings
@@ -142,9 +141,10 @@ class EngineLifecycle:
 
         Raises:
             ConfigurationError: The folder holds no model; nothing was changed.
+            DataDirectoryError: Its files are not the registered ones; nothing was changed.
             ServiceError: The deployment failed; the message names the version that serves now.
         """
-        folder = await asyncio.to_thread(ModelFolder.read, Path(target.path))
+        folder = await asyncio.to_thread(read_folder, target, self._settings.data_dir)
         await asyncio.to_thread(ServedAdapter.of, target)
         async with self._lock:
             began_s = time.monotonic()
@@ -363,7 +363,7 @@ class EngineLifecycle:
     async def _start_current(self) -> None:
         began_s = time.monotonic()
         if self._deployment is not None and self._engine.can_restart:
-            self._folder = await asyncio.to_thread(ModelFolder.read, Path(self._deployment.path))
+            self._folder = await asyncio.to_thread(read_folder, self._deployment, self._settings.data_dir)
             await self._start_engine(self._deployment)
         else:
             await self._engine.start("")

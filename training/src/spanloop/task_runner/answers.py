@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 import httpx
 import polars as pl
 
+from spanloop.authentication.service_keys import trusted_certificates
 from spanloop.converters import convert
 from spanloop.converters.messages import parse_json_or_none
 from spanloop.datadir import DataDir
@@ -90,12 +91,13 @@ class SpanAnswers:
 
     def _has_stored(self, until_s: float) -> bool:
         """Whether the collector has stored all that it had received at ``until_s`` (seconds since the epoch)."""
-        running = self._data_dir.running("collector")
-        if running is None:
+        collector = self._data_dir.find("collector")
+        if collector is None:
             return False
+        verify = trusted_certificates(collector.url)
         try:
-            with httpx.Client(timeout=_HEALTH_TIMEOUT_S, trust_env=False) as client:
-                spool = client.get(f"{running.url}/healthz").json()["spool"]
+            with httpx.Client(timeout=_HEALTH_TIMEOUT_S, trust_env=False, verify=verify) as client:
+                spool = client.get(f"{collector.url}/healthz").json()["spool"]
         except (httpx.HTTPError, ValueError, KeyError):
             return False
         return not spool["records"] or time.time() - float(spool["oldest_age_s"]) > until_s

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from spanloop.authentication.api_keys import KeyRing
-from spanloop.authentication.local_tokens import serve_token
 from spanloop.datadir import DataDir
 from spanloop.graders import GraderContext, load_grader
 from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV, RUN_ID_ENV
@@ -26,7 +25,7 @@ from .answers import Output, SpanAnswers
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
 from .run import RunPlan, mark_prefix
-from .served_model import ServedModel, resolve_model
+from .served_model import ServedModel, gateway_key, resolve_model
 from .stored_attempts import AttemptMaker
 
 BASE_URL_ENV: Final = "OPENAI_BASE_URL"
@@ -83,9 +82,9 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     output = _output(request.answer)
     base_url, model = request.base_url, request.model
     if not base_url:
-        gateway_url, model = resolve_model(data_dir, request.model)
-        base_url = f"{gateway_url}/v1"
-    if data_dir.running("collector") is None and not os.environ.get(_COLLECTOR_ENV):
+        gateway, model = resolve_model(data_dir, request.model)
+        base_url = f"{gateway.url}/v1"
+    if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
         raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
     grader = (
         load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
@@ -151,8 +150,11 @@ def _output(text: str) -> Output:
 def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: str) -> dict[str, str]:
     defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, _API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
     fixed = {DATA_DIR_ENV: str(data_dir.path), BASE_URL_ENV: base_url, RUN_ID_ENV: request.run_id}
-    if not request.base_url and KeyRing(data_dir).is_required:
-        fixed[_API_KEY_ENV] = serve_token(data_dir)  # a key of another service in the environment is of no use there
+    gateway = None if request.base_url else data_dir.find("gateway")
+    if gateway is not None and (gateway.is_configured or KeyRing(data_dir).is_required):
+        fixed[_API_KEY_ENV] = (
+            gateway_key(data_dir, gateway) or _NO_KEY
+        )  # a key of another service in the environment is of no use there
     return {**defaults, **os.environ, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 import httpx
 
 from spanloop.authentication.local_tokens import serve_token
+from spanloop.authentication.service_keys import bearer, service_key, trusted_certificates
 from spanloop.datadir import DataDir
+from spanloop.semconv.environment import ServiceAddress
 from spanloop.semconv.errors import NotRunningError, ServiceError
 
 _TIMEOUT_S: Final = 10.0
@@ -31,12 +33,19 @@ class Served(NamedTuple):
     """Of its engine, since the gateway's start."""
 
 
-def served_models(data_dir: DataDir, url: str) -> Served | str:
-    """Ask the gateway at ``url``; return why it does not answer otherwise."""
-    headers = {"Authorization": f"Bearer {serve_token(data_dir)}"}
+def gateway_key(data_dir: DataDir, gateway: ServiceAddress) -> str:
+    """Return the secret for the chat routes of a gateway; it raises as `service_key`."""
+    return service_key(gateway, lambda: serve_token(data_dir))
+
+
+def served_models(data_dir: DataDir, gateway: ServiceAddress) -> Served | str:
+    """Ask a gateway; return why it does not answer otherwise."""
+    url, headers = gateway.url, bearer(gateway_key(data_dir, gateway))
     try:
-        # trust_env off: a proxy of the environment must not intercept requests to the local gateway.
-        with httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=headers) as client:
+        # trust_env off: a proxy of the environment must not intercept requests to the gateway.
+        with httpx.Client(
+            timeout=_TIMEOUT_S, trust_env=False, headers=headers, verify=trusted_certificates(url)
+        ) as client:
             models = client.get(f"{url}/v1/models").raise_for_status().json()
             health = client.get(f"{url}/healthz").raise_for_status().json()
         names = tuple(str(model["id"]) for model in models["data"])
@@ -45,27 +54,27 @@ def served_models(data_dir: DataDir, url: str) -> Served | str:
         return f"{type(error).__name__}: {error}"
 
 
-def resolve_model(data_dir: DataDir, model: str) -> tuple[str, str]:
-    """Return the gateway's URL, and the served ``name@version`` that ``model`` stands for.
+def resolve_model(data_dir: DataDir, model: str) -> tuple[ServiceAddress, str]:
+    """Return the gateway, and the served ``name@version`` that ``model`` stands for.
 
     Args:
-        data_dir: Of the gateway.
+        data_dir: Of this process, and of the gateway unless a setting names another one.
         model: ``name@version``, ``name`` for the version that is served, or empty for whatever is served.
 
     Raises:
         NotRunningError: No gateway runs.
         ServiceError: It serves nothing, or another model.
     """
-    running = data_dir.running("gateway")
-    if running is None:
+    gateway = data_dir.find("gateway")
+    if gateway is None:
         raise NotRunningError(
             f"No gateway runs on the data directory {data_dir.path}.",
             next_step="spanloop up; or name another endpoint with --base-url.",
         )
-    served = served_models(data_dir, running.url)
+    served = served_models(data_dir, gateway)
     if isinstance(served, str):
         raise ServiceError(
-            f"The gateway at {running.url} does not say what it serves: {served}.",
+            f"The gateway at {gateway.url} does not say what it serves: {served}.",
             next_step="See spanloop status.",
         )
     versions = [name for name in served.names if "@" in name]
@@ -75,7 +84,7 @@ def resolve_model(data_dir: DataDir, model: str) -> tuple[str, str]:
             f"The gateway serves {', '.join(versions) or 'no model'}, not {model or 'a model'}.",
             next_step=f"spanloop models deploy {model or 'NAME@VERSION'}",
         )
-    return running.url, matches[0]
+    return gateway, matches[0]
 
 
 class ServedModel:
@@ -131,7 +140,7 @@ class ServedModel:
     def _ask(self) -> Served | str:
         with self._lock:
             if time.monotonic() - self._asked_s > _FRESH_S:
-                running = self._data_dir.running("gateway")
-                self._served = "it does not run" if running is None else served_models(self._data_dir, running.url)
+                gateway = self._data_dir.find("gateway")
+                self._served = "it does not run" if gateway is None else served_models(self._data_dir, gateway)
                 self._asked_s = time.monotonic()
             return self._served

@@ -171,7 +171,7 @@ def _document(gateway: GatewayAdmin, send: Callable[[], httpx.Response], doing: 
     except httpx.HTTPError as error:
         raise ServiceError(
             f"The gateway at {gateway.url} did not {doing}: {type(error).__name__}: {error}.",
-            next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
+            next_step=f"See {gateway.log}.",
         ) from error
     if response.is_success:
         return cast("dict[str, Any]", response.json())

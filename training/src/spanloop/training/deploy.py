@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, Self
 
 import httpx
 
-from spanloop.semconv.environment import read_run_file
+from spanloop.authentication.service_keys import bearer, service_key, trusted_certificates
+from spanloop.semconv.environment import GATEWAY_URL_ENV, KEY_ENV, find_service
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
 from spanloop.training.adapter_versions import weights_version
 from spanloop.training.control.leases import LeaseLostError
@@ -32,29 +33,35 @@ class GatewayAdmin(NamedTuple):
 
     url: str
     root: Path
-    """The gateway's data directory."""
+    """The data directory of this process; the gateway's own if it runs on this machine."""
     token: str
+    is_configured: bool
+    """Whether a setting names the gateway, which may run on another host."""
 
     @classmethod
     def find(cls, root: Path) -> Self:
-        """Return the gateway that runs on the data directory ``root``.
+        """Return the gateway that a setting names, else the one that runs on the data directory ``root``.
 
         Raises:
             NotRunningError: No gateway runs.
-            ConfigurationError: Its admin token cannot be read.
+            ConfigurationError: Its address, or the key or admin token for it, cannot be used.
         """
-        running = read_run_file(root, "gateway")
-        if running is None:
+        address = find_service(root, "gateway")
+        if address is None:
             raise not_running(root)
-        token_path = root / "gateway" / "admin.token"
-        try:
-            token = token_path.read_text().strip()
-        except OSError as error:
+        token = service_key(address, lambda: _admin_token(root))
+        if not token:
             raise ConfigurationError(
-                f"The gateway's admin token cannot be read: {error}.",
-                next_step=f"Run as the user who started the gateway, or restart it: spanloop up --data-dir {root}",
-            ) from error
-        return cls(running.url.rstrip("/"), root, token)
+                f"The gateway at {address.url} needs a key, and {KEY_ENV} is not set.",
+                next_step=f"Make one of the scope train (spanloop keys create NAME --scope train); set {KEY_ENV}, or "
+                f"{KEY_ENV}_FILE to a file that holds it.",
+            )
+        return cls(address.url, root, token, address.is_configured)
+
+    @property
+    def log(self) -> str:
+        """Where the gateway's log is, for error messages."""
+        return "logs/gateway.log on its host" if self.is_configured else str(self.root / "logs" / "gateway.log")
 
     def post(self, path: str, body: Mapping[str, object], *, timeout_s: float) -> httpx.Response:
         """Return the response to ``POST /admin/<path>``, with any status except 401 and 403.
@@ -73,18 +80,35 @@ class GatewayAdmin(NamedTuple):
     def _send(self, method: str, path: str, body: Mapping[str, object] | None, timeout_s: float) -> httpx.Response:
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         try:
-            # trust_env off: a proxy of the environment must not intercept requests to the local gateway.
-            with httpx.Client(timeout=timeout, trust_env=False) as client:
-                headers = {"Authorization": f"Bearer {self.token}"}
-                response = client.request(method, f"{self.url}/admin/{path}", json=body, headers=headers)
+            # trust_env off: a proxy of the environment must not intercept requests to the gateway.
+            with httpx.Client(timeout=timeout, trust_env=False, verify=trusted_certificates(self.url)) as client:
+                response = client.request(method, f"{self.url}/admin/{path}", json=body, headers=bearer(self.token))
         except httpx.ConnectError as error:
-            raise not_running(self.root) from error
+            raise (unreachable(self.url, error) if self.is_configured else not_running(self.root)) from error
         if response.status_code in {401, 403}:
-            raise ConfigurationError(
-                f"The gateway rejected the admin token ({response.status_code}): {response_text(response)}",
-                next_step="Restart the gateway; it writes a valid token into gateway/admin.token.",
-            )
+            raise self._rejected(response)
         return response
+
+    def _rejected(self, response: httpx.Response) -> ConfigurationError:
+        if self.is_configured:
+            return ConfigurationError(
+                f"The gateway at {self.url} rejected the key ({response.status_code}): {response_text(response)}",
+                next_step=f"Set {KEY_ENV} to a key of the scope train that the gateway knows (spanloop keys create).",
+            )
+        return ConfigurationError(
+            f"The gateway rejected the admin token ({response.status_code}): {response_text(response)}",
+            next_step="Restart the gateway; it writes a valid token into gateway/admin.token.",
+        )
+
+
+def _admin_token(root: Path) -> str:
+    try:
+        return (root / "gateway" / "admin.token").read_text().strip()
+    except OSError as error:
+        raise ConfigurationError(
+            f"The gateway's admin token cannot be read: {error}.",
+            next_step=f"Run as the user who started the gateway, or restart it: spanloop up --data-dir {root}",
+        ) from error
 
 
 def response_text(response: httpx.Response) -> str:
@@ -95,6 +119,14 @@ def response_text(response: httpx.Response) -> str:
 def not_running(root: Path) -> NotRunningError:
     """Return the error for a data directory without a running gateway."""
     return NotRunningError(f"No gateway runs on the data directory {root}.", next_step=f"spanloop up --data-dir {root}")
+
+
+def unreachable(url: str, error: httpx.HTTPError) -> NotRunningError:
+    """Return the error for a configured gateway that does not answer."""
+    return NotRunningError(
+        f"The gateway at {url}, which {GATEWAY_URL_ENV} names, cannot be reached: {error}.",
+        next_step=f"Start it on its host (spanloop serve gateway), or correct {GATEWAY_URL_ENV}.",
+    )
 
 
 DEPLOY_TIMEOUT_S: Final = 900.0
@@ -129,7 +161,7 @@ def deploy(
     Raises:
         JobError: There is no such version, or its folder was removed.
         NotRunningError: No gateway runs on this data directory.
-        ConfigurationError: The gateway's admin token is missing or invalid.
+        ConfigurationError: The key for the gateway, or its admin token, is missing or invalid.
         ServiceError: The gateway could not serve it.
         LeaseLostError: ``token`` is stale, as the control database or the gateway says.
     """
@@ -165,22 +197,24 @@ def served_weights(
 ) -> dict[str, str]:
     """Return what the gateway needs to serve a version: ``name``, ``version``, ``path``, ``adapter``, ``tokenizer``.
 
+    Paths are relative to the shared folder, which a gateway on another host may have mounted elsewhere.
+
     Args:
         registry: Holds the version.
         model: The version; its folder exists.
         serving_path: As in `deploy`.
     """
     folder = (serving_path or _untied_copy)(weights_version(registry, model))
-    weights = {"name": model.name, "version": model.version, "path": str(folder)}
+    weights = {"name": model.name, "version": model.version, "path": registry.location(folder)}
     if model.adapter_base is not None:
-        weights["adapter"] = str(model.path)
+        weights["adapter"] = registry.location(model.path)
     if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
         weights["tokenizer"] = tokenizer
     return weights
 
 
 def _untied_copy(model: ModelVersion) -> Path:
-    # numpy takes a tenth of a second: imported only for a deployment.
+    # It reads weights with numpy: imported only for a deployment.
     from spanloop.training.serving_copy import serving_path  # noqa: PLC0415
 
     return serving_path(model)
@@ -192,12 +226,12 @@ def _post(gateway: GatewayAdmin, body: dict[str, str | int], *, timeout_s: float
     except httpx.TimeoutException as error:
         raise ServiceError(
             f"The gateway did not serve {body['name']}@{body['version']} within {timeout_s:.0f} s.",
-            next_step=f"Read the engine's log: {gateway.root / 'logs' / 'gateway.log'}",
+            next_step=f"Read the engine's log: {gateway.log}",
         ) from error
     except httpx.HTTPError as error:
         raise ServiceError(
             f"The gateway at {gateway.url} disconnected; {body['name']}@{body['version']} is not deployed: {error}.",
-            next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
+            next_step=f"See {gateway.log}.",
             is_transient=True,
         ) from error
 

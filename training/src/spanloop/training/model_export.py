@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spanloop.datadir import DataDir
+from spanloop.datadir.checksums import CHECKSUMS_FILE
 from spanloop.semconv.errors import ConfigurationError, JobError
 
 from .control.atomic_copy import copy_to_incoming, rename_into_place
@@ -52,6 +53,7 @@ def export_model(
     decisions = Decisions(data_dir).list(candidate=version.reference)
     target = folder.absolute()
     temporary, _ = copy_to_incoming(version.path, target.parent)
+    (temporary / CHECKSUMS_FILE).unlink()  # other files are added, and the user may change all of them
     if (temporary / CARD_NAME).exists():
         (temporary / CARD_NAME).rename(temporary / FORMER_CARD_NAME)
     facts = [_facts(data_dir, each) for each in lineage]

@@ -233,6 +233,11 @@ class Registry:
             versions.append(self.get(parent))
         return tuple(reversed(versions))
 
+    def location(self, path: Path) -> str:
+        """Return the path of a folder in the shared folder, relative to it; the path of another folder as it is."""
+        shared = self._paths.shared
+        return str(path.relative_to(shared) if path.is_relative_to(shared) else path)
+
     def tokenizer_fingerprint(self, reference: str) -> str | None:
         """Return the fingerprint of a version's tokenizer and chat template, which never change.
 

@@ -9,6 +9,7 @@ from spanloop.dashboard.components import job_detail, job_form, tables
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
+from spanloop.datadir.service_states import may_run_elsewhere
 from spanloop.training.jobs import Job, Schedule, Tick
 
 _VIEWS = ("Jobs", "New job", "Schedules")
@@ -22,7 +23,8 @@ def render() -> None:
             job_detail.show(job_id)
         return
     with page("Jobs", "A job trains a model version on stored episodes into the next version. Click a row to open it."):
-        if resources.data_dir().running("scheduler") is None:
+        directory = resources.data_dir()
+        if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
             show_not_running(
                 "No scheduler runs: jobs wait in the queue.",
                 "Start everything with",

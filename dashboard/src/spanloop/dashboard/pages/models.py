@@ -48,7 +48,7 @@ def render() -> None:
             )
             return
         deployed = registry.deployed()
-        serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
+        serving = deployed.reference if deployed and resources.data_dir().find("gateway") else ""
         _serving_state(deployed, serving)
         canary.show()
         lines = order_lineage(models)
@@ -130,7 +130,7 @@ def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
         st.markdown(f":green[●] The gateway serves **{serving}**.")
         return
     last_served = f" The last one served was **{deployed.reference}**." if deployed else ""
-    if resources.data_dir().running("gateway"):
+    if resources.data_dir().find("gateway"):
         st.warning(f"Nothing is served yet.{last_served}", icon=":material/cloud_off:")
         return
     show_not_running(
@@ -298,7 +298,7 @@ def _episodes(model: ModelVersion) -> None:
 
 def _deploy_button(model: ModelVersion, serving: str) -> None:
     is_served = model.reference == serving
-    is_up = resources.data_dir().running("gateway") is not None
+    is_up = resources.data_dir().find("gateway") is not None
     reason = "It is served already." if is_served else "" if is_up else "The gateway does not run."
     reason = "Its weights were pruned." if model.is_pruned else reason
     if st.button(

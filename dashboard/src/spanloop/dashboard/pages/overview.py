@@ -1,7 +1,6 @@
 """Show counts, success over time and by policy version, the newest failures and the services."""
 # pyright: reportUnknownMemberType=false
 
-import os
 from collections.abc import Callable
 
 import polars as pl
@@ -13,8 +12,7 @@ from spanloop.dashboard.components.page_frame import empty_state, page, select_t
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
 from spanloop.dashboard.view_models.series import choose_bucket_s, time_span_s
-from spanloop.datadir.service_states import service_states
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.datadir.service_states import ServiceState, service_states
 from spanloop.store import Store
 
 
@@ -127,13 +125,13 @@ def _latest_failures(store: Store, since: int) -> None:
 def _services() -> None:
     """Draw one line with the running services and the served version."""
     directory = resources.data_dir()
-    states = service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, ""))
-    parts = [f"{':green[●]' if state.is_running else ':gray[○]'} {state.name}" for state in states]
+    states = service_states(directory.path)
+    parts = [f"{_mark(state)} {state.name}" for state in states]
     deployed = resources.registry().deployed()
     if deployed and any(state.name == "gateway" and state.is_running for state in states):
         parts.append(f"serving **{deployed.reference}**")
     st.markdown("\u2003".join(parts))
-    stopped = [state for state in states if not state.is_running and state.name != "dashboard"]
+    stopped = [state for state in states if not state.is_running and not state.note and state.name != "dashboard"]
     if stopped:
         show_not_running(
             f"Not running: {', '.join(f'{state.name} ({state.purpose})' for state in stopped)}.",
@@ -141,6 +139,12 @@ def _services() -> None:
             resources.cli_command("up"),
             icon=":material/power_off:",
         )
+
+
+def _mark(state: ServiceState) -> str:
+    if state.note:
+        return ":blue[●]" if state.is_running else ":gray[?]"
+    return ":green[●]" if state.is_running else ":gray[○]"
 
 
 render()

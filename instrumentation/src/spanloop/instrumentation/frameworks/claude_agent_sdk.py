@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 from wrapt import wrap_function_wrapper
 
 from spanloop.instrumentation.content_capture import captures_content
-from spanloop.instrumentation.endpoint import discover_collector
+from spanloop.instrumentation.endpoint import configured_key_headers, discover_collector
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.setup import default_service_name, names_service_itself
 
@@ -98,6 +99,8 @@ def session_variables() -> dict[str, str]:
     """Return the variables with which the program sends its spans, and its requests as log events."""
     variables = dict(_TRACING)
     variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = discover_collector()
+    if "OTEL_EXPORTER_OTLP_ENDPOINT" not in os.environ and (headers := configured_key_headers()):
+        variables["OTEL_EXPORTER_OTLP_HEADERS"] = ",".join(f"{name}={quote(headers[name])}" for name in headers)
     if captures_content():
         variables |= _CONTENT
     if not names_service_itself(os.environ):

@@ -1,8 +1,8 @@
 """Copy model folders atomically: a folder appears complete or not at all.
 
-A folder is copied to a temporary name beside its target, all its files and directories are fsynced, and then it is
-renamed. Trade-off: a copy needs twice the disk space while it runs, and one fsync for each file. A killed copy leaves
-a folder named ``.incoming-`` and the identity of its process; the next copy removes it.
+A folder is copied to a temporary name beside its target, with the checksums of its files. All its files and directories
+are fsynced, and then it is renamed. Trade-off: a copy needs twice the disk space while it runs, and one fsync for each
+file. A killed copy leaves a folder named ``.incoming-`` and the identity of its process; the next copy removes it.
 """
 
 import errno
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spanloop.datadir.checksums import CHECKSUMS_FILE, FileChecksum, write_checksums
 from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import DataDirectoryError, JobError
 
@@ -89,25 +90,32 @@ def rename_into_place(temporary: Path, target: Path) -> None:
 def _copy_tree(source: Path, target: Path) -> str:
     digest = hashlib.sha256()
     weights = set(_weight_files(source))
+    checksums: dict[str, FileChecksum] = {}
     target.mkdir()
     for path in _files(source):
-        copy = target / path.relative_to(source)
+        name = path.relative_to(source)
+        copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if path in weights:
             digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-        _copy_file(path, copy, on_chunk=digest.update if path in weights else _ignore)
+        checksums[str(name)] = _copy_file(path, copy, on_chunk=digest.update if path in weights else _ignore)
+    write_checksums(target, checksums)
     for folder in sorted({target, *(path for path in target.rglob("*") if path.is_dir())}, reverse=True):
         _fsync(folder)
     return digest.hexdigest()
 
 
-def _copy_file(source: Path, target: Path, *, on_chunk: Callable[[bytes], None]) -> None:
+def _copy_file(source: Path, target: Path, *, on_chunk: Callable[[bytes], None]) -> FileChecksum:
+    digest, size_bytes = hashlib.sha256(), 0
     with source.open("rb") as reader, target.open("xb") as writer:
         while chunk := reader.read(CHUNK_BYTES):
             writer.write(chunk)
             on_chunk(chunk)
+            digest.update(chunk)
+            size_bytes += len(chunk)
         writer.flush()
         os.fsync(writer.fileno())
+    return FileChecksum(size_bytes, digest.hexdigest())
 
 
 def _ignore(_chunk: bytes) -> None:
@@ -115,7 +123,8 @@ def _ignore(_chunk: bytes) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+    """Yield the files of a folder, without the checksums of an earlier copy."""
+    return (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != CHECKSUMS_FILE)
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -5,7 +5,6 @@ Invariant: there is one writer at a time, a reader sees the state of one moment 
 leaves the former schema.
 """
 
-import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from spanloop.semconv.environment import CONTROL_URL_ENV
+from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.database_errors import to_spanloop_error
 from spanloop.training.control.engines import open_engine, reader_of, shown_url, writer_of
@@ -44,7 +43,7 @@ class ControlDatabase:
     """
 
     def __init__(self, paths: ControlPaths, *, url: str = "", migrate: bool = True) -> None:
-        database_url = url or os.environ.get(CONTROL_URL_ENV, "")
+        database_url = url or read_setting(CONTROL_URL_ENV)
         engine = open_engine(database_url or _sqlite_url(paths))
         self._reader, self._writer = reader_of(engine), writer_of(engine)
         self.url: str = shown_url(engine.url)

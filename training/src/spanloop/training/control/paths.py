@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
+from spanloop.semconv.environment import shared_dir
+
 
 @runtime_checkable
 class HasPath(Protocol):
@@ -35,13 +37,18 @@ class ControlPaths:
         return self.root / "control.db"
 
     @property
+    def shared(self) -> Path:
+        """The folder that all hosts share; without one the data directory."""
+        return shared_dir(self.root)
+
+    @property
     def models(self) -> Path:
-        """``models/<name>/<version>/``: Hugging Face folders."""
-        return self.root / "models"
+        """``models/<name>/<version>/`` in the shared folder: Hugging Face folders."""
+        return self.shared / "models"
 
     def job(self, job_id: str) -> Path:
-        """Return the scratch folder of a job, shared by all its attempts."""
-        return self.root / "jobs" / job_id
+        """Return the folder of a job in the shared folder, used by all its attempts on any host."""
+        return self.shared / "jobs" / job_id
 
     def job_log(self, job_id: str) -> Path:
         """Return the log file that holds the output of all attempts of the job, in order."""
