@@ -1,6 +1,6 @@
 """Write ``requirements-<image>.txt``: the versions that an image installs, those of this checkout's environments.
 
-``python docker/pin_requirements.py`` after `make setup`, whenever pyproject.toml or the serving environment changed. The
+``python docker/pin_requirements.py`` after `make setup`, when pyproject.toml or the serving environment changed. The
 training image's CUDA packages are not listed: torch names their exact versions itself.
 """
 

@@ -21,7 +21,7 @@ from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.authentication.users import Role, Users
 from spanloop.datadir import DataDir
 from spanloop.gateway.serving_environment import SERVING_VENV_ENV
-from spanloop.runtime.environment_checks import CPU_REQUIREMENT
+from spanloop.runtime.environment_checks import CPU_REQUIREMENT, GPU_REQUIREMENT
 from spanloop.semconv.environment import DATA_DIR_ENV, SHARED_DIR_ENV
 
 DOCKER = Path(__file__).parents[2] / "docker"
@@ -109,6 +109,7 @@ def test_an_image_installs_pinned_versions_that_the_project_allows(image: str) -
 def test_the_serving_image_pins_the_vllm_of_the_serving_environment() -> None:
     requirement = Requirement(CPU_REQUIREMENT)
     assert requirement.specifier.contains(pins_of("serving-cpu")[requirement.name])
+    assert GPU_REQUIREMENT in (DOCKER / "requirements-serving-cuda.txt").read_text().splitlines()
     assert f"ENV {SERVING_VENV_ENV}=/opt/serving" in (DOCKER / "Dockerfile").read_text()
 
 

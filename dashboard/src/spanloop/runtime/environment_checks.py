@@ -168,7 +168,7 @@ def create_serving_environment(folder: Path, show: Callable[[str, str], None], *
     Raises:
         ConfigurationError: pip failed; its last lines are in the message.
     """
-    required = required or requirement()
+    required = requirement()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     title = f"installing {required} into {folder} (about 4 GB, some minutes)"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
+from spanloop.authentication.service_keys import trusted_certificates
 from spanloop.semconv.errors import NotRunningError
 
 from .tiny_checks import read_report
@@ -44,8 +45,10 @@ def _check_service(data_dir: "DataDir", service: str) -> None:
             next_step=f"Name it as {service}_url under [services] of the configuration file, or start it.",
         )
     try:
-        response = httpx.get(f"{address.url}/healthz", timeout=_HEALTH_TIMEOUT_S, trust_env=False)
-        response.raise_for_status()
+        with httpx.Client(
+            timeout=_HEALTH_TIMEOUT_S, trust_env=False, verify=trusted_certificates(address.url)
+        ) as client:
+            client.get(f"{address.url}/healthz").raise_for_status()
     except httpx.HTTPError as error:
         raise NotRunningError(
             f"The {service} at {address.url} does not answer: {error}.", next_step="Start it, or mend its address."

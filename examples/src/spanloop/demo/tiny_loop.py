@@ -25,6 +25,7 @@ from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ServiceError
+from spanloop.task_runner.served_model import gateway_key
 
 from .running_services import await_conversion, check_services
 from .shop import ShopFiles, write_shop
@@ -124,7 +125,11 @@ def _run_agent(data_dir: "DataDir", files: ShopFiles, report: Path, *, model: st
         raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
     # The agent must be traced without any OpenTelemetry setting.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OTEL_PREFIX)}
-    environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
+    environment |= {
+        DATA_DIR_ENV: str(data_dir.path),
+        "OPENAI_BASE_URL": f"{gateway.url}/v1",
+        "OPENAI_API_KEY": gateway_key(data_dir, gateway),
+    }
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
     script = Path(__file__).with_name("shop_agent.py")
     command = [str(instrument), sys.executable, str(script), str(files.tasks), str(files.database), str(report)]
