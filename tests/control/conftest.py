@@ -11,6 +11,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.engines import dispose_engines
+from spanloop.training.control.job_runner import JobRunner, RunnerSettings
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
@@ -23,7 +24,14 @@ RUNNER = Path(__file__).with_name("tiny_runner.py")
 
 
 FAST_ON_POSTGRESQL = frozenset(
-    {"test_database", "test_state_machine", "test_jobs", "test_schedules", "test_schedule_ticks"}
+    {
+        "test_database",
+        "test_jobs",
+        "test_leadership",
+        "test_schedule_ticks",
+        "test_schedules",
+        "test_state_machine",
+    }
 )
 """Modules whose tests `make test` runs on PostgreSQL too; all others do in `make test-slow`."""
 HEAVY_ON_POSTGRESQL = frozenset(
@@ -146,10 +154,10 @@ def make_scheduler(data_dir: DataDir) -> MakeScheduler:
         stopped_s: float = 600,
         gpu_slots: int | None = None,
     ) -> Generator[Scheduler]:
-        settings = SchedulerSettings(
-            poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s, gpu_slots=gpu_slots
-        )
-        scheduler = Scheduler(data_dir, runner=runner, settings=settings, clock=clock)
+        of_jobs = RunnerSettings(poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s, gpu_slots=gpu_slots)
+        jobs = JobRunner(data_dir, command=runner, settings=of_jobs, clock=clock)
+        settings = SchedulerSettings(poll_s=0.02, grace_s=grace_s)
+        scheduler = Scheduler(data_dir, jobs=jobs, settings=settings, clock=clock)
         try:
             yield scheduler
         finally:

@@ -38,7 +38,7 @@ class FakeClock:
 
 
 class MakeScheduler(Protocol):
-    """Makes a scheduler in this process, which leaves no process behind."""
+    """Makes a scheduler with an embedded job runner in this process, which leaves no process behind."""
 
     def __call__(
         self,

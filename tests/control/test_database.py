@@ -50,7 +50,8 @@ def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: Co
 def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: ControlDatabase) -> None:
     change(database, "UPDATE control_schema SET version = 7")
     with pytest.raises(
-        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 4(?s:.*)newer spanloop"
+        DataDirectoryError,
+        match=rf"schema version 7; this spanloop supports versions up to {SCHEMA_VERSION}(?s:.*)newer spanloop",
     ):
         JobApi(data_dir)
     assert database.stored_version() == 7

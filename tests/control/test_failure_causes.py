@@ -5,11 +5,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.training.control import job_queue
 from spanloop.training.control.clock import database_time, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient
+from spanloop.training.control.job_runner import JobRunner, RunnerSettings
 from spanloop.training.control.leases import record_progress
 from spanloop.training.control.tables import JobRow
 from spanloop.training.jobs import Job, JobApi, JobSpec, JobState
@@ -140,7 +142,8 @@ def test_the_clocks_of_the_machines_do_not_matter_to_a_lease(
         until = database_time(session) + timedelta(seconds=30)
         job_queue.lease_next_job(session, owner="elsewhere:1:1", now=utc_now(), until=until)
     ahead = FakeClock(utc_now() + timedelta(days=1))
-    monkeypatch.setattr("spanloop.training.control.scheduler_loop.utc_now", ahead)
+    for module in ("scheduler_loop", "job_runner"):
+        monkeypatch.setattr(f"spanloop.training.control.{module}.utc_now", ahead)
     with make_scheduler(("no-runner",)) as scheduler:
         scheduler.tick()
     assert api.get(job.id).state is JobState.RUNNING
@@ -150,8 +153,8 @@ def test_a_clock_that_is_set_back_does_not_delay_the_renewal_of_a_lease(
     *,
     api: JobApi,
     spec: JobSpec,
+    data_dir: DataDir,
     database: ControlDatabase,
-    make_scheduler: MakeScheduler,
     runner_of: RunnerOf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -163,12 +166,13 @@ def test_a_clock_that_is_set_back_does_not_delay_the_renewal_of_a_lease(
 
     job = api.submit(spec)
     clock = FakeClock(utc_now())
-    monkeypatch.setattr("spanloop.training.control.scheduler_loop.utc_now", clock)
-    with make_scheduler(runner_of("sleep")) as scheduler:
-        scheduler.tick()
-        leased_until = lease_until()
-        scheduler.tick()
-        assert lease_until() == leased_until
-        clock.forward(hours=-1)
-        scheduler.tick()
-        assert lease_until() > leased_until
+    monkeypatch.setattr("spanloop.training.control.job_runner.utc_now", clock)
+    runner = JobRunner(data_dir, command=runner_of("sleep"), settings=RunnerSettings(lease_s=3, grace_s=0.1))
+    runner.tick()
+    leased_until = lease_until()
+    runner.tick()
+    assert lease_until() == leased_until
+    clock.forward(hours=-1)
+    wait_until(lambda: lease_until() > leased_until, timeout_s=3, each=runner.tick)
+    assert runner.running
+    runner.close()

@@ -187,20 +187,6 @@ def test_a_stopped_scheduler_ends_its_job_and_the_next_one_goes_on(
     assert_ran_once(data_dir, job, registry, api)
 
 
-def test_a_second_scheduler_is_refused_with_the_first_ones_pid(
-    data_dir: DataDir, job: Job, start: Start, runner_of: RunnerOf
-) -> None:
-    assert job.state is JobState.QUEUED
-    with start(runner_of("sleep")) as first:
-        wait_until(lambda: data_dir.running("scheduler") is not None)
-        with start(runner_of("sleep")) as second:
-            assert second.process.wait(timeout=60) == 3
-        said = first.log.read_text()
-        assert f"already runs on the data directory {data_dir.path}, pid {first.process.pid}" in said
-        assert "Traceback" not in said
-        assert first.process.poll() is None
-
-
 def test_another_layout_is_refused_in_one_message(data_dir: DataDir) -> None:
     data_dir.version_file.write_text('{"layout": 99}')
     command = [sys.executable, "-m", "spanloop.training.scheduler", "--data-dir", str(data_dir.path)]

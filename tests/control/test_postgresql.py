@@ -13,7 +13,7 @@ from spanloop.runtime.environment_checks import all_checks
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control import engines
-from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import JobRow, SchemaRow
 
@@ -23,7 +23,7 @@ from .support import ON_POSTGRESQL
 FORKING = """
 import os, sys
 from pathlib import Path
-from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 
@@ -125,7 +125,7 @@ def test_doctor_names_the_database_and_shows_no_password(tmp_path: Path, monkeyp
         return found.ok, found.detail
 
     server = url.rpartition("@")[2]
-    assert check() == (True, f"postgresql://{server}, schema version 4")
+    assert check() == (True, f"postgresql://{server}, schema version {SCHEMA_VERSION}")
     wrong = url.replace(PASSWORD, f"{PASSWORD}-at-all")
     monkeypatch.setenv(CONTROL_URL_ENV, wrong)
     ok, detail = check()
@@ -139,7 +139,7 @@ from pathlib import Path
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control import job_queue
 from spanloop.training.control.clock import utc_now
-from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 from spanloop.training.jobs import JobKind, JobSpec

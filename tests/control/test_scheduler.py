@@ -21,7 +21,7 @@ from spanloop.training.control.stop_signal import StopRequest
 from spanloop.training.control.tables import JobRow
 from spanloop.training.jobs import Device, JobApi, JobSpec, JobState
 from spanloop.training.registry import Registry
-from spanloop.training.scheduler import Scheduler, SchedulerSettings
+from spanloop.training.scheduler import JobRunner, RunnerSettings, Scheduler, SchedulerSettings
 
 from .support import OF_ANOTHER_VERSION, DatabaseAway, FakeClock, MakeScheduler, RunnerOf, wait_until
 
@@ -338,8 +338,15 @@ def test_two_schedulers_never_run_one_job_twice(
     *, api: JobApi, spec: JobSpec, data_dir: DataDir, runner_of: RunnerOf
 ) -> None:
     jobs = [api.submit(spec) for _ in range(6)]
-    settings = SchedulerSettings(poll_s=0.01, slots=2)
-    schedulers = [Scheduler(data_dir, runner=runner_of("work", "2", "0.01"), settings=settings) for _ in range(2)]
+    command, settings = runner_of("work", "2", "0.01"), RunnerSettings(slots=2)
+    schedulers = [
+        Scheduler(
+            data_dir,
+            jobs=JobRunner(data_dir, command=command, settings=settings),
+            settings=SchedulerSettings(poll_s=0.01),
+        )
+        for _ in range(2)
+    ]
     with running(*schedulers):
         wait_until(lambda: all(api.get(job.id).is_finished for job in jobs), timeout_s=90)
     for job in jobs:

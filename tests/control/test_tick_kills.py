@@ -31,10 +31,11 @@ run_due_ticks(ControlDatabase(ControlPaths.of(DataDir(sys.argv[-1]).open())), la
 LIFE = """
 import shlex, signal, sys
 from spanloop.datadir import DataDir
-from spanloop.training.scheduler import Scheduler, SchedulerSettings, StopRequest
+from spanloop.training.scheduler import JobRunner, Scheduler, SchedulerSettings, StopRequest
 data_dir, runner, ticks = DataDir(sys.argv[1]).open(), shlex.split(sys.argv[2]), shlex.split(sys.argv[3])
 with StopRequest(signal.SIGTERM) as stop:
-    Scheduler(data_dir, runner=runner, tick_command=ticks, settings=SchedulerSettings(poll_s=0.02)).run(stop)
+    jobs = JobRunner(data_dir, command=runner)
+    Scheduler(data_dir, jobs=jobs, tick_command=ticks, settings=SchedulerSettings(poll_s=0.02)).run(stop)
 """
 KILLS = 8
 

@@ -10,7 +10,7 @@ from spanloop.training.control import tick_process
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tick_process import TickProcess
 from spanloop.training.jobs import JobApi, JobSpec, ScheduleSettings
-from spanloop.training.scheduler import Scheduler, SchedulerSettings
+from spanloop.training.scheduler import Scheduler
 
 from .support import FakeClock, wait_until
 
@@ -66,13 +66,7 @@ def test_a_scheduler_starts_it_for_recurring_schedules_only(
     api: JobApi, spec: JobSpec, data_dir: DataDir, clock: FakeClock
 ) -> None:
     def tick() -> None:
-        scheduler = Scheduler(
-            data_dir,
-            runner=("false",),
-            tick_command=command(""),
-            settings=SchedulerSettings(slots=0),
-            clock=clock,
-        )
+        scheduler = Scheduler(data_dir, tick_command=command(""), clock=clock)
         others = set(psutil.Process().children())
         scheduler.tick()
         for child in set(psutil.Process().children()) - others:

@@ -21,7 +21,7 @@ def main() -> int:
     parser.add_argument("--job", required=True)
     options = parser.parse_args()
     behaviour, *rest = options.behaviour
-    folder = Path(options.data_dir) / "jobs" / options.job
+    folder = jobs(options.data_dir) / options.job
     assert os.environ["SPANLOOP_JOB_ID"] == options.job
     (folder / "pid").write_text(str(os.getpid()))
     if behaviour == "work":
@@ -50,12 +50,17 @@ def main() -> int:
     return 0
 
 
+def jobs(data_dir: str) -> Path:
+    """The folder of jobs: of a data directory, or of all that share one."""
+    return Path(os.environ.get("SPANLOOP_SHARED_DIR") or data_dir) / "jobs"
+
+
 def work(data_dir: Path, job_id: str, steps: int, step_s: float) -> int:
     # Only here: the other behaviours start ten times as fast without.
     from spanloop.training.jobs import job_token, report_progress  # noqa: PLC0415
     from spanloop.training.registry import Registry  # noqa: PLC0415
 
-    folder = data_dir / "jobs" / job_id
+    folder = jobs(str(data_dir)) / job_id
     with (folder / "alone.lock").open("w") as lock, (folder / "ledger").open("a+") as ledger:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

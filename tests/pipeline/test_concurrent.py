@@ -4,10 +4,10 @@ import importlib
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +17,7 @@ from polars.testing import assert_frame_equal
 from spanloop.datadir import DataDir
 from spanloop.pipeline import load, run, run_lease
 from spanloop.pipeline.affected_traces import AffectedTraces
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
@@ -84,14 +85,64 @@ def test_two_services_and_manual_runs_end_where_one_would(
     assert_converted(feed)
 
 
+def hold(store: Store, holder: ProcessIdentity) -> None:
+    """Let another process have the lease from now on."""
+    store.insert("pipeline_state", pl.DataFrame({"name": [run_lease.NAME], "value": [f"{holder} 1"]}))
+
+
 def test_a_turn_of_a_dead_process_is_free(store: Store, feed: Feed) -> None:
     loop(feed.world, "a")
     feed.send()
-    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
-        gone.wait()
-    holder = f"{socket.gethostname()} {gone.pid} 1"
-    store.insert("pipeline_state", pl.DataFrame({"name": [run_lease.NAME], "value": [holder]}))
+    hold(store, ProcessIdentity.current()._replace(start_ticks=1))
     assert run(store).episodes == 1
+
+
+def test_a_turn_of_another_machine_is_free_when_it_was_not_renewed_in_time(
+    store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever process has its pid here."""
+    loop(feed.world, "a")
+    feed.send()
+    elsewhere = ProcessIdentity.current()._replace(machine="another", start_ticks=1)
+    hold(store, elsewhere)
+    monkeypatch.setattr(run_lease, "LEASE_TIMEOUT_S", 1.5)
+    waited = threading.Event()
+
+    def renew() -> None:
+        hold(store, elsewhere)
+        waited.set()
+
+    threading.Timer(0.7, renew).start()
+    began_s = time.monotonic()
+    assert run(store).episodes == 1
+    assert waited.is_set()
+    assert time.monotonic() - began_s > 2, "1.5 s after it was renewed"
+
+
+def test_a_run_keeps_its_turn_however_long_its_batch_takes(
+    store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop(feed.world, "a", steps=3)
+    feed.send()
+    monkeypatch.setattr(run_lease, "LEASE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(run_lease, "RENEW_S", 0.2)
+    module = importlib.import_module("spanloop.pipeline.run")
+    others: list[threading.Thread] = []
+    ended_while_loading: list[bool] = []
+
+    def load_slowly(store_: Store, batch: AffectedTraces) -> load.Loaded:
+        if not others:
+            others.append(threading.Thread(target=run, args=(store,)))
+            others[0].start()
+            others[0].join(timeout=2)
+            ended_while_loading.append(not others[0].is_alive())
+        return load.load(store_, batch)
+
+    monkeypatch.setattr(module, "load", load_slowly)
+    assert run(store).episodes == 1
+    others[0].join(timeout=60)
+    assert ended_while_loading == [False]
+    assert_converted(feed)
 
 
 def test_a_run_that_lost_its_turn_does_its_work_again(
@@ -107,7 +158,7 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
             feed.send([1])
             stolen.append("another run took over, wrote, and is gone")
             with monkeypatch.context() as other:
-                other.setattr(threading, "get_ident", lambda: 1)
+                other.setattr(run_lease, "this_owner", lambda: "another")
                 other.setattr(run_lease, "LEASE_TIMEOUT_S", -1.0)
                 run(store_)
         return loaded

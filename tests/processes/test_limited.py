@@ -3,6 +3,7 @@
 
 import os
 import secrets
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from spanloop.processes.limited import Launch, LimitedProcess, Tail, Wakeup
 from spanloop.processes.marked import VariableMark, find_processes
-from spanloop.processes.reaper import reaping
+from spanloop.processes.reaper import Reaper, reaping
 
 MARK = "SPANLOOP_TEST_MARK"
 
@@ -126,3 +127,17 @@ def test_the_reaper_kills_the_group_when_its_parent_is_killed(tmp_path: Path, ma
 def test_the_reaper_ends_with_its_block(mark: VariableMark) -> None:
     with reaping(mark):
         pass
+
+
+def test_the_reaper_kills_the_group_when_its_last_deadline_has_passed(mark: VariableMark) -> None:
+    command = ["setsid", "sleep", "600"]
+    with subprocess.Popen(command, env={**os.environ, MARK: f"{mark.prefix}/1"}) as process:
+        reaper = Reaper(mark)
+        began_s = time.monotonic()
+        assert reaper.keep_until(began_s + 600)
+        assert reaper.keep_until(began_s + 0.4)
+        assert process.wait(60) == -9
+        assert time.monotonic() - began_s >= 0.4
+        while reaper.keep_until(began_s + 600):
+            time.sleep(0.01)  # it ends a moment after the group
+        reaper.close()

@@ -198,8 +198,8 @@ def test_a_counted_session_keeps_its_values_and_later_looks_continue(served: Ser
     served.connection.command("ALTER TABLE episode_summaries UPDATE outcome = 'failure' WHERE 1", doing="late feedback")
     served.ask(2)
     served.calls(lambda _: 0.0)
-    second = look(served.store, served.data_dir, identity, RULE)
-    again = look(served.store, served.data_dir, identity, RULE)
+    second = look(served.store, identity, RULE)
+    again = look(served.store, identity, RULE)
     assert again == second
     successes = sum(
         arm.sessions * arm.means[Metric.SUCCESS] for arm in (second.candidate, second.champion) if arm.sessions
@@ -245,7 +245,7 @@ def test_the_scheduler_decides_without_being_asked(served: Served) -> None:
     served.begin()
     served.ask(SESSIONS)
     served.calls(lambda arm: float(arm == "champion"))
-    with watching_canary(served.data_dir, every_s=0.05):
+    with watching_canary(served.data_dir, is_leading=lambda: True, every_s=0.05):
         wait_until(lambda: bool(Decisions(served.data_dir).list("m")))
     assert Decisions(served.data_dir).list("m")[0].verdict is PromotionVerdict.ROLLED_BACK
 

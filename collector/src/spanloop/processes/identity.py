@@ -1,10 +1,12 @@
 """Identify processes uniquely, although the kernel reuses pids.
 
 The identity is machine, pid and the kernel's start time of the process in clock ticks; a process gets a signal only if
-all three match. Linux only: reads ``/proc``.
+all three match. The machine is the boot, the pid namespace and the host name: processes of another host, or of another
+container on this host, are never mistaken for local ones. Linux only: reads ``/proc``.
 """
 
 import os
+import re
 import signal
 from collections.abc import Iterable
 from functools import cache
@@ -22,7 +24,7 @@ class ProcessIdentity(NamedTuple):
     """A unique identity of one process on one machine."""
 
     machine: str
-    """Boot id and pid namespace that the pid belongs to."""
+    """Boot id, pid namespace and host name that the pid belongs to."""
     pid: int
     start_ticks: int
 
@@ -59,7 +61,7 @@ class ProcessIdentity(NamedTuple):
 
     @property
     def is_on_this_machine(self) -> bool:
-        """Whether it belongs to this boot of this machine, so that /proc can be read."""
+        """Whether it belongs to this boot and pid namespace of this host, so that /proc can be read."""
         return self.machine == this_machine()
 
     def has_ended(self) -> bool:
@@ -77,10 +79,11 @@ class ProcessIdentity(NamedTuple):
 
 @cache
 def this_machine() -> str:
-    """Return an identifier of this machine's boot and pid namespace."""
+    """Return an identifier of this machine's boot, pid namespace and host name."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
     namespace = (PROC / "self/ns/pid").readlink().name
-    return f"{boot}.{namespace.strip('pid:[]')}"
+    host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename)
+    return f"{boot}.{namespace.strip('pid:[]')}.{host}"
 
 
 def send_signal(number: signal.Signals, targets: Iterable[ProcessIdentity]) -> None:

@@ -150,7 +150,7 @@ def _convert_one(
         together=affected.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
     )
     lease.renew()
-    return write(store, converted, loaded, full=full) + Report(spans=affected.batch.new_spans)
+    return write(store, converted, loaded, full=full, check=lease.check) + Report(spans=affected.batch.new_spans)
 
 
 def options_from_environment(environment: Mapping[str, str] = os.environ) -> Options:

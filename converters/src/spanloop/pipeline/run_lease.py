@@ -1,15 +1,15 @@
 """The lease of a pipeline run: one run converts at a time, across all processes and machines that share the store.
 
 The slower of two concurrent runs would restore episodes that the faster one has joined. ClickHouse has no
-compare-and-set, so the lease is a row that the last writer owns. A run writes it, reads it back, and renews it.
+compare-and-set, so the lease is a row that the last writer owns. A run writes it and reads it back; a thread renews it
+while the run works, however long a batch takes.
 
-Invariant: a run that lost its lease (it did not renew for ``LEASE_TIMEOUT_S``, or two runs took a free lease at the
-same instant) notices before it saves a watermark, waits for the other run and repeats its work.
+Invariant: a run that lost its lease (its process or ClickHouse hung for ``LEASE_TIMEOUT_S``, or two runs took a free
+lease at the same instant) notices before it saves a watermark, waits for the other run and repeats its work. It also
+writes no further rows: before each write it knows, by its own clock, that the lease cannot have expired.
 """
 
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Generator
@@ -18,13 +18,22 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.processes.identity import ProcessIdentity
+from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 
 NAME: Final = "turn"
-LEASE_TIMEOUT_S: Final = 600.0
-"""A lease that was not renewed for so long is free; many times the duration of a batch."""
+LEASE_TIMEOUT_S: Final = 15.0
+"""A lease that was not renewed for so long is free: by then a second pipeline takes over from one that died."""
+RENEW_S: Final = 4.0
 
+_MARGIN_S: Final = 3.0
+"""A run does not write in the last seconds of its lease, so that a write ends before another run begins."""
+_SETTLE_S: Final = 1.0
+"""Time that the inserts which a dead process had sent may still take."""
 _POLL_S: Final = 0.2
+_QUIET_S: Final = 2.0
+"""A wait that is not logged."""
 _log: Final = logging.getLogger("pipeline")
 
 
@@ -38,6 +47,19 @@ class RunLease:
     def __init__(self, store: Store, owner: str) -> None:
         self._store = store
         self._owner = owner
+        self._valid_until_s = 0.0
+        self._released = threading.Event()
+        self._renewal = threading.Thread(target=self._renew_until_released, name="run-lease", daemon=True)
+
+    def check(self) -> None:
+        """Check before a write that the lease is valid; it asks ClickHouse only when the lease was not renewed in time.
+
+        Raises:
+            RunLeaseLostError: Another run has the lease.
+            StoreError: ClickHouse refused or is unreachable.
+        """
+        if time.monotonic() >= self._valid_until_s:
+            self.renew()
 
     def renew(self) -> None:
         """Extend the lease.
@@ -46,9 +68,31 @@ class RunLease:
             RunLeaseLostError: Another run has the lease.
             StoreError: ClickHouse refused or is unreachable.
         """
+        began_s = time.monotonic()
         if _current_owner(self._store)[0] != self._owner:
+            self._valid_until_s = 0.0
             raise RunLeaseLostError(self._owner)
         _record_owner(self._store, self._owner)
+        self._valid_until_s = began_s + LEASE_TIMEOUT_S - _MARGIN_S
+
+    @contextmanager
+    def renewing(self) -> Generator[None]:
+        """Renew the lease in a thread while the block runs."""
+        self._renewal.start()
+        try:
+            yield
+        finally:
+            self._released.set()
+            self._renewal.join()
+
+    def _renew_until_released(self) -> None:
+        while not self._released.wait(RENEW_S):
+            try:
+                self.renew()
+            except RunLeaseLostError:
+                return  # the run notices it before its next write
+            except StoreError:
+                continue
 
 
 @contextmanager
@@ -58,42 +102,44 @@ def acquire(store: Store) -> Generator[RunLease]:
     Raises:
         StoreError: ClickHouse refused or is unreachable.
     """
-    # A thread that lost ClickHouse while it held the lease still owns it afterwards.
-    owner = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
+    owner = this_owner()
     _wait_for_lease(store, owner)
     try:
-        yield RunLease(store, owner)
+        lease = RunLease(store, owner)
+        with lease.renewing():
+            yield lease
     finally:
         if _current_owner(store)[0] == owner:
             _record_owner(store, "")
 
 
+def this_owner() -> str:
+    """Return the identity of this thread; one that lost ClickHouse while it held the lease still owns it afterwards."""
+    return f"{ProcessIdentity.current()} {threading.get_ident()}"
+
+
 def _wait_for_lease(store: Store, owner: str) -> None:
-    logged_owner = ""
+    began_s, dead_since_s = time.monotonic(), None
+    is_logged = False
     while True:
         current_owner, age_s = _current_owner(store)
-        if current_owner in {"", owner} or age_s > LEASE_TIMEOUT_S or _is_dead(current_owner):
+        now_s = time.monotonic()
+        dead_since_s = (dead_since_s or now_s) if _has_ended(current_owner) else None
+        is_dead = dead_since_s is not None and now_s - dead_since_s >= _SETTLE_S
+        if current_owner in {"", owner} or age_s > LEASE_TIMEOUT_S or is_dead:
             _record_owner(store, owner)
             if _current_owner(store)[0] == owner:
                 return
-        elif current_owner != logged_owner:
-            _log.info("waiting for the conversion that runs on (host, process, thread) %s", current_owner)
-            logged_owner = current_owner
+        elif not is_logged and now_s - began_s > _QUIET_S:
+            _log.info("waiting for the conversion that runs on (machine:process:start thread) %s", current_owner)
+            is_logged = True
         time.sleep(_POLL_S)
 
 
-def _is_dead(current_owner: str) -> bool:
+def _has_ended(owner: str) -> bool:
     """Whether the owner is a process of this machine that has ended."""
-    host, pid, _ = current_owner.split(" ")
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    process = ProcessIdentity.parse(owner.rpartition(" ")[0])
+    return process is not None and process.has_ended()
 
 
 def _current_owner(store: Store) -> tuple[str, float]:

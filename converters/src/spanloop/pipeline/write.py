@@ -6,6 +6,7 @@ rows under the same keys. A revision has one content: when spans or outcome chan
 a withdrawn score, another converter version), the revision is the stored one plus one.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -49,7 +50,9 @@ class _Plan(NamedTuple):
     """Columns episode_id, revision: the stored revisions that these replace."""
 
 
-def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> Report:
+def write(
+    store: Store, converted: Converted, loaded: Loaded, *, full: bool, check: Callable[[], None] = lambda: None
+) -> Report:
     """Store the episodes of ``converted`` that differ from the stored ones.
 
     Args:
@@ -57,18 +60,22 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> 
         converted: The episodes with a touched trace.
         loaded: The rows that they were converted from; rejections of the batch's traces are reported.
         full: Write unchanged episodes too, under their stored revision.
+        check: Called before each insert; raises when this run may not write any more.
     """
     plan = _plan(store, converted.episodes, loaded.affected.stored, _recorded_elsewhere(converted, loaded), full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
         written[table] = _renumber(rows, plan.revisions)
+        check()
         if table == "transitions":
             insert_transitions(store, written[table])
         else:
             store.insert(table, written[table])
+    check()
     store.insert("replaced_revisions", plan.replaced)
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
+    check()
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
     return _report(written, plan, converted, loaded.affected)
 

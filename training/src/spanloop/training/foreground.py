@@ -1,13 +1,14 @@
 """Run one job in the user's terminal instead of queueing it, so that a debugger can read from the terminal.
 
-Invariant: the job is inserted and leased in one transaction, so no scheduler starts it too. This process holds the
-lease and renews it in a thread, however long a debugger stops the job; when it is killed, the next scheduler requeues
-the job.
+Invariant: the job is inserted and leased in one transaction, so no runner starts it too. This process holds the lease
+and renews it in a thread, however long a debugger stops the job; when it is killed, the scheduler requeues the job. A
+job whose lease could not be renewed in time is ended, because another runner may have it then.
 """
 
 import os
 import subprocess
 import sys
+import time
 from datetime import timedelta
 from threading import Event, Thread
 from typing import Final
@@ -104,13 +105,18 @@ class _Heartbeat:
         self._thread.join()
 
     def _run(self) -> None:
+        expires_s = time.monotonic() + _LEASE.total_seconds() - _RENEW_S
         while not self._ended.wait(_RENEW_S):
+            began_s = time.monotonic()
             try:
                 with self._database.write() as session:
                     state = leases.renew(session, self._lease, until=database_time(session) + _LEASE)
+                expires_s = began_s + _LEASE.total_seconds() - _RENEW_S
             except DataDirectoryError:
                 # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
-                continue
+                if time.monotonic() < expires_s:
+                    continue
+                state = JobState.CANCELLING
             except LeaseLostError:
                 state = JobState.CANCELLING
             if state is JobState.CANCELLING:

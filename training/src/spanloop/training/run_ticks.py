@@ -1,12 +1,15 @@
 """Decide about all due ticks of recurring schedules: ``python -m spanloop.training.run_ticks --data-dir D``.
 
-The scheduler starts it. A tick that cannot be decided because a service is away stays due and says so; the exit status
+The leading scheduler starts it, with its fencing token: ticks that are decided after another scheduler has taken over
+change nothing. A tick that cannot be decided because a service is away stays due and says so; the exit status
 is then not 0, and the scheduler starts this again after a pause.
 """
 
 import argparse
 import logging
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from spanloop.datadir import DataDir
@@ -14,8 +17,10 @@ from spanloop.semconv.errors import SpanloopError
 
 from .control.clock import utc_now
 from .control.database import ControlDatabase
+from .control.leadership import SCHEDULER, Fence, check_leader, unfenced
 from .control.paths import ControlPaths
 from .control.schedule_ticks import run_due_ticks
+from .control.tick_process import LEADER_TOKEN_ENV
 from .tick_decision import decide_tick
 from .transient import EX_TEMPFAIL
 
@@ -32,11 +37,16 @@ def main(arguments: list[str] | None = None) -> int:
             ControlDatabase(ControlPaths.of(data_dir)),
             lambda schedule: decide_tick(data_dir, schedule, now=utc_now()).decision,
             recurring=True,
+            check=_fence(os.environ.get(LEADER_TOKEN_ENV, "")),
         )
     except SpanloopError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201
         return error.exit_code
     return 0 if is_complete else EX_TEMPFAIL
+
+
+def _fence(token: str) -> Fence:
+    return partial(check_leader, name=SCHEDULER, token=int(token)) if token else unfenced
 
 
 if __name__ == "__main__":

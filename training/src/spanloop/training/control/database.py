@@ -17,13 +17,25 @@ from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.database_errors import to_spanloop_error
 from spanloop.training.control.engines import open_engine, reader_of, shown_url, writer_of
-from spanloop.training.control.migrations import add_ticks, create_tables, deploy_by_rule, name_dr_grpo
+from spanloop.training.control.migrations import (
+    add_leaders,
+    add_ticks,
+    create_tables,
+    deploy_by_rule,
+    name_dr_grpo,
+)
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 
 SCHEMA_NAME: Final = "control"
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo, deploy_by_rule, add_ticks)
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (
+    create_tables,
+    name_dr_grpo,
+    deploy_by_rule,
+    add_ticks,
+    add_leaders,
+)
 """The n-th entry migrates from schema version n to n + 1."""
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

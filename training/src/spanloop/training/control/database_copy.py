@@ -6,7 +6,7 @@ rows is not changed.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Table, func, insert, select
 from sqlalchemy.orm import Session
@@ -16,9 +16,11 @@ from spanloop.semconv.errors import ConfigurationError
 
 from .database import ControlDatabase
 from .paths import ControlPaths
-from .tables import Base, SchemaRow
+from .tables import Base, LeaderRow, SchemaRow
 
 Rows = Mapping[Table, Sequence[Mapping[str, Any]]]
+_OF_ONE_DATABASE: Final = frozenset({SchemaRow.__table__, LeaderRow.__table__})
+"""Tables that are not copied: the schema is migrated, and the leader is a running process."""
 
 
 def save_control_database(paths: ControlPaths, file: Path) -> None:
@@ -63,7 +65,7 @@ def _copy(source: ControlDatabase, target: ControlDatabase) -> None:
 
 
 def _rows(session: Session) -> Rows:
-    tables = [table for table in Base.metadata.sorted_tables if table is not SchemaRow.__table__]
+    tables = [table for table in Base.metadata.sorted_tables if table not in _OF_ONE_DATABASE]
     statements = {table: select(table).order_by(*table.primary_key) for table in tables}
     return {table: [dict(row) for row in session.execute(statements[table]).mappings()] for table in tables}
 

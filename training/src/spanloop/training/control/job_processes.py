@@ -6,11 +6,21 @@ environment. So the runner of a later lease never gets a signal.
 
 from typing import Final, NamedTuple
 
+from spanloop.processes.marked import VariableMark
+
 JOB_ID_ENV: Final = "SPANLOOP_JOB_ID"
 """The id of the job that a process belongs to."""
 
 JOB_TOKEN_ENV: Final = "SPANLOOP_JOB_TOKEN"  # noqa: S105 - the name of a variable
-"""The fencing token that the scheduler passes to the runner."""
+"""The fencing token that the job runner passes to the job's process."""
+
+JOB_LEASE_ENV: Final = "SPANLOOP_JOB_LEASE"
+"""Id and token of the job that a process belongs to, by which the job's reaper finds it."""
+
+
+def lease_mark(job_id: str, token: int) -> VariableMark:
+    """Return the mark of a job's processes under one lease."""
+    return VariableMark(JOB_LEASE_ENV, f"{job_id}/{token}/")
 
 
 class JobMark(NamedTuple):

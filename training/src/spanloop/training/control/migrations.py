@@ -67,6 +67,11 @@ def add_ticks(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {definition}"))
 
 
+def add_leaders(connection: Connection) -> None:
+    """To schema version 5: the leadership of schedulers, and verdicts about canaries that are being carried out."""
+    Base.metadata.create_all(connection)
+
+
 def _settings(spec: str) -> dict[str, Any]:
     try:
         settings = json.loads(spec)

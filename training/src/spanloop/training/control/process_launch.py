@@ -1,21 +1,26 @@
-"""Start a job's runner process and watch it until all of the job's processes have ended.
+"""Start a job's process and watch it until all of the job's processes have ended.
 
-Invariant: a job's runner starts only after the database knows its process group. The launcher starts a shell that
-waits for a line on stdin, records its identity, and then writes the line, on which the shell executes the runner. If
-the scheduler dies in between, the shell reads the end of its input and exits.
+Invariant: a job's program starts only after its reaper, and after the database knows its process group. The launcher
+starts a shell that waits for a line on stdin, starts the reaper, records the shell's identity, and then writes the
+line, on which the shell executes the program. If the launcher dies in between, the shell reads the end of its input and
+exits. If it dies, hangs or is stopped later, the reaper kills the job's processes, at the latest when the job's lease
+was not renewed in time.
 """
 
+import math
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from spanloop.processes.identity import ProcessIdentity, send_signal
 from spanloop.processes.marked import find_processes, kill_processes
-from spanloop.training.control.job_processes import JobMark
+from spanloop.processes.reaper import Reaper
+from spanloop.training.control.job_processes import JobMark, lease_mark
 from spanloop.training.control.leases import Lease
 
 GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
@@ -36,6 +41,10 @@ class RunningJob:
         self.leader = leader
         self.mark = JobMark(lease.job_id, lease.token)
         self._process = process
+        self._reaper: Reaper | None = None
+        self._keep_until_s = math.inf
+        self.has_expired = False
+        """Whether the reaper has killed the job, because its lease was not renewed in time."""
         self._log_path = log_path
         self._log_start = log_start
         self._kill_at_s: float | None = None
@@ -45,6 +54,17 @@ class RunningJob:
     def is_ending(self) -> bool:
         """Whether ``request_end`` was called."""
         return self._kill_at_s is not None
+
+    def keep_until(self, deadline_s: float) -> bool:
+        """Let the job run until ``deadline_s`` of the monotonic clock; return False if its reaper has ended.
+
+        Raises:
+            OSError: The reaper, which the first call starts, cannot be started.
+        """
+        if self._reaper is None:
+            self._reaper = Reaper(lease_mark(self.lease.job_id, self.lease.token), self.leader)
+        self._keep_until_s = deadline_s
+        return self._reaper.keep_until(deadline_s)
 
     def open_gate(self) -> None:
         """Let the waiting shell execute the runner."""
@@ -73,6 +93,7 @@ class RunningJob:
             # Before the leader is reaped: until then its pid and session id cannot be reused.
             kill_processes(self.leader, self.mark)
             self._status = self._process.wait()
+            self.has_expired = self._status == -signal.SIGKILL and time.monotonic() >= self._keep_until_s
             self._close()
             return self._status
         if self.is_ending and not is_graceful:
@@ -103,10 +124,10 @@ class RunningJob:
 
     def _close(self) -> None:
         if self._process.stdin is not None:
-            try:
+            with suppress(BrokenPipeError):
                 self._process.stdin.close()
-            except BrokenPipeError:
-                return
+        if self._reaper is not None:
+            self._reaper.close()
 
 
 def launch(
@@ -117,6 +138,7 @@ def launch(
     log_path: Path,
     header: str,
     record: Callable[[ProcessIdentity], None],
+    keep_until_s: float,
 ) -> RunningJob:
     """Start ``command`` in a new session, after ``record`` has stored its identity.
 
@@ -127,6 +149,7 @@ def launch(
         log_path: File to which stdout and stderr are appended.
         header: Log line that marks the start of the attempt.
         record: Stores the identity of the process; if it raises, the command has not run.
+        keep_until_s: When the job is killed, on the monotonic clock, unless `RunningJob.keep_until` says later.
 
     Raises:
         OSError: The process cannot be started.
@@ -146,6 +169,7 @@ def launch(
         )
     running = RunningJob(lease, process, log_path, log_start)
     try:
+        running.keep_until(keep_until_s)
         record(running.leader)
     except BaseException:
         running.end(grace_s=0)

@@ -1,11 +1,13 @@
-"""Recover jobs whose scheduler ended: fence off their runners, end their processes, requeue them.
+"""Recover jobs whose runner is gone: fence them off, end their processes, requeue them.
 
-Invariant: the lease is taken over first, which rejects every write of the former runner; then its processes are ended;
-then the job is requeued. The same steps recover from a crash in between.
+Invariant: the lease is taken over first, which rejects every write of the former runner; then the job's processes on
+this machine are ended; then the job is requeued. On another machine they have ended before: their reaper kills them
+before the lease expires. The same steps recover from a crash in between.
 """
 
 import logging
 from datetime import datetime, timedelta
+from typing import Final
 
 from spanloop.processes.identity import ProcessIdentity
 from spanloop.processes.marked import end_processes
@@ -13,7 +15,11 @@ from spanloop.training.control import job_outcomes, leases
 from spanloop.training.control.clock import Clock, LeaseTime, database_time
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_processes import JobMark
+from spanloop.training.control.leadership import Fence
 from spanloop.training.control.leases import Lease, OtherLease
+
+RETURN: Final = timedelta(seconds=5)
+"""Time for runners to report after the control database was away."""
 
 log = logging.getLogger("spanloop.training.scheduler")
 
@@ -23,7 +29,7 @@ class Recovery:
 
     Args:
         database: The control database.
-        owner: Identity of this scheduler process.
+        owner: Identity of this scheduler's process.
         lease_s: Duration of a lease that is taken over.
         grace_s: Time between SIGTERM and SIGKILL of orphaned processes.
         clock: Returns the current time.
@@ -46,31 +52,49 @@ class Recovery:
         self._grace_s = grace_s
         self._clock = clock
         self._lease_time = lease_time
+        self._was_away = False
+        self._not_expired_before: datetime | None = None
 
-    def recover(self, *, mine: frozenset[Lease]) -> None:
-        """Recover all jobs whose lease has expired or whose scheduler has certainly ended."""
+    def recover(self, *, mine: frozenset[Lease], check: Fence) -> None:
+        """Recover all jobs whose lease has expired or whose runner has certainly ended.
+
+        Raises:
+            LeadershipLostError: Another scheduler leads.
+        """
         with self._database.read() as session:
             now = self._lease_time(session)
             other_leases = leases.list_other_leases(session, mine=mine)
+        if self._was_away:
+            self._was_away, self._not_expired_before = False, now + RETURN
+        may_expire = self._not_expired_before is None or now >= self._not_expired_before
         for other in other_leases:
-            if _is_abandoned(other, now):
-                self._take_over(other, now)
+            if _has_ended(other) or (may_expire and _has_expired(other, now)):
+                self._take_over(other, now, check)
 
-    def _take_over(self, other: OtherLease, now: datetime) -> None:
+    def wait_for_runners(self) -> None:
+        """After the database was away: its leases have expired, and their runners are about to say what happened."""
+        self._was_away = True
+
+    def _take_over(self, other: OtherLease, now: datetime, check: Fence) -> None:
         with self._database.write() as session:
+            check(session)
             lease = leases.take_over(session, other, owner=self._owner, until=now + self._lease)
         if lease is None:
             return
         leader = ProcessIdentity.parse(other.runner)
         process_count = end_processes(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
         with self._database.write() as session:
-            error = "The scheduler that ran the job ended unexpectedly."
+            error = "The runner of the job ended unexpectedly."
             state = job_outcomes.requeue_interrupted(session, lease, now=self._clock(), error=error)
         log.warning(
-            "job %s: its scheduler ended; ended %d of the job's processes; now %s", other.job_id, process_count, state
+            "job %s: its runner ended; ended %d of the job's processes; now %s", other.job_id, process_count, state
         )
 
 
-def _is_abandoned(lease: OtherLease, now: datetime) -> bool:
+def _has_ended(lease: OtherLease) -> bool:
     owner = ProcessIdentity.parse(lease.owner)
-    return lease.until is None or lease.until < now or (owner is not None and owner.has_ended())
+    return owner is not None and owner.has_ended()
+
+
+def _has_expired(lease: OtherLease, now: datetime) -> bool:
+    return lease.until is None or lease.until < now

@@ -19,6 +19,7 @@ from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.entities import Schedule, parse_spec, schedule_from_row, skip_unreadable
 from spanloop.training.control.job_queue import insert_job
+from spanloop.training.control.leadership import Fence, unfenced
 from spanloop.training.control.schedule_settings import Budget, BudgetUnit
 from spanloop.training.control.schedules import next_tick
 from spanloop.training.control.state_machine import FINAL_STATES
@@ -58,7 +59,9 @@ def list_due(session: Session, *, now: datetime) -> list[Schedule]:
     return skip_unreadable(rows, schedule_from_row)
 
 
-def run_due_ticks(database: ControlDatabase, decide: Decide, *, recurring: bool, clock: Clock = utc_now) -> bool:
+def run_due_ticks(
+    database: ControlDatabase, decide: Decide, *, recurring: bool, check: Fence = unfenced, clock: Clock = utc_now
+) -> bool:
     """Decide about each due tick and do it; return whether all could be decided.
 
     Args:
@@ -66,7 +69,11 @@ def run_due_ticks(database: ControlDatabase, decide: Decide, *, recurring: bool,
         decide: Returns what a tick does; raises a ``SpanloopError`` when a service that it needs is away. The tick then
             stays due.
         recurring: Tick recurring schedules; otherwise those that submit once.
+        check: Called in each transaction that writes.
         clock: Returns the current time.
+
+    Raises:
+        LeadershipLostError: ``check`` says that another scheduler leads.
     """
     with database.read() as session:
         due = list_due(session, now=clock())
@@ -81,6 +88,7 @@ def run_due_ticks(database: ControlDatabase, decide: Decide, *, recurring: bool,
             log.warning("%s: %s", schedule.id, error)
             waiting = Decision(TickVerdict.WAITING, f"it is tried again: {error.what}")
             with database.write() as session:
+                check(session)
                 add_to_history(session, schedule.id, waiting, now=clock())
             continue
         except Exception as error:
@@ -89,6 +97,7 @@ def run_due_ticks(database: ControlDatabase, decide: Decide, *, recurring: bool,
             reason = f"it could not be decided: {type(error).__name__}: {error}"
             decision = Decision(TickVerdict.SKIPPED, reason)
         with database.write() as session:
+            check(session)
             done = record_tick(session, schedule, decision, now=clock())
         if done is not None:
             log.info("%s: %s: %s %s", schedule.id, done[0].verdict, done[0].reason, done[1] or "")

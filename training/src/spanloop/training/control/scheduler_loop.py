@@ -1,52 +1,35 @@
-"""The scheduler's loop: watch running jobs, recover abandoned ones, submit scheduled ones, start the next queued job.
+"""The scheduler's loop: recover abandoned jobs, submit scheduled ones. One scheduler of several is active.
 
-`job_queue.lease_next_job` decides which job runs next. Invariant: at each moment a job has at most one process group
-that can still write, and the database holds everything the loop knows. So the scheduler may be killed at any instant;
-the next scheduler finds the lease, ends the remaining processes and requeues the job.
+Invariant: only the leader decides (`leadership`), everything that it writes carries its token, and the database holds
+everything that it knows. So a scheduler may be killed at any instant, or may hang and come back: another one goes on,
+and what the former leader then writes is refused. A scheduler may embed a job runner, which does not need to lead.
 """
 
-import errno
 import logging
 import os
-import signal
-import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy.orm import Session
-
 from spanloop.processes.identity import ProcessIdentity
-from spanloop.semconv.enums import JobState, TickVerdict
-from spanloop.semconv.environment import DATA_DIR_ENV
+from spanloop.semconv.enums import TickVerdict
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control import job_outcomes, job_queue, leases
-from spanloop.training.control.attempt_limits import AttemptLimits
 from spanloop.training.control.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.entities import Job, job_from_row, uses_gpu
-from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
-from spanloop.training.control.job_queue import find_job
-from spanloop.training.control.leases import Lease, LeaseLostError
+from spanloop.training.control.job_runner import JobRunner
+from spanloop.training.control.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
+from spanloop.training.control.leases import Lease
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.process_launch import RunningJob, launch
+from spanloop.training.control.poll_loop import poll
 from spanloop.training.control.recovery import Recovery
 from spanloop.training.control.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.control.stop_signal import StopRequest
-from spanloop.training.control.tables import JobRow
 from spanloop.training.control.tick_process import DEFAULT_TICK_COMMAND, TickProcess
 
 log = logging.getLogger("spanloop.training.scheduler")
 
-SHELL_SIGNAL_BASE: Final = 128
-KILLED_STATUSES: Final = frozenset(
-    SHELL_SIGNAL_BASE + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-)
-"""Exit statuses of a runner that was ended by a signal which it, or its child, caught."""
-
 _AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
-DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +37,23 @@ class SchedulerSettings:
     """Settings of the scheduler."""
 
     poll_s: float = 1.0
-    """Interval between ticks: the delay of starts and cancellations."""
-    slots: int = 1
-    """Maximum number of jobs that run at the same time."""
-    gpu_slots: int | None = None
-    """Maximum number of jobs among them that may compute on a GPU (``device`` is not ``cpu``); None is ``slots``."""
+    """Interval between ticks."""
+    leadership_s: float = LEADERSHIP_S
+    """A second scheduler takes over from a leader that has not renewed its leadership for so long."""
     lease_s: float = 30.0
-    """A lease that was not renewed for this long is abandoned. The scheduler renews it three times as often."""
+    """Duration of the lease on an abandoned job while it is requeued."""
     grace_s: float = 8.0
-    """Time between SIGTERM and SIGKILL of a job; below the 10 s in which a service must stop."""
-    stopped_s: float = 600.0
-    """A job with a process that is stopped (SIGSTOP) for so long is started again."""
+    """Time between SIGTERM and SIGKILL of an abandoned job's processes."""
 
 
 class Scheduler:
-    """Runs the queued jobs of one control database.
+    """Decides about the jobs and schedules of one control database while it leads.
 
     Args:
         data_dir: The data directory, or its path; it must exist.
-        runner: Program and arguments that run a job; ``--data-dir D --job ID`` is appended.
+        jobs: A job runner that this process embeds; None runs no jobs here.
         tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
-        settings: Intervals, slots and lease durations.
+        settings: Intervals and lease durations.
         clock: Returns the current time; None is the machine's clock, and the database's for leases.
     """
 
@@ -82,222 +61,88 @@ class Scheduler:
         self,
         data_dir: str | os.PathLike[str] | HasPath,
         *,
-        runner: Sequence[str] = DEFAULT_RUNNER,
+        jobs: JobRunner | None = None,
         tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
         settings: SchedulerSettings = SchedulerSettings(),
         clock: Clock | None = None,
     ) -> None:
-        self._paths = ControlPaths.of(data_dir)
-        self._database = ControlDatabase(self._paths)
-        self._runner = tuple(runner)
+        paths = ControlPaths.of(data_dir)
+        self._database = ControlDatabase(paths)
+        self._jobs = jobs
         self._settings = settings
         self._clock = clock or utc_now
-        self._lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
-        self._owner = str(ProcessIdentity.current())
+        lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
+        owner = str(ProcessIdentity.current())
+        self._leadership = Leadership(
+            self._database,
+            SCHEDULER,
+            owner=owner,
+            lease_s=settings.leadership_s,
+            lease_time=lease_time,
+            elapsed_s=time.monotonic if clock is None else lambda: clock().timestamp(),
+        )
         self._recovery = Recovery(
             self._database,
-            owner=self._owner,
+            owner=owner,
             lease_s=settings.lease_s,
             grace_s=settings.grace_s,
             clock=self._clock,
-            lease_time=self._lease_time,
+            lease_time=lease_time,
         )
-        self._ticks = TickProcess(self._paths, tick_command)
-        self._running: dict[Lease, RunningJob] = {}
-        self._renewed_at: dict[Lease, datetime] = {}
-        self._limits: dict[Lease, AttemptLimits] = {}
+        self._ticks = TickProcess(paths, tick_command)
 
     @property
     def running(self) -> frozenset[Lease]:
-        """The leases of the jobs that are running now."""
-        return frozenset(self._running)
+        """The leases of the jobs that the embedded runner runs now."""
+        return frozenset() if self._jobs is None else self._jobs.running
+
+    def is_leading(self) -> bool:
+        """Return whether this scheduler is the active one, by its own clock."""
+        return self._leadership.is_held
 
     def run(self, stop: StopRequest) -> None:
-        """Tick until ``stop`` is set, then end the running jobs and requeue them."""
-        last_error = ""
+        """Tick until ``stop`` is set, then give the leadership up; end and requeue the jobs of the embedded runner."""
         try:
-            while not stop.wait(0):
-                try:
-                    self.tick()
-                    last_error = ""
-                except DataDirectoryError as error:
-                    # Tolerance boundary: a full disk or a restarting database must not end the running jobs.
-                    if str(error) != last_error:
-                        log.error("control database: %s", error)  # noqa: TRY400 - the operator needs no traceback
-                    last_error = str(error)
-                stop.wait(self._settings.poll_s)
+            poll(self.tick, stop, poll_s=self._settings.poll_s)
         finally:
             self.close()
 
     def tick(self) -> None:
-        """Watch, recover, submit scheduled jobs and start queued jobs, once."""
-        for running in list(self._running.values()):
-            self._watch(running)
-        self._recovery.recover(mine=self.running)
-        self._tick_schedules()
-        while len(self._running) < self._settings.slots and self._start_next():
-            pass
+        """Watch the embedded runner's jobs; while leading recover jobs and submit scheduled ones; start queued jobs."""
+        try:
+            if self._jobs is not None:
+                self._jobs.watch()
+            if self._leadership.hold():
+                self._lead()
+            else:
+                self._ticks.close()
+        except LeadershipLostError:
+            self._leadership.lose()
+            self._ticks.close()
+        except DataDirectoryError:
+            self._recovery.wait_for_runners()
+            raise
+        if self._jobs is not None:
+            self._jobs.start()
 
     def close(self) -> None:
-        """End the running jobs and requeue them; jobs with a cancellation request become cancelled."""
+        """Give the leadership up, then close the embedded runner."""
         self._ticks.close()
-        for running in self._running.values():
-            running.request_end(grace_s=self._settings.grace_s)
-        for lease, running in list(self._running.items()):
-            status = running.end(grace_s=self._settings.grace_s)
-            self._forget(lease)
-            self._release(lease, status)
-
-    def _release(self, lease: Lease, status: int) -> None:
-        # A runner that exited with 0 meanwhile has succeeded; this scheduler may have caused any other status.
-        record_outcome = job_outcomes.mark_succeeded if status == 0 else job_outcomes.requeue_released
         try:
-            with self._database.write() as session:
-                state = record_outcome(session, lease, now=self._clock())
-        except LeaseLostError:
-            log.warning("job %s: another scheduler holds its lease", lease.job_id)
+            self._leadership.give_up()
         except DataDirectoryError as error:
-            # Release the remaining jobs anyway; the next scheduler finds that the owner of this lease has ended.
-            log.error("job %s: could not be released: %s", lease.job_id, error)  # noqa: TRY400
-        else:
-            log.info("job %s: %s, because the scheduler stops", lease.job_id, state)
+            # It expires by itself.
+            log.error("the leadership could not be given up: %s", error)  # noqa: TRY400
+        if self._jobs is not None:
+            self._jobs.close()
 
-    def _tick_schedules(self) -> None:
-        """Submit the jobs of single times; let a process decide about the ticks of recurring schedules."""
+    def _lead(self) -> None:
+        self._recovery.recover(mine=self.running, check=self._leadership.check)
         with self._database.read() as session:
             due = list_due(session, now=self._clock())
         if not all(schedule.is_recurring for schedule in due):
-            run_due_ticks(self._database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock)
-        self._ticks.look(is_due=any(schedule.is_recurring for schedule in due))
-
-    def _start_next(self) -> bool:
-        now = self._clock()
-        with self._database.read() as session:
-            if next(job_queue.startable_jobs(session, now=now, accepts=self._has_slot), None) is None:
-                return False
-        with self._database.write() as session:
-            until = self._lease_until(session)
-            lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=until, accepts=self._has_slot)
-            if lease is None:
-                return False
-            try:
-                job = job_from_row(find_job(session, lease.job_id))
-            except DataDirectoryError as error:
-                # Another version of spanloop wrote the spec: the jobs behind it must not wait.
-                job_outcomes.mark_failed(session, lease, now=now, error=str(error))
-                log.error("job %s: %s", lease.job_id, error)  # noqa: TRY400
-                return True
-        try:
-            self._running[lease] = self._launch(lease, job, now)
-        except OSError as error:
-            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-            record_outcome = job_outcomes.requeue_transient if is_full else job_outcomes.mark_failed
-            with self._database.write() as session:
-                record_outcome(session, lease, now=now, error=f"The job's process could not be started: {error}.")
-            log.error("job %s: could not be started: %s", job.id, error)  # noqa: TRY400
-        except LeaseLostError:
-            log.warning("job %s: lease lost before its process started", job.id)
-        else:
-            self._renewed_at[lease] = now
-            self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self._settings.stopped_s)
-            log.info("job %s: attempt %d started, pid %d", job.id, job.attempt, self._running[lease].leader.pid)
-        return True
-
-    def _has_slot(self, row: JobRow) -> bool:
-        limit = self._settings.gpu_slots
-        if limit is None or not uses_gpu(row):
-            return True
-        return sum(limits.uses_gpu for limits in self._limits.values()) < limit
-
-    def _launch(self, lease: Lease, job: Job, now: datetime) -> RunningJob:
-        return launch(
-            lease,
-            [*self._runner, "--data-dir", str(self._paths.root), "--job", job.id],
-            environment=self._environment(lease),
-            log_path=self._paths.job_log(job.id),
-            header=f"=== {now:%Y-%m-%d %H:%M:%S} UTC: job {job.id}, attempt {job.attempt}",
-            record=lambda leader: self._record(lease, leader),
-        )
-
-    def _environment(self, lease: Lease) -> Mapping[str, str]:
-        return os.environ | {
-            DATA_DIR_ENV: str(self._paths.root),
-            JOB_ID_ENV: lease.job_id,
-            JOB_TOKEN_ENV: str(lease.token),
-            "PYTHONUNBUFFERED": "1",
-        }
-
-    def _record(self, lease: Lease, leader: ProcessIdentity) -> None:
-        with self._database.write() as session:
-            leases.record_runner(session, lease, str(leader))
-
-    def _watch(self, running: RunningJob) -> None:
-        lease = running.lease
-        status = running.exit_status()
-        try:
-            if status is not None:
-                self._record_exit(running, status)
-            elif self._must_end(running):
-                running.request_end(grace_s=self._settings.grace_s)
-        except LeaseLostError:
-            log.warning("job %s: another scheduler holds its lease; ending our process group", lease.job_id)
-            if status is None:
-                running.end(grace_s=0)
-            self._forget(lease)
-
-    def _must_end(self, running: RunningJob) -> bool:
-        is_cancelled = self._heartbeat(running.lease) is JobState.CANCELLING
-        return is_cancelled or self._limits[running.lease].look(running, self._clock()) is not None
-
-    def _heartbeat(self, lease: Lease) -> JobState:
-        now = self._clock()
-        # A clock that was set back must not delay the renewal.
-        if timedelta() <= now - self._renewed_at[lease] < timedelta(seconds=self._settings.lease_s / 3):
-            with self._database.read() as session:
-                return leases.state_of(session, lease)
-        with self._database.write() as session:
-            state = leases.renew(session, lease, until=self._lease_until(session))
-        self._renewed_at[lease] = now
-        return state
-
-    def _record_exit(self, running: RunningJob, status: int) -> None:
-        lease, now = running.lease, self._clock()
-        ending = self._limits[lease].ending
-        with self._database.write() as session:
-            if status == 0:
-                state = job_outcomes.mark_succeeded(session, lease, now=now)
-            elif ending is not None:
-                record_outcome = job_outcomes.mark_failed if ending.is_final else job_outcomes.requeue_interrupted
-                state = record_outcome(session, lease, now=now, error=f"{ending.error} {_last_lines(running)}")
-            elif status == os.EX_TEMPFAIL:
-                state = job_outcomes.requeue_transient(session, lease, now=now, error=_last_lines(running))
-            elif status > 0 and status not in KILLED_STATUSES:
-                error = f"The job ended with exit status {status}. {_last_lines(running)}"
-                state = job_outcomes.mark_failed(session, lease, now=now, error=error)
-            else:
-                error = f"The job was killed by {_signal_name(status)}. {_last_lines(running)}"
-                state = job_outcomes.requeue_interrupted(session, lease, now=now, error=error)
-        self._forget(lease)
-        log.info("job %s: %s after exit status %d", lease.job_id, state, status)
-
-    def _lease_until(self, session: Session) -> datetime:
-        return self._lease_time(session) + timedelta(seconds=self._settings.lease_s)
-
-    def _forget(self, lease: Lease) -> None:
-        del self._running[lease]
-        self._renewed_at.pop(lease, None)
-        self._limits.pop(lease, None)
-
-
-def _last_lines(running: RunningJob) -> str:
-    return f"Its last lines:\n{running.log_tail()}"
-
-
-def _signal_name(status: int) -> str:
-    number = status - SHELL_SIGNAL_BASE if status > 0 else -status
-    if number == signal.SIGKILL:
-        return "SIGKILL, by a user or by the kernel for lack of memory"
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+            run_due_ticks(
+                self._database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock, check=self._leadership.check
+            )
+        # A process decides about recurring schedules, because it reads the store, which may be slow or away.
+        self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)

@@ -1,4 +1,4 @@
-"""Tables of the control database, schema version 4.
+"""Tables of the control database, schema version 5.
 
 Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """
@@ -51,7 +51,7 @@ class JobRow(Base):
     lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
     """The fencing token: grows with every lease and is never reused."""
     lease_owner: Mapped[str] = mapped_column(String(200), default="")
-    """Identity of the scheduler process; empty if the job has no lease."""
+    """Identity of the process that runs the job; empty if the job has no lease."""
     lease_until: Mapped[datetime | None] = mapped_column(UtcMicros)
     runner: Mapped[str] = mapped_column(String(200), default="")
     """Identity of the leader of the job's process group; empty if no process was started under this lease."""
@@ -65,6 +65,20 @@ class JobRow(Base):
     """How often it was requeued because a service was away or the disk was full."""
     retry_at: Mapped[datetime | None] = mapped_column(UtcMicros)
     """A queued job is not started before; None is at once."""
+
+
+class LeaderRow(Base):
+    """One leadership: which of several processes decides."""
+
+    __tablename__ = "leaders"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the leader's process; empty if it gave the leadership up."""
+    token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: grows with every leader and is never reused."""
+    until: Mapped[datetime] = mapped_column(UtcMicros)
+    """By the database's clock."""
 
 
 class ScheduleRow(Base):
@@ -148,6 +162,16 @@ class DecisionRow(Base):
     evidence: Mapped[str] = mapped_column(Text)
     """JSON."""
     job_id: Mapped[str | None] = mapped_column(String(64))
+
+
+class CanaryVerdictRow(Base):
+    """A verdict about a canary that is being carried out."""
+
+    __tablename__ = "canary_verdicts"
+
+    canary: Mapped[str] = mapped_column(String(64), primary_key=True)
+    document: Mapped[str] = mapped_column(Text)
+    """JSON."""
 
 
 class NoticeRow(Base):

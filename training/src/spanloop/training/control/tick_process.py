@@ -18,6 +18,8 @@ from spanloop.training.control.paths import ControlPaths
 
 log = logging.getLogger("spanloop.training.scheduler")
 
+LEADER_TOKEN_ENV: Final = "SPANLOOP_LEADER_TOKEN"  # noqa: S105 - the name of a variable
+"""The fencing token of the scheduler that lets a process decide about ticks."""
 DEFAULT_TICK_COMMAND: Final = (sys.executable, "-m", "spanloop.training.run_ticks")
 FIRST_PAUSE_S: Final = 10.0
 LONGEST_PAUSE_S: Final = 300.0
@@ -41,12 +43,12 @@ class TickProcess:
         self._not_before_s = 0.0
         self._pause_s = FIRST_PAUSE_S
 
-    def look(self, *, is_due: bool) -> None:
-        """Notice that the process has ended; start it when a tick is due."""
+    def look(self, *, is_due: bool, leader: int | None = None) -> None:
+        """Notice that the process has ended; start it when a tick is due, with the token of the leading scheduler."""
         if self._process is not None:
             self._watch(self._process)
         if self._process is None and is_due and time.monotonic() >= self._not_before_s:
-            self._start()
+            self._start(leader)
 
     def close(self) -> None:
         """End the process."""
@@ -55,9 +57,11 @@ class TickProcess:
             self._process.wait()
             self._process = None
 
-    def _start(self) -> None:
+    def _start(self, leader: int | None) -> None:
         command = [*self._command, "--data-dir", str(self._paths.root)]
         environment = os.environ | {DATA_DIR_ENV: str(self._paths.root)}
+        if leader is not None:
+            environment[LEADER_TOKEN_ENV] = str(leader)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
         except OSError as error:

@@ -1,10 +1,10 @@
 """Decide about the canary that runs: promote its candidate, roll it back, or keep the champion.
 
-Invariant: a verdict is on disk before it is carried out, and removed when its decision is stored. So a kill in between
-neither loses a verdict nor stores it twice, and a verdict that somebody has overtaken is dropped.
+Invariant: a verdict is in the control database before it is carried out, and removed when its decision is stored. So a
+kill in between neither loses a verdict nor stores it twice, whichever scheduler goes on, and a verdict that somebody
+has overtaken is dropped. One process decides at a time, on all machines.
 """
 
-import json
 from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,16 +22,20 @@ from spanloop.training.canary import (
     start_canary,
     stop_canary,
 )
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.leadership import one_at_a_time
+from spanloop.training.control.paths import ControlPaths
 from spanloop.training.registry import Registry
 from spanloop.training.version_names import CANDIDATE
 
 from .aliases import Aliases
-from .canary_look import CanaryLook, check_rule, look, one_at_a_time
+from .canary_look import CanaryLook, check_rule, look
 from .decisions import Contest, Decisions
 from .evidence import Decision, Judgement
+from .pending_verdicts import remove_verdicts, save_verdict, stored_verdict
 from .promote import Actions
 
-_FILE: Final = "canary_verdict.json"
+_DECISION: Final = "canary decision"
 
 
 class CanaryState(NamedTuple):
@@ -90,46 +94,47 @@ def decide_canary(store: Store, data_dir: DataDir, rule: Promotion, actions: Act
         JobError: The champion has changed since the canary began.
         SpanloopError: The gateway or ClickHouse is away; the next call continues.
     """
-    with one_at_a_time(data_dir, "canary_decision"):
-        _finish_interrupted(data_dir, actions)
+    database = ControlDatabase(ControlPaths.of(data_dir))
+    with one_at_a_time(database, _DECISION):
+        _finish_interrupted(data_dir, database, actions)
         canary = running_canary(data_dir)
         if canary is None or canary.is_shadow:
             return None
-        found = look(store, data_dir, canary.id, rule)
+        found = look(store, canary.id, rule)
         if found.judgement.verdict is PromotionVerdict.UNDECIDED:
             return CanaryState(canary, found, None)
-        return CanaryState(canary, found, _decide(data_dir, canary, found, rule, actions))
+        verdict = _verdict(canary, found, rule)
+        save_verdict(database, canary.id, verdict.model_dump_json())
+        return CanaryState(canary, found, _carry_out(data_dir, database, verdict, actions))
 
 
-def _decide(data_dir: DataDir, canary: RunningCanary, found: CanaryLook, rule: Promotion, actions: Actions) -> Decision:
+def _verdict(canary: RunningCanary, found: CanaryLook, rule: Promotion) -> _Verdict:
     evidence = found.judgement.evidence.model_copy(update={"canary": canary.id})
     judgement = found.judgement.model_copy(update={"evidence": evidence})
-    verdict = _Verdict(
+    return _Verdict(
         canary=canary.id, candidate=canary.candidate, champion=canary.champion, rule=rule, judgement=judgement
     )
-    data_dir.write(data_dir.gateway / _FILE, verdict.model_dump_json())
-    return _carry_out(data_dir, verdict, actions)
 
 
-def _finish_interrupted(data_dir: DataDir, actions: Actions) -> None:
-    path = data_dir.gateway / _FILE
-    try:
-        verdict = _Verdict.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+def _finish_interrupted(data_dir: DataDir, database: ControlDatabase, actions: Actions) -> None:
+    document = stored_verdict(database)
+    if document is None:
         return
-    except (ValueError, ValidationError):
-        path.unlink(missing_ok=True)  # the canary still runs, and is judged again
+    try:
+        verdict = _Verdict.model_validate_json(document)
+    except ValidationError:
+        remove_verdicts(database)  # another version wrote it; the canary still runs, and is judged again
         return
     canary = running_canary(data_dir)
     runs = canary is not None and canary.id == verdict.canary
     is_promoted = verdict.judgement.verdict is PromotionVerdict.PROMOTED
     if is_promoted and not runs and served_version(data_dir) != verdict.candidate:
-        path.unlink(missing_ok=True)  # somebody ended the canary meanwhile
+        remove_verdicts(database)  # somebody ended the canary meanwhile
         return
-    _carry_out(data_dir, verdict, actions)
+    _carry_out(data_dir, database, verdict, actions)
 
 
-def _carry_out(data_dir: DataDir, verdict: _Verdict, actions: Actions) -> Decision:
+def _carry_out(data_dir: DataDir, database: ControlDatabase, verdict: _Verdict, actions: Actions) -> Decision:
     decisions, registry = Decisions(data_dir), Registry(data_dir)
     earlier = decisions.list(candidate=verdict.candidate, limit=10)
     decision = next((each for each in earlier if each.evidence.canary == verdict.canary), None)
@@ -143,7 +148,7 @@ def _carry_out(data_dir: DataDir, verdict: _Verdict, actions: Actions) -> Decisi
         try:
             decision = decisions.record(contest, verdict.judgement, rule=verdict.rule)
         except JobError:
-            (data_dir.gateway / _FILE).unlink(missing_ok=True)
+            remove_verdicts(database)
             raise
-    (data_dir.gateway / _FILE).unlink(missing_ok=True)
+    remove_verdicts(database)
     return decision

@@ -1,20 +1,16 @@
 """Look at a canary: count the sessions that have been rewarded since the last look, and judge all that were counted.
 
 Invariant: a session is counted once, in the order in which looks found it, and keeps its values: feedback that comes
-later does not change an e-value that was seen. Looks of one data directory follow one another.
+later does not change an e-value that was seen. The caller lets one look follow another.
 """
 
-import fcntl
-import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from spanloop.configuration import Promotion
-from spanloop.datadir import DataDir
 from spanloop.semconv.enums import Metric
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
@@ -71,12 +67,11 @@ def check_rule(rule: Promotion) -> None:
         )
 
 
-def look(store: Store, data_dir: DataDir, canary_id: str, rule: Promotion) -> CanaryLook:
+def look(store: Store, canary_id: str, rule: Promotion) -> CanaryLook:
     """Count new sessions and judge the canary.
 
     Args:
         store: The store.
-        data_dir: Of the gateway.
         canary_id: Of a canary that runs or has ended.
         rule: What must be shown.
 
@@ -84,13 +79,12 @@ def look(store: Store, data_dir: DataDir, canary_id: str, rule: Promotion) -> Ca
         ConfigurationError: A reward is outside of the rule's range.
         StoreError: ClickHouse is unreachable.
     """
-    with one_at_a_time(data_dir, "canary_look"):
-        counted = store.query("canary_counted_sessions", canary_id=canary_id)
-        before = datetime.now(UTC) - timedelta(seconds=rule.feedback_s)
-        found = store.query("canary_new_sessions", canary_id=canary_id, settled_before=before)
-        new = [row for row in found.iter_rows(named=True) if rule.metric.value in _figures(row, rule)]
-        if new:
-            store.insert("canary_sessions", _rows(canary_id, new, rule, first=counted.height))
+    counted = store.query("canary_counted_sessions", canary_id=canary_id)
+    before = datetime.now(UTC) - timedelta(seconds=rule.feedback_s)
+    found = store.query("canary_new_sessions", canary_id=canary_id, settled_before=before)
+    new = [row for row in found.iter_rows(named=True) if rule.metric.value in _figures(row, rule)]
+    if new:
+        store.insert("canary_sessions", _rows(canary_id, new, rule, first=counted.height))
     return judge_counted(store, canary_id, rule)
 
 
@@ -146,14 +140,3 @@ def _arm(sessions: Sequence[Mapping[str, Any]]) -> ArmFigures:
         for owner in row["owners"]:
             owners[owner] = owners.get(owner, 0) + 1
     return ArmFigures(len(sessions), {metric: sum(each) / len(each) for metric, each in values.items()}, owners)
-
-
-@contextmanager
-def one_at_a_time(data_dir: DataDir, what: str) -> Generator[None]:
-    """Wait until no other process is in a block of this name, and keep others out."""
-    descriptor = os.open(data_dir.run / f"{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -1,26 +1,33 @@
 """Look at the canary that runs every half minute, in a thread of the scheduler's process.
 
-Invariant: without a canary it costs two looks at the disk. An error is logged once, and the next look tries again.
+Invariant: only the active scheduler looks. Without a canary it costs a look at the control database and one at the
+disk, or a request to the gateway if a setting names one. An error is logged once, and the next look tries again.
 """
 
 import logging
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import SpanloopError
+from spanloop.training.canary import running_canary
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.paths import ControlPaths
+
+from .pending_verdicts import stored_verdict
 
 _EVERY_S: Final = 30.0
 _log: Final = logging.getLogger(__name__)
 
 
 @contextmanager
-def watching_canary(data_dir: DataDir, *, every_s: float = _EVERY_S) -> Generator[None]:
-    """Decide about canaries while the block runs."""
+def watching_canary(data_dir: DataDir, *, is_leading: Callable[[], bool], every_s: float = _EVERY_S) -> Generator[None]:
+    """Decide about canaries while the block runs and ``is_leading`` returns True."""
     stop = threading.Event()
-    thread = threading.Thread(target=_watch, args=(data_dir, every_s, stop), name="canary-watch", daemon=True)
+    arguments = (data_dir, is_leading, every_s, stop)
+    thread = threading.Thread(target=_watch, args=arguments, name="canary-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -28,9 +35,11 @@ def watching_canary(data_dir: DataDir, *, every_s: float = _EVERY_S) -> Generato
         stop.set()
 
 
-def _watch(data_dir: DataDir, every_s: float, stop: threading.Event) -> None:
+def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, stop: threading.Event) -> None:
     last_error = ""
     while not stop.wait(every_s):
+        if not is_leading():
+            continue
         try:
             _look_once(data_dir)
             last_error = ""
@@ -41,7 +50,8 @@ def _watch(data_dir: DataDir, every_s: float, stop: threading.Event) -> None:
 
 
 def _look_once(data_dir: DataDir) -> None:
-    if not (data_dir.gateway / "canary.json").exists() and not (data_dir.gateway / "canary_verdict.json").exists():
+    is_pending = stored_verdict(ControlDatabase(ControlPaths.of(data_dir))) is not None
+    if not is_pending and not _may_run(data_dir):
         return
     # The scheduler starts at once, and most have no canary.
     from spanloop.configuration import load_configuration  # noqa: PLC0415
@@ -56,3 +66,11 @@ def _look_once(data_dir: DataDir) -> None:
     if state is not None and state.decision is not None:
         decision = state.decision
         _log.info("canary of %s: %s; %s", decision.candidate, decision.verdict, decision.evidence.reason)
+
+
+def _may_run(data_dir: DataDir) -> bool:
+    """Whether a canary may run; a gateway on this machine has a file of it."""
+    gateway = data_dir.find("gateway")
+    if gateway is None or not gateway.is_configured:
+        return (data_dir.gateway / "canary.json").exists()
+    return running_canary(data_dir) is not None
