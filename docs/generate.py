@@ -19,7 +19,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from spanloop.collector.settings import Settings as CollectorSettings
-from spanloop.configuration import Evaluation, Guard, Promotion, Serve, Services, Storage
+from spanloop.configuration import Evaluation, Guard, KeyLimits, Promotion, Serve, Services, Storage, Tls, TrustedProxy
 from spanloop.configuration.serve import role_variable
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
@@ -131,6 +131,13 @@ def settings() -> str:
             "## Options of roles\n",
             ROLE_OPTIONS,
             table(("section", "key", "variable", "meaning"), role_options()),
+            "## Limits, TLS and the dashboard's proxy\n",
+            "Section `[limits]` of `spanloop.toml` ([limit a key](../how-to/use-api-keys.md#limit-a-key)).\n",
+            table(("key", "default", "meaning"), section_fields(KeyLimits)),
+            "Section `[tls]`, for collector, gateway and dashboard.\n",
+            table(("key", "default", "meaning"), section_fields(Tls)),
+            "Section `[dashboard.trusted_proxy]` ([log in](../how-to/log-in.md#let-a-proxy-log-users-in)).\n",
+            table(("key", "default", "meaning"), section_fields(TrustedProxy)),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
             table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
@@ -186,9 +193,9 @@ def preset_rows() -> Iterator[tuple[object, ...]]:
 def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
     """Yield key, default and docstring of each key of a section of ``spanloop.toml``."""
     for name, field in section.model_fields.items():
-        default = field.get_default(call_default_factory=True)
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
         default = list(default) if isinstance(default, tuple) else default
-        yield f"`{name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
+        yield f"`{field.alias or name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
 
 
 def role_options() -> Iterator[tuple[object, ...]]:

@@ -35,9 +35,10 @@ needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium o
 
 
 @contextmanager
-def dashboard(data_dir: DataDir) -> Generator[tuple[str, "subprocess.Popen[bytes]"]]:
+def dashboard(data_dir: DataDir, *options: str) -> Generator[tuple[str, "subprocess.Popen[bytes]"]]:
     """A running dashboard and its address."""
     command = [sys.executable, "-m", "spanloop.dashboard", "--data-dir", str(data_dir.path), "--port", str(free_port())]
+    command += options
     log = data_dir.logs / "dashboard.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ | {"OMP_NUM_THREADS": "1"})

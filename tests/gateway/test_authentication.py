@@ -1,14 +1,18 @@
 """API keys on the gateway's chat routes, and the addresses it listens on without them."""
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import pytest
 
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.authentication.local_tokens import serve_token
+from spanloop.configuration import KeyLimits, Limits
 from spanloop.datadir import DataDir
 from spanloop.gateway.__main__ import main
 
-from .support import TIMEOUT_S, Process, RunningGateway, StandIn
+from .support import TIMEOUT_S, Process, RunningGateway, StandIn, wait_until
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 
@@ -89,3 +93,40 @@ def test_beyond_loopback_it_needs_keys_or_the_flag(
     with_keys = Process(data_dir, *arguments)
     assert statuses(with_keys.url)["/v1/models"] == 401
     with_keys.stop()
+
+
+def test_a_key_is_held_to_its_limits(start_gateway: Callable[..., RunningGateway], upstream: str) -> None:
+    limits = Limits(requests_per_s=1, keys={"big": KeyLimits(requests_per_s=1000, body_bytes=200)})
+    gateway = start_gateway(upstream=upstream, limits=limits)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    ring = KeyRing(gateway.data_dir)
+    app, big = ({"Authorization": f"Bearer {ring.create(name, [Scope.SERVE]).secret}"} for name in ("app", "big"))
+    assert gateway.chat(headers=app).status_code == 200
+    limited = gateway.chat(headers=app)
+    assert limited.status_code == 429
+    assert int(limited.headers["retry-after"]) >= 1
+    assert limited.json()["error"]["code"] == "rate_limit_exceeded"
+    own = {"Authorization": f"Bearer {serve_token(gateway.data_dir)}"}
+    for headers in (big, own):
+        assert [gateway.chat(headers=headers).status_code for _ in range(3)] == [200] * 3
+    too_large = gateway.chat(headers=big, messages=[{"role": "user", "content": "x" * 200}])
+    assert too_large.status_code == 413
+
+
+def test_a_response_in_progress_counts_until_its_end(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn
+) -> None:
+    gateway = start_gateway(upstream=upstream, limits=Limits(concurrent_requests=1))
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    headers = {"Authorization": f"Bearer {KeyRing(gateway.data_dir).create('app', [Scope.SERVE]).secret}"}
+    stand_in.paused = True
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(gateway.chat, headers=headers)
+        wait_until(lambda: gateway.health()["running_requests"] == 1)
+        second = gateway.chat(headers=headers)
+        stand_in.paused = False
+        assert first.result().status_code == 200
+    assert (second.status_code, second.headers["retry-after"]) == (503, "1")
+    assert gateway.chat(headers=headers).status_code == 200
+    assert httpx.post(f"{gateway.url}/v1/chat/completions", content=b"{", headers=headers).status_code == 400
+    assert gateway.chat(headers=headers).status_code == 200

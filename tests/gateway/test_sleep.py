@@ -5,19 +5,19 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from spanloop.gateway.engine import ChildEngine
+from spanloop.gateway.engine_socket import engine_client
 from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.settings import EngineSettings
 
 _SERVER = """
-import http.server, os, pathlib, sys
+import http.server, os, pathlib, socketserver, sys
 
 HERE = pathlib.Path(__file__).parent
-PORT = int(sys.argv[sys.argv.index("--port") + 1])
+SOCKET = sys.argv[sys.argv.index("--uds") + 1]
 asleep = False
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -49,7 +49,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-http.server.HTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+class Server(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("engine", 0)
+
+Server(SOCKET, Handler).serve_forever()
 """
 
 
@@ -69,7 +73,7 @@ def serving_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 
 @pytest.fixture
 async def engine(serving_folder: Path, tmp_path: Path) -> AsyncGenerator[ChildEngine]:  # noqa: ARG001 - found by its variable
-    async with httpx.AsyncClient() as client:
+    async with engine_client() as client:
         child = ChildEngine(EngineSettings(start_timeout_s=60), client, tmp_path / "vllm.log")
         yield child
         await child.stop()

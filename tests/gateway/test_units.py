@@ -26,6 +26,7 @@ from spanloop.semconv.errors import ConfigurationError
 
 from .support import write_model
 
+SOCKET = Path("/tmp/spanloop-engine-1/vllm.sock")
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
@@ -216,12 +217,15 @@ def test_the_serving_environment_detects_a_cpu_build(
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     serving = find_serving_environment()
     assert (serving.package, serving.is_cpu) == (package, is_cpu)
-    started = launch_command(serving, "/m", 5, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8")))
+    started = launch_command(
+        serving, "/m", SOCKET, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8"))
+    )
     assert ("--enforce-eager" in started.command) == is_cpu
     assert ("LD_PRELOAD" in started.environment) == is_cpu
     assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
     assert started.environment["HF_HUB_OFFLINE"] == started.environment["VLLM_NO_USAGE_STATS"] == "1"
-    assert started.command[started.command.index("--host") + 1] == "127.0.0.1"
+    assert started.command[started.command.index("--uds") + 1] == str(SOCKET)
+    assert not {"--host", "--port"} & {*started.command}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +242,7 @@ def test_a_cpu_without_bfloat16_serves_in_float32(
 ) -> None:
     monkeypatch.setattr("spanloop.gateway.serving_environment.computes_bfloat16", lambda: has_bfloat16)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
-    command = launch_command(serving, "/m", 5, EngineSettings(dtype=requested)).command
+    command = launch_command(serving, "/m", SOCKET, EngineSettings(dtype=requested)).command
     assert command[command.index("--dtype") + 1] == expected
 
 
@@ -255,7 +259,7 @@ def test_an_adapter_is_served_beside_its_base(tmp_path: Path, rank: int, max_ran
     assert adapter == ServedAdapter("m@v2", str(folder), max_rank)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.33.0", is_cpu=False)
     settings = EngineSettings(extra_args=("--gpu-memory-utilization", "0.4"))
-    launch = launch_command(serving, "/m/v1", 5, settings, adapter)
+    launch = launch_command(serving, "/m/v1", SOCKET, settings, adapter)
     options = dict(zip(launch.command, launch.command[1:], strict=False))
     assert options["--model"] == "/m/v1"
     assert options["--served-model-name"] == "policy"
@@ -264,7 +268,7 @@ def test_an_adapter_is_served_beside_its_base(tmp_path: Path, rank: int, max_ran
     assert "--enable-lora" in launch.command
     assert launch.command[-2:] == settings.extra_args
     assert launch.environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
-    plain = launch_command(serving, "/m/v1", 5, settings)
+    plain = launch_command(serving, "/m/v1", SOCKET, settings)
     assert not [option for option in plain.command if "lora" in option]
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in plain.environment
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -252,3 +253,27 @@ def test_no_vllm_process_outlives_a_killed_gateway(models: dict[str, Path], data
     process.process.wait()
     wait_until(lambda: not [pid for pid in below if is_alive(pid)])
     assert len(below) >= 2
+
+
+_CONNECT = """
+import socket, sys
+try:
+    socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+except PermissionError:
+    print("refused")
+"""
+
+
+def test_vllm_is_reached_by_the_gateway_alone(served: Process) -> None:
+    below = [psutil.Process(pid) for pid in descendants(served.process.pid)]
+    assert any("vllm" in " ".join(each.cmdline()) for each in below)
+    ports = {each.laddr.port for one in below for each in one.net_connections("tcp") if each.status == "LISTEN"}
+    for port in ports:  # torch's own, which do not speak HTTP
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://127.0.0.1:{port}/health", timeout=5)
+    (socket,) = {argument for one in below for argument in one.cmdline() if argument.endswith("/vllm.sock")}
+    assert Path(socket).parent.stat().st_mode & 0o777 == 0o700
+    if os.geteuid() == 0:
+        command = [sys.executable, "-c", _CONNECT, socket]
+        tried = subprocess.run(command, user=65534, group=65534, capture_output=True, text=True, check=False)
+        assert tried.stdout == "refused\n", tried.stderr

@@ -109,7 +109,7 @@ def test_vllms_own_parser_takes_the_command_line_of_a_gpu(
     gpu = ServingEnvironment(found.path, "vllm", found.version, is_cpu=False)
     adapter = ServedAdapter("tiny@v2", "/adapters/v2", 16)
     settings = EngineSettings(max_model_len=2048, extra_args=("--gpu-memory-utilization", "0.4"))
-    launch = launch_command(gpu, str(base_folder), 8001, settings, adapter)
+    launch = launch_command(gpu, str(base_folder), Path("/tmp/vllm.sock"), settings, adapter)
     python, _, module, *options = launch.command
     assert module == "vllm.entrypoints.openai.api_server"
     script = (

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import polars as pl
 import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.gateway.deployment import Deployment
 from spanloop.gateway.engine import ChildEngine
+from spanloop.gateway.engine_socket import engine_client
 from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.serving_environment import find_serving_environment
 from spanloop.gateway.settings import SERVED_NAME, EngineSettings
@@ -36,7 +36,7 @@ async def engine(tmp_path: Path) -> AsyncGenerator[ChildEngine]:
         find_serving_environment()
     except ConfigurationError:
         pytest.skip("no serving environment: make setup")
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with engine_client() as client:
         child = ChildEngine(EngineSettings(dtype="bfloat16"), client, tmp_path / "engine.log")
         yield child
         await child.stop()
@@ -45,7 +45,7 @@ async def engine(tmp_path: Path) -> AsyncGenerator[ChildEngine]:
 async def served_logprobs(engine: ChildEngine, model: str, dataset: pl.DataFrame) -> list[list[float]]:
     """The log-probabilities that vLLM gives the response of each row."""
     rows: list[list[float]] = []
-    async with httpx.AsyncClient(timeout=60) as client:
+    async with engine_client() as client:
         for prompt, response in dataset.select("prompt_token_ids", "response_token_ids").iter_rows():
             body = {"model": model, "prompt": prompt + response, "max_tokens": 1, "prompt_logprobs": 0}
             answer = await client.post(f"{engine.api.base_url}/v1/completions", json=body)

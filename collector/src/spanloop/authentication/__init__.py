@@ -1,1 +1,1 @@
-"""API keys with scopes, shared by collector, gateway and dashboard."""
+"""API keys with scopes, users with roles, limits, TLS files and the audit log, for every service with a port."""

@@ -1,6 +1,7 @@
-"""Which addresses a service may listen on: this machine's loopback, and others only with API keys.
+"""Which addresses a service may listen on: this machine's loopback, and others only with API keys or a login.
 
-Invariant: a service that the network reaches checks API keys, unless ``--allow-anonymous`` says otherwise.
+Invariant: a service that the network reaches checks API keys, unless ``--allow-anonymous`` says otherwise. The
+dashboard asks for a login, or believes a proxy.
 """
 
 import ipaddress
@@ -8,11 +9,12 @@ import logging
 from typing import Final
 
 from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.configuration import Dashboard
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 
 _log: Final = logging.getLogger(__name__)
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - only compared
 
 
 def check_exposure(data_dir: DataDir, host: str, *, service: str, scope: Scope, allow_anonymous: bool) -> None:
@@ -39,6 +41,28 @@ def check_exposure(data_dir: DataDir, host: str, *, service: str, scope: Scope, 
     _log.warning("the %s listens on %s without API keys: every client that reaches it may use it", service, host)
 
 
+def check_dashboard_exposure(data_dir: DataDir, host: str, configuration: Dashboard) -> None:
+    """Refuse an address beyond the loopback while the dashboard asks nobody for a login.
+
+    Raises:
+        ConfigurationError: The network would reach the pages without a login.
+    """
+    proxy = configuration.trusted_proxy
+    if is_loopback(host) or data_dir.users.exists() or (proxy is not None and proxy.header):
+        return
+    raise ConfigurationError(
+        f"The dashboard would listen on {host}, beyond this machine, and it has no users.",
+        next_step=f"Make one: spanloop users create NAME --role operator --data-dir {data_dir.path}; "
+        "or name a proxy that knows the users in [dashboard.trusted_proxy].",
+    )
+
+
+def warn_without_tls(host: str, service: str, *, is_tls: bool) -> None:
+    """Log that keys and passwords cross the network unencrypted."""
+    if not is_tls and not is_loopback(host):
+        _log.warning("the %s listens on %s without TLS: put a proxy with TLS in front, or set [tls]", service, host)
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches the address."""
     try:
@@ -47,7 +71,8 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def reachable_url(host: str, port: int) -> str:
+def reachable_url(host: str, port: int, *, is_tls: bool = False) -> str:
     """Return the URL at which a process of this machine reaches a listener, with loopback for a wildcard address."""
     reachable = _WILDCARDS.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+    scheme = "https" if is_tls else "http"
+    return f"{scheme}://[{reachable}]:{port}" if ":" in reachable else f"{scheme}://{reachable}:{port}"

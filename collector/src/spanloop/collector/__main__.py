@@ -5,6 +5,8 @@ import logging
 import sys
 from pathlib import Path
 
+from spanloop.authentication.tls import add_tls_options, tls_files
+from spanloop.configuration import load_configuration
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import SpanloopError
@@ -39,24 +41,29 @@ def main(arguments: list[str] | None = None) -> int:
         "--redact", type=Path, metavar="FILE",
         help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if it exists",
     )  # fmt: skip
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
     for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
         if not 0 <= port < 65536:
             parser.error(f"argument {name}: {port} is not a port, expected 0 to 65535")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = Settings(
-        host=options.host,
-        allow_anonymous=options.allow_anonymous,
-        port=options.port,
-        grpc_port=options.grpc_port,
-        has_grpc=not options.no_grpc,
-        spool_limit_bytes=options.spool_limit_bytes,
-        body_limit_bytes=options.body_limit_bytes,
-        memory_limit_bytes=options.memory_limit_bytes,
-        redaction_file=options.redact,
-    )
     try:
-        run(DataDir(options.data_dir), settings)
+        data_dir = DataDir(options.data_dir)
+        configuration = load_configuration(data_dir.path)
+        settings = Settings(
+            host=options.host,
+            allow_anonymous=options.allow_anonymous,
+            port=options.port,
+            grpc_port=options.grpc_port,
+            has_grpc=not options.no_grpc,
+            spool_limit_bytes=options.spool_limit_bytes,
+            body_limit_bytes=options.body_limit_bytes,
+            memory_limit_bytes=options.memory_limit_bytes,
+            limits=configuration.limits,
+            tls=tls_files(options, configuration.tls),
+            redaction_file=options.redact,
+        )
+        run(data_dir, settings)
     except SpanloopError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

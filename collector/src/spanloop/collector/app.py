@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spanloop.authentication.api_keys import Scope as KeyScope
 
-from .otlp_http import NO_METRICS, RequestHead, acknowledge, error_response, read_body
+from .otlp_http import NO_METRICS, RequestHead, acknowledge, admit, error_response, read_body
 from .receiver import Receiver
 from .request_errors import RefusedError, RpcCode
 from .scores_endpoint import PATH as SCORES_PATH
@@ -39,9 +39,11 @@ def create_app(receiver: Receiver) -> ASGIApp:
             return
         head = RequestHead.of(scope)
         try:
-            receiver.authenticator.authenticate(head.authorization, KeyScope.INGEST)
-            with receiver.memory_budget.reserve() as reservation:
-                body = await read_body(head, receive, receiver, reservation)
+            with (
+                await admit(head, KeyScope.INGEST, receive, receiver) as admission,
+                receiver.memory_budget.reserve() as reservation,
+            ):
+                body = await read_body(head, receive, receiver, reservation, limit_bytes=admission.body_bytes)
                 validation = await receiver.receive(signal, body, head.content_type)
         except RefusedError as error:
             receiver.record_refused(signal, error)
@@ -75,11 +77,19 @@ def _create_starlette_app(receiver: Receiver) -> Starlette:
         metrics.set("bodies_in_memory_bytes", receiver.memory_budget.reserved_bytes)
         return Response(metrics.render(), media_type="text/plain; version=0.0.4")
 
+    async def no_metrics(request: Request) -> Response:
+        head = RequestHead.of(request.scope)
+        try:
+            receiver.authenticator.authenticate(head.authorization, KeyScope.INGEST)
+        except RefusedError as error:
+            return error_response(head, error)
+        return error_response(head, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
+
     return Starlette(
         routes=[
             *(Route(path, _post_only, methods=["POST"]) for path in _SIGNALS),
             Route(SCORES_PATH, create_scores_endpoint(receiver), methods=["POST"]),
-            Route("/v1/metrics", _no_metrics, methods=["POST"]),
+            Route("/v1/metrics", no_metrics, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/metrics", prometheus),
         ],
@@ -90,11 +100,6 @@ def _create_starlette_app(receiver: Receiver) -> Starlette:
 async def _post_only(_: Request) -> Response:
     """Make a method other than POST a 405 instead of a 404; never called, because `create_app` handles POST itself."""
     raise AssertionError("a POST of spans or logs bypassed the receiver")
-
-
-async def _no_metrics(request: Request) -> Response:
-    error = RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS)
-    return error_response(RequestHead.of(request.scope), error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -13,6 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from spanloop.authentication.tls import TlsFiles
+
 IDLE_S: Final = 75
 """Longer than exporters pause between batches, so that their connections stay open."""
 
@@ -51,11 +53,12 @@ class IdleTimeoutProtocol(H11Protocol):
             self._idle_timer = self.loop.call_later(max(self.idle_s - idle_s, 0.01), self._check_idle)
 
 
-def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+def uvicorn_config(app: ASGIApp, tls: TlsFiles | None = None) -> uvicorn.Config:
     """Configure the HTTP server with the least work per request: it serves a thousand requests a second."""
     return uvicorn.Config(
         app, http=IdleTimeoutProtocol, lifespan="off", proxy_headers=False, access_log=False, log_config=None,
         timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=3,
+        ssl_certfile=None if tls is None else tls.certificate, ssl_keyfile=None if tls is None else tls.private_key,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from spanloop.authentication.api_keys import Scope
+from spanloop.authentication.tls import TlsFiles
 
 from .otlp_http import NO_METRICS, encode_rpc_status, protobuf_response
 from .receiver import Receiver
-from .request_errors import RefusedError, RpcCode
+from .request_errors import RefusedError, RpcCode, too_large
 from .validation import PROTOBUF, Signal
 
 _SERVICES: Final = {
@@ -33,10 +34,10 @@ _Export = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
 @asynccontextmanager
-async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator[int]:
+async def serve_grpc(receiver: Receiver, host: str, port: int, tls: TlsFiles | None = None) -> AsyncGenerator[int]:
     """Serve on a port until the block ends, and yield the port; 0 lets the system choose one.
 
-    Calls in progress at the end have `_STOP_GRACE_S` to finish.
+    Calls in progress at the end have `_STOP_GRACE_S` to finish. With ``tls`` clients must speak TLS.
 
     Raises:
         OSError: The port is not available.
@@ -48,13 +49,16 @@ async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator
             ("grpc.max_concurrent_streams", 128),
         ]
     )
-    exports = {_SERVICES[signal]: _export(receiver, signal) for signal in Signal} | {_METRICS_SERVICE: _no_metrics}
+    exports = {_SERVICES[signal]: _export(receiver, signal) for signal in Signal}
+    exports[_METRICS_SERVICE] = _metrics_export(receiver)
     for service, export in exports.items():
         method = grpc.unary_unary_rpc_method_handler(export)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        bound_port: int = server.add_insecure_port(address)
+        bound_port: int = (
+            server.add_insecure_port(address) if tls is None else server.add_secure_port(address, _credentials(tls))
+        )
     except RuntimeError as error:
         raise OSError(f"gRPC cannot listen on {address}") from error
     await server.start()
@@ -64,12 +68,20 @@ async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator
         await server.stop(_STOP_GRACE_S)
 
 
+def _credentials(tls: TlsFiles) -> Any:
+    return grpc.ssl_server_credentials([(tls.private_key.read_bytes(), tls.certificate.read_bytes())])
+
+
 def _export(receiver: Receiver, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
         """Store a request and acknowledge it."""
         try:
-            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
-            with receiver.memory_budget.reserve() as reservation:
+            with (
+                receiver.authenticator.admit(_authorization_of(context), Scope.INGEST) as admission,
+                receiver.memory_budget.reserve() as reservation,
+            ):
+                if admission.body_bytes is not None and len(body) > admission.body_bytes:
+                    raise too_large(admission.body_bytes)
                 reservation.grow_to(len(body))
                 return protobuf_response(signal, await receiver.receive(signal, body, PROTOBUF))
         except RefusedError as error:
@@ -84,8 +96,15 @@ def _authorization_of(context: _Context) -> str:
     return str(metadata.get("authorization", ""))
 
 
-async def _no_metrics(_: bytes, context: _Context) -> bytes:
-    await _abort(context, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
+def _metrics_export(receiver: Receiver) -> _Export:
+    async def refuse(_: bytes, context: _Context) -> bytes:
+        try:
+            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
+        except RefusedError as error:
+            await _abort(context, error)
+        await _abort(context, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
+
+    return refuse
 
 
 async def _abort(context: _Context, error: RefusedError) -> NoReturn:

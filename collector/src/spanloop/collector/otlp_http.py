@@ -18,6 +18,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from spanloop.authentication.api_keys import Scope as KeyScope
+from spanloop.authentication.limits import Admission
+
 from .decompress import DECODERS
 from .memory_budget import Reservation
 from .otlp.wire import encode_field, serialize, write_varint
@@ -66,7 +69,28 @@ class RequestHead(NamedTuple):
         )  # fmt: skip
 
 
-async def read_body(head: RequestHead, receive: Receive, receiver: Receiver, reservation: Reservation) -> bytes:
+async def admit(head: RequestHead, scope: KeyScope, receive: Receive, receiver: Receiver) -> Admission:
+    """Check a request's API key and the key's limits, before its body is read; the caller ends the admission.
+
+    Raises:
+        RefusedError: As `Authenticator.admit`.
+    """
+    try:
+        return receiver.authenticator.admit(head.authorization, scope)
+    except RefusedError as error:
+        if error.retry_after_s is not None:
+            error.closes_connection = not await _discard_body(receive)
+        raise
+
+
+async def read_body(
+    head: RequestHead,
+    receive: Receive,
+    receiver: Receiver,
+    reservation: Reservation,
+    *,
+    limit_bytes: int | None = None,
+) -> bytes:
     """Read and decompress a request's body.
 
     Args:
@@ -74,6 +98,7 @@ async def read_body(head: RequestHead, receive: Receive, receiver: Receiver, res
         receive: The ASGI callable that returns the body's chunks.
         receiver: Provides the size limit, and checks the spool's capacity.
         reservation: Grows with the bytes in memory.
+        limit_bytes: Of the request's API key; None: the receiver's alone.
 
     Raises:
         RefusedError: Unsupported content type or encoding; too large, too slow, too much at once; or corrupt.
@@ -96,7 +121,8 @@ async def read_body(head: RequestHead, receive: Receive, receiver: Receiver, res
     except RefusedError as error:
         error.closes_connection = not await _discard_body(receive)
         raise
-    decoder = DECODERS[head.content_encoding](receiver.settings.body_limit_bytes)
+    most_bytes = receiver.settings.body_limit_bytes
+    decoder = DECODERS[head.content_encoding](most_bytes if limit_bytes is None else min(limit_bytes, most_bytes))
     deadline_s = asyncio.get_running_loop().time() + _BODY_TIMEOUT_S
     try:
         async with asyncio.timeout_at(deadline_s) as timeout:

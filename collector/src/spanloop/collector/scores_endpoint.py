@@ -21,7 +21,7 @@ from spanloop.semconv import attributes as names
 from spanloop.store.scores import Score
 
 from .otlp.wire import serialize
-from .otlp_http import RequestHead, error_response, read_body
+from .otlp_http import RequestHead, admit, error_response, read_body
 from .receiver import Receiver
 from .request_errors import RefusedError, RpcCode, invalid
 from .validation import JSON, PROTOBUF, Signal
@@ -47,10 +47,14 @@ def create_scores_endpoint(receiver: Receiver) -> Callable[[Request], Awaitable[
     async def receive(request: Request) -> Response:
         head = RequestHead.of(request.scope)
         try:
-            receiver.authenticator.authenticate(head.authorization, Scope.SCORE)
-            _check_content_type(head)
-            with receiver.memory_budget.reserve() as reservation:
-                parsed = _parse_scores(await read_body(head, request.receive, receiver, reservation))
+            with (
+                await admit(head, Scope.SCORE, request.receive, receiver) as admission,
+                receiver.memory_budget.reserve() as reservation,
+            ):
+                _check_content_type(head)
+                limit_bytes = admission.body_bytes
+                body = await read_body(head, request.receive, receiver, reservation, limit_bytes=limit_bytes)
+                parsed = _parse_scores(body)
                 if parsed.scores:
                     await receiver.receive(Signal.LOGS, serialize(scores_to_log_request(parsed.scores)), PROTOBUF)
         except RefusedError as error:

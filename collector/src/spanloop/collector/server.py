@@ -19,7 +19,8 @@ from typing import Final
 import uvicorn
 
 from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.exposure import check_exposure, reachable_url
+from spanloop.authentication.exposure import check_exposure, reachable_url, warn_without_tls
+from spanloop.authentication.limits import KeyLimiter
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import COLLECTOR_PORT
 from spanloop.semconv.errors import PortInUseError, ServiceError
@@ -66,6 +67,7 @@ def run(data_dir: DataDir, settings: Settings) -> None:
     check_exposure(
         data_dir, settings.host, service="collector", scope=Scope.INGEST, allow_anonymous=settings.allow_anonymous
     )
+    warn_without_tls(settings.host, "collector", is_tls=settings.tls is not None)
     redactor = Redactor(load_rules(data_dir, settings.redaction_file))
     if redactor.rules:
         _log.info("redaction rules: %s", ", ".join(rule.name for rule in redactor.rules))
@@ -78,7 +80,8 @@ async def _serve(
     data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool, redactor: Redactor
 ) -> None:
     metrics, health = Metrics(), Health(data_dir.spool)
-    receiver = Receiver(spool, metrics, health, settings, Authenticator(KeyRing(data_dir)), redactor=redactor)
+    authenticator = Authenticator(KeyRing(data_dir), KeyLimiter(settings.limits))
+    receiver = Receiver(spool, metrics, health, settings, authenticator, redactor=redactor)
 
     def open_store() -> Store:
         return connect(data_dir)
@@ -86,10 +89,10 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     raise_open_file_limit()
-    server = _Server(uvicorn_config(create_app(receiver)))
+    server = _Server(uvicorn_config(create_app(receiver), settings.tls))
     _stop_on_signals(server)
     address: tuple[str, int] = listener.getsockname()[:2]
-    url = reachable_url(*address)
+    url = reachable_url(*address, is_tls=settings.tls is not None)
     writer_task = asyncio.create_task(writer.run())
     writer_task.add_done_callback(lambda _: setattr(server, "should_exit", True))
     server_task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -124,8 +127,8 @@ async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> As
     if not settings.has_grpc:
         yield
         return
-    async with serve_grpc(receiver, settings.host, _grpc_port(settings)) as port:
-        url = reachable_url(settings.host, port)
+    async with serve_grpc(receiver, settings.host, _grpc_port(settings), settings.tls) as port:
+        url = reachable_url(settings.host, port, is_tls=settings.tls is not None)
         receiver.health.grpc_url = url
         with data_dir.announce("collector-grpc", url):
             _log.info("collector listens for gRPC at %s", url)

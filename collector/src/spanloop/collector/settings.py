@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spanloop.authentication.tls import TlsFiles
+from spanloop.configuration import Limits
 from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
 from spanloop.semconv.environment import COLLECTOR_PORT
 
@@ -48,5 +50,9 @@ class Settings:
     """How long it waits for a quarter of a block while more than 1 MB/s arrives: small inserts are expensive."""
     drain_timeout_s: float = 5.0
     """How long a stopping collector continues to write to ClickHouse; the rest stays in the spool."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits of rate, concurrency and body size by API key."""
+    tls: TlsFiles | None = None
+    """The certificate of HTTP and gRPC; None is plain HTTP."""
     redaction_file: Path | None = None
     """Redaction rules; None is ``$SPANLOOP_REDACT``, else ``redaction.toml`` in the data directory, if it exists."""

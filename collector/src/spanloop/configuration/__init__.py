@@ -11,15 +11,19 @@ from pydantic import Field, ValidationError
 from spanloop.semconv.environment import find_configuration
 from spanloop.semconv.errors import ConfigurationError
 
+from .dashboard import Dashboard, TrustedProxy
 from .evaluation import Evaluation
+from .limits import KeyLimits, Limits
 from .promotion import Guard, Promotion
 from .section import Section
 from .serve import Serve
 from .services import Services, Storage, export_settings
+from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Serve", "Services",
-    "Storage", "Training", "find_configuration", "load_configuration", "use_settings",
+    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Model", "Promotion",
+    "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
+    "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
@@ -81,6 +85,9 @@ class Configuration(Section):
     services: Services = Services()
     storage: Storage = Storage()
     serve: Serve = Serve()
+    limits: Limits = Limits()
+    tls: Tls = Tls()
+    dashboard: Dashboard = Dashboard()
 
 
 def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:

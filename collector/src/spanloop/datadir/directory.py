@@ -92,6 +92,16 @@ class DataDir:
         return self.shared / "keys.json"
 
     @property
+    def users(self) -> Path:
+        """Users of the dashboard with hashed passwords, 0600."""
+        return self.keys.with_name("users.json")
+
+    @property
+    def audit(self) -> Path:
+        """Audit log of the dashboard's actions, JSON lines, 0600."""
+        return self.path / "audit.jsonl"
+
+    @property
     def spool(self) -> Path:
         """The collector's spool: acknowledged request bodies that are not in ClickHouse yet."""
         return self.path / "spool"

@@ -13,6 +13,7 @@ from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import (
     administration,
+    audit,
     canary,
     convert,
     dead_letters,
@@ -36,6 +37,7 @@ from . import (
     store,
     train,
     up,
+    users,
 )
 from . import (
     run as run_command,
@@ -84,6 +86,8 @@ app.command(rich_help_panel="Run")(administration.backup)
 app.command(rich_help_panel="Run")(administration.restore)
 app.command(rich_help_panel="Run")(administration.copy)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
+app.add_typer(users.app, name="users", rich_help_panel="Run")
+app.command(rich_help_panel="Run")(audit.audit)
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")

@@ -1,9 +1,12 @@
 """``python -m spanloop.dashboard --data-dir D --port P --host H``: serve the dashboard until SIGTERM."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 
+from spanloop.authentication.tls import add_tls_options, tls_files
+from spanloop.configuration import load_configuration
 from spanloop.dashboard.service import serve
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import DASHBOARD_PORT, default_data_dir
@@ -14,11 +17,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the service and return the exit code: that of the error that ended it, else 0."""
     parser = argparse.ArgumentParser(prog="python -m spanloop.dashboard", description="Serve the spanloop dashboard.")
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (default: %(default)s)")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; beyond loopback with users (default: %(default)s)"
+    )
     parser.add_argument("--port", type=int, default=DASHBOARD_PORT, help="port to listen on (default: %(default)s)")
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    data_dir = DataDir(options.data_dir)
     try:
-        serve(DataDir(options.data_dir), host=options.host, port=options.port)
+        configuration = load_configuration(data_dir.path)
+        serve(
+            data_dir,
+            host=options.host,
+            port=options.port,
+            tls=tls_files(options, configuration.tls),
+            configuration=configuration.dashboard,
+        )
     except SpanloopError as error:
         print(f"spanloop dashboard: {error}", file=sys.stderr)  # noqa: T201 (read by the process that started it)
         return error.exit_code

@@ -1,28 +1,40 @@
-"""Run Streamlit in this process, and announce the dashboard once it is healthy.
+"""Run the front and Streamlit's pages in this process, on one port, and announce the dashboard once it listens.
 
 This module sets all of Streamlit's options, so that a stray ``.streamlit/config.toml`` changes neither the address nor
 the privacy of a running spanloop.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportPrivateUsage=false
 
+import asyncio
+import contextlib
 import errno
+import logging
 import os
+import signal
 import socket
-import threading
-import urllib.error
-import urllib.request
-from contextlib import ExitStack
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+import uvicorn
+from starlette.applications import Starlette
+
+from spanloop.authentication.exposure import check_dashboard_exposure, reachable_url, warn_without_tls
+from spanloop.authentication.tls import TlsFiles
+from spanloop.configuration import Dashboard
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.semconv.errors import ConfigurationError, PortInUseError
+from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceError
+
+from .front.gate import Gate
 
 APP: Final = Path(__file__).parent / "app" / "streamlit_app.py"
 
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 (compared, not bound)
-_POLL_S: Final = 0.1
+_log: Final = logging.getLogger(__name__)
+_POLL_S: Final = 0.05
+_GRACE_S: Final = 2
+_MAX_MESSAGE_BYTES: Final = 200 * 2**20
+"""Of a WebSocket's message, as Streamlit's own server."""
 
 OPTIONS: Final[dict[str, object]] = {
     "browser.gatherUsageStats": False,
@@ -43,37 +55,102 @@ OPTIONS: Final[dict[str, object]] = {
 }
 
 
-def serve(data_dir: DataDir, *, host: str, port: int) -> None:
+def serve(
+    data_dir: DataDir, *, host: str, port: int, tls: TlsFiles | None = None, configuration: Dashboard | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
         data_dir: The data directory that the pages show.
-        host: Address to listen on. Any other than the loopback lets the network read every message of your agents.
+        host: Address to listen on. Any other than the loopback needs users, or a proxy that names them.
         port: TCP port.
+        tls: The certificate; None is plain HTTP.
+        configuration: Which proxy is trusted; None trusts none.
 
     Raises:
         PortInUseError: Another process listens on the port.
-        ConfigurationError: The host is not an address of this machine, or the dashboard extra is not installed.
+        ConfigurationError: The host is not an address of this machine, nobody would have to log in there, or the
+            dashboard extra is not installed.
         DataDirectoryError: The data directory is unusable.
     """
+    configuration = configuration or Dashboard()
     check_port(host, port)
     data_dir.open()
+    check_dashboard_exposure(data_dir, host, configuration)
+    warn_without_tls(host, "dashboard", is_tls=tls is not None)
+    gate = Gate(data_dir, host=host, port=port, proxy=configuration.trusted_proxy)
+    os.environ[DATA_DIR_ENV] = str(data_dir.path)
+    config = uvicorn.Config(
+        create_application(data_dir, gate, host=host, port=port),
+        host=host,
+        port=port,
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        # Forwarding headers are read by the front, from the trusted proxy only.
+        proxy_headers=False,
+        server_header=False,
+        ws="websockets-sansio",
+        ws_max_size=_MAX_MESSAGE_BYTES,
+        ws_ping_interval=30,
+        ws_ping_timeout=30,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.private_key,
+    )
+    asyncio.run(_run(_Server(config), data_dir, reachable_url(host, port, is_tls=tls is not None)))
+
+
+def create_application(data_dir: DataDir, gate: Gate, *, host: str, port: int) -> Starlette:
+    """Create the front with Streamlit's pages behind it; once in a process, because Streamlit's settings are global.
+
+    Raises:
+        ConfigurationError: The dashboard extra is not installed.
+    """
     try:
-        from streamlit.web import bootstrap  # noqa: PLC0415 (takes 0.5 s, which a port error need not wait for)
+        # Takes 0.5 s, which a port error need not wait for.
+        from streamlit.starlette import App  # noqa: PLC0415
+        from streamlit.web import bootstrap  # noqa: PLC0415
+
+        from .front.app import create_front  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "streamlit":
             raise
         raise ConfigurationError(
             "The dashboard needs Streamlit, which is not installed.", next_step="pip install 'spanloop[dashboard]'"
         ) from error
-    os.environ[DATA_DIR_ENV] = str(data_dir.path)
     flags = {name.replace(".", "_"): value for name, value in OPTIONS.items()} | {
         "server_address": host,
         "server_port": port,
     }
     bootstrap.load_config_options(flags)
-    with _AnnouncedWhenHealthy(data_dir, _url(host, port)):
-        bootstrap.run(str(APP), False, [], flags)
+    pages = App(str(APP))
+    return create_front(data_dir, gate, pages, pages.lifespan())
+
+
+async def _run(server: "_Server", data_dir: DataDir, url: str) -> None:
+    """Serve, and announce the dashboard once it listens."""
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        if serving.done():
+            await serving
+            raise ServiceError("The dashboard's HTTP server ended before it started to listen.")
+        await asyncio.sleep(_POLL_S)
+    with data_dir.announce("dashboard", url):
+        _log.info("the dashboard listens on %s", url)
+        await serving
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, self, "should_exit", True)
+        yield
 
 
 def check_port(host: str, port: int) -> None:
@@ -98,37 +175,3 @@ def check_port(host: str, port: int) -> None:
             f"The dashboard cannot listen on {host}:{port}: {error.strerror}.",
             next_step="Give an address of this machine with --host and a port above 1023 with --port.",
         ) from error
-
-
-class _AnnouncedWhenHealthy:
-    """Writes the run file once the server is healthy, and removes it on exit."""
-
-    def __init__(self, data_dir: DataDir, url: str) -> None:
-        self._data_dir = data_dir
-        self._url = url
-        self._stopped = threading.Event()
-        self._announcement = ExitStack()
-        self._thread = threading.Thread(target=self._announce_when_healthy, name="announce", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-        self._announcement.close()
-
-    def _announce_when_healthy(self) -> None:
-        while not self._stopped.wait(_POLL_S):
-            try:
-                with urllib.request.urlopen(f"{self._url}/_stcore/health", timeout=1) as response:  # noqa: S310 (http only)
-                    if response.status == 200:
-                        self._announcement.enter_context(self._data_dir.announce("dashboard", self._url))
-                        return
-            except (urllib.error.URLError, OSError):
-                continue
-
-
-def _url(host: str, port: int) -> str:
-    address = _WILDCARDS.get(host, host)
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -15,7 +15,9 @@ from typing import Final
 import uvicorn
 
 from spanloop.authentication.api_keys import Scope
-from spanloop.authentication.exposure import check_exposure, reachable_url
+from spanloop.authentication.exposure import check_exposure, reachable_url, warn_without_tls
+from spanloop.authentication.tls import add_tls_options, tls_files
+from spanloop.configuration import load_configuration
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import GATEWAY_PORT, default_data_dir
 from spanloop.semconv.errors import PortInUseError, ServiceError, SpanloopError
@@ -44,7 +46,7 @@ class _Server(uvicorn.Server):
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
-    """Parse the command line."""
+    """Parse the command line. ConfigurationError: the configuration or the certificate cannot be used."""
     default, engine = GatewaySettings(data_dir=default_data_dir()), EngineSettings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.gateway", description=__doc__)
     parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
@@ -68,14 +70,19 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     parser.add_argument("--max-model-len", type=int, default=None, help="tokens; default: the model's own")
     parser.add_argument("--vllm-args", default="", help="more arguments for vLLM, as one quoted string")
     parser.add_argument("--drain-timeout-s", type=float, default=default.drain_timeout_s, help="default: %(default)s")
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
+    data_dir = DataDir(options.data_dir).path
+    configuration = load_configuration(data_dir)
     return GatewaySettings(
-        data_dir=DataDir(options.data_dir).path,
+        data_dir=data_dir,
         host=options.host,
         allow_anonymous=options.allow_anonymous,
         port=options.port,
         upstream=options.upstream.rstrip("/").removesuffix("/v1"),
         drain_timeout_s=options.drain_timeout_s,
+        limits=configuration.limits,
+        tls=tls_files(options, configuration.tls),
         engine=EngineSettings(
             dtype=options.dtype,
             kv_cache_gib=options.kv_cache_gib,
@@ -116,6 +123,8 @@ async def serve(settings: GatewaySettings) -> None:
     check_exposure(
         data_dir, settings.host, service="gateway", scope=Scope.SERVE, allow_anonymous=settings.allow_anonymous
     )
+    is_tls = settings.tls is not None
+    warn_without_tls(settings.host, "gateway", is_tls=is_tls)
     listener = bind(settings.host, settings.port)
     with listener:
         gateway = Gateway(settings, data_dir)
@@ -126,9 +135,11 @@ async def serve(settings: GatewaySettings) -> None:
             lifespan="on",
             timeout_graceful_shutdown=_GRACE_S,
             timeout_keep_alive=75,
+            ssl_certfile=None if settings.tls is None else settings.tls.certificate,
+            ssl_keyfile=None if settings.tls is None else settings.tls.private_key,
         )
         host, port = listener.getsockname()[:2]
-        url = reachable_url(host, port)
+        url = reachable_url(host, port, is_tls=is_tls)
         _log.info("the gateway listens on %s", url)
         with data_dir.announce("gateway", url):
             await _Server(config).serve(sockets=[listener])

@@ -9,14 +9,16 @@ from http import HTTPStatus
 from importlib.metadata import version
 from typing import Final
 
-import httpx
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from spanloop.authentication.api_keys import Scope
+from spanloop.authentication.limits import Admission
 from spanloop.datadir import DataDir
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
@@ -34,6 +36,7 @@ from .chat_request import ChatRequest
 from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
 from .engine_lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
+from .engine_socket import engine_client
 from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
@@ -44,7 +47,6 @@ from .settings import GatewaySettings
 from .shadow import Shadows
 from .upstream_weights import FixedWeights, UpstreamWeights
 
-_CONNECT_TIMEOUT_S: Final = 5.0
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
 _log: Final = logging.getLogger(__name__)
 
@@ -66,10 +68,7 @@ class Gateway:
         self._started_s = time.time()
         self._version = version("spanloop")
         self.metrics = Metrics()
-        # A response may take minutes; the client's own timeout decides, by closing the connection.
-        timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-        self.client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
+        self.client = engine_client()
         self.admission = AdmissionControl(NO_DEPLOYMENT)
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
@@ -88,7 +87,7 @@ class Gateway:
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
-        self._authenticator = Authenticator(data_dir)
+        self._authenticator = Authenticator(data_dir, settings.limits)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -141,25 +140,37 @@ class Gateway:
             await self.recorder.close()
             await self.client.aclose()
 
-    async def _chat(self, request: Request) -> ChatHandler:
-        self._authenticator.check(request, Scope.SERVE)
+    async def _chat(self, request: Request) -> "_AdmittedChat":
+        admission = self._authenticator.admit(request, Scope.SERVE)
+        try:
+            body = await self._read_body(request, admission.body_bytes)
+            chat = ChatRequest.parse(body, request.headers.get("traceparent"))
+            # An API key of this gateway is not the engine's.
+            authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
+            session = session_of(request.headers, chat.trace)
+            handler = ChatHandler(chat, self, authorization=authorization, session=session)
+        except BaseException:
+            admission.end()
+            raise
+        return _AdmittedChat(handler, admission)
+
+    async def _read_body(self, request: Request, limit_bytes: int | None) -> bytes:
+        most_bytes = self._settings.max_body_bytes
+        if limit_bytes is not None:
+            most_bytes = min(most_bytes, limit_bytes)
         length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > self._settings.max_body_bytes:
-            raise self._too_large()
+        if length.isdigit() and int(length) > most_bytes:
+            raise _too_large(most_bytes)
         body = bytearray()
         # A chunked body declares no length, so its size is checked as it arrives.
         async for chunk in request.stream():
             body += chunk
-            if len(body) > self._settings.max_body_bytes:
-                raise self._too_large()
-        chat = ChatRequest.parse(bytes(body), request.headers.get("traceparent"))
-        # An API key of this gateway is not the engine's.
-        authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
-        session = session_of(request.headers, chat.trace)
-        return ChatHandler(chat, self, authorization=authorization, session=session)
+            if len(body) > most_bytes:
+                raise _too_large(most_bytes)
+        return bytes(body)
 
     async def _models(self, request: Request) -> Response:
-        self._authenticator.check(request, Scope.SERVE)
+        self._authenticator.admit(request, Scope.SERVE).end()
         endpoint = self.admission.endpoint
         names = () if endpoint is None else endpoint.accepted_names[:2]
         if (candidate := self.canaries.candidate) is not None and candidate.admission.endpoint is not None:
@@ -237,9 +248,21 @@ class Gateway:
     def _connect(self) -> Store:
         return connect(self._data_dir)
 
-    def _too_large(self) -> ApiError:
-        limit = self._settings.max_body_bytes
-        return ApiError(413, f"The request is larger than the limit of {limit} bytes.", code="too_large")
+
+class _AdmittedChat:
+    """A chat request whose admission ends with its response."""
+
+    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
+        self._handler = handler
+        self._admission = admission
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        with self._admission:
+            await self._handler(scope, receive, send)
+
+
+def _too_large(limit_bytes: int) -> ApiError:
+    return ApiError(413, f"The request is larger than the limit of {limit_bytes} bytes.", code="too_large")
 
 
 def _log_writer_failure(writer: asyncio.Task[None]) -> None:

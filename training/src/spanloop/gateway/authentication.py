@@ -1,4 +1,4 @@
-"""Authenticate requests to the gateway by API key and scope, or by a token in the data directory.
+"""Authenticate requests to the gateway by API key and scope, or by a token in the data directory; hold keys to limits.
 
 Invariant: ``/admin`` always needs a key or the token of `local_tokens.admin_token`. The other routes need one from the
 first key on, as the collector's do; there the token of `local_tokens.serve_token` is valid too. A key is checked before
@@ -12,8 +12,10 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from spanloop.authentication.api_keys import KeyRing, Scope, bearer_secret, check_key
+from spanloop.authentication.api_keys import AccessDenied, KeyRing, Scope, bearer_secret, permitted_key
+from spanloop.authentication.limits import Admission, KeyLimiter, LimitExceeded
 from spanloop.authentication.local_tokens import admin_token, serve_token
+from spanloop.configuration import Limits
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError
 
@@ -30,17 +32,19 @@ _HINTS: Final = {
 
 
 class Authenticator:
-    """Checks the API keys of requests.
+    """Checks the API keys of requests, and the limits of each key.
 
     Args:
         data_dir: Holds keys and tokens.
+        limits: Limits of rate, concurrency and body size by key; the tokens have none.
 
     Raises:
         DataDirectoryError: The tokens cannot be written.
     """
 
-    def __init__(self, data_dir: DataDir) -> None:
+    def __init__(self, data_dir: DataDir, limits: Limits | None = None) -> None:
         self._keys = KeyRing(data_dir)
+        self._limiter = KeyLimiter(limits or Limits())
         self._admin_token = admin_token(data_dir)
         self._serve_token = serve_token(data_dir)
 
@@ -57,25 +61,39 @@ class Authenticator:
         """
         self._check(request, Scope.TRAIN, self._is_admin)
 
-    def check(self, request: HTTPConnection, scope: Scope) -> None:
-        """Check a request to another route; it raises as `check_admin`."""
-        if self.is_required:
-            self._check(request, scope, lambda secret: self._is_admin(secret) or _equals(secret, self._serve_token))
+    def check(self, request: HTTPConnection, scope: Scope) -> str:
+        """Check a request to another route; return the key's name, empty for none. It raises as `check_admin`."""
+        if not self.is_required:
+            return ""
+        return self._check(request, scope, lambda secret: self._is_admin(secret) or _equals(secret, self._serve_token))
+
+    def admit(self, request: HTTPConnection, scope: Scope) -> Admission:
+        """Check a request and the limits of its key; the caller ends the admission.
+
+        Raises:
+            ApiError: As `check`; 429 above the key's rate, 503 above its concurrent requests.
+        """
+        admission = self._limiter.admit(self.check(request, scope))
+        if isinstance(admission, LimitExceeded):
+            message = f"{admission.message[0].upper()}{admission.message[1:]}."
+            raise ApiError(admission.status, message, code="rate_limit_exceeded", retry_after_s=admission.retry_after_s)
+        return admission
 
     def _is_admin(self, secret: str) -> bool:
         return _equals(secret, self._admin_token)
 
-    def _check(self, request: HTTPConnection, scope: Scope, has_token: Callable[[str], bool]) -> None:
+    def _check(self, request: HTTPConnection, scope: Scope, has_token: Callable[[str], bool]) -> str:
         secret = bearer_secret(request.headers.get("authorization", "")) or ""
         if has_token(secret):
-            return
+            return ""
         try:
-            denied = check_key(self._keys, secret, scope)
+            key = permitted_key(self._keys, secret, scope)
         except DataDirectoryError as error:
             raise ApiError(HTTPStatus.SERVICE_UNAVAILABLE, error.what) from error
-        if denied is not None:
-            is_unknown = denied.status is HTTPStatus.UNAUTHORIZED
-            raise ApiError(denied.status, _HINTS[scope] if is_unknown else f"{denied.message}.", code="invalid_api_key")
+        if isinstance(key, AccessDenied):
+            is_unknown = key.status is HTTPStatus.UNAUTHORIZED
+            raise ApiError(key.status, _HINTS[scope] if is_unknown else f"{key.message}.", code="invalid_api_key")
+        return key.name
 
 
 def _equals(secret: str, token: str) -> bool:

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
+from .engine_socket import EngineSocket
 from .served_adapter import ServedAdapter
 from .serving_environment import LaunchCommand, find_serving_environment, launch_command
 from .settings import SERVED_NAME, EngineSettings
@@ -93,7 +93,7 @@ class ChildEngine:
 
     Args:
         settings: The settings of the vLLM process.
-        client: The HTTP client for its API.
+        client: The HTTP client for its API, made by `engine_client`.
         log_path: The file for its output; the previous run's output is kept beside it with the suffix ``.1``.
     """
 
@@ -105,6 +105,7 @@ class ChildEngine:
         self._client = client
         self._log_path = log_path
         self._process: asyncio.subprocess.Process | None = None
+        self._socket: EngineSocket | None = None
         self._api: VllmApi | None = None
         self._model_path = ""
         self._adapter: ServedAdapter | None = None
@@ -132,14 +133,17 @@ class ChildEngine:
         await self.stop()
         serving = find_serving_environment()
         self._model_path, self._adapter, self._can_sleep = model_path, adapter, not serving.is_cpu
-        port = _choose_port()
+        endpoint = self._socket = EngineSocket()
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
         try:
-            self._process = await self._spawn(launch_command(serving, model_path, port, self._settings, adapter))
+            self._process = await self._spawn(
+                launch_command(serving, model_path, endpoint.path, self._settings, adapter)
+            )
         except OSError as error:
+            self._remove_socket()
             raise ServiceError(f"vLLM cannot be started: {error}.", next_step="run `spanloop doctor`") from error
-        self._api = VllmApi(f"http://127.0.0.1:{port}", self._client)
+        self._api = VllmApi(endpoint.url, self._client)
         try:
             await self._wait_healthy(self._api, started_at)
             await self._api.warm_up(self._requested_name)
@@ -189,8 +193,13 @@ class ChildEngine:
         """Stop vLLM with SIGTERM, then SIGKILL after the stop timeout."""
         process, self._process, self._api, self._is_asleep = self._process, None, None, False
         self._is_ready = False
-        if process is None or process.returncode is not None:
-            return
+        try:
+            if process is not None and process.returncode is None:
+                await self._stop_process(process)
+        finally:
+            self._remove_socket()
+
+    async def _stop_process(self, process: asyncio.subprocess.Process) -> None:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
@@ -200,6 +209,11 @@ class ChildEngine:
             # The kernel sends the parent-death signal to vLLM's server.
             process.kill()
             await process.wait()
+
+    def _remove_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.remove()
+            self._socket = None
 
     async def release_memory(self) -> None:
         """Put vLLM to sleep on a GPU: its weights move to the host's memory. Stop it on a CPU, which is that memory."""
@@ -316,9 +330,3 @@ class ExternalEngine:
             await asyncio.sleep(1.0)
             failed_checks = 0 if await self.api.is_healthy() else failed_checks + 1
         return f"the upstream {self.api.base_url} stopped responding"
-
-
-def _choose_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

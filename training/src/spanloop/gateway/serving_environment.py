@@ -78,19 +78,18 @@ def _install_hint(path: Path) -> str:
 def launch_command(
     serving: ServingEnvironment,
     model_path: str,
-    port: int,
+    socket: Path,
     settings: EngineSettings,
     adapter: ServedAdapter | None = None,
 ) -> LaunchCommand:
-    """Return the command that serves ``model_path``, and ``adapter`` beside it, on the loopback interface."""
+    """Return the command that serves ``model_path``, and ``adapter`` beside it, on a Unix socket."""
     # With "auto", weights stored as bfloat16 are computed in bfloat16: several times slower on a CPU that emulates it.
     is_emulated = settings.dtype == "auto" and serving.is_cpu and not computes_bfloat16()
     command = [
         str(serving.python), "-m", "vllm.entrypoints.openai.api_server",
         "--model", model_path,
         "--served-model-name", SERVED_NAME,
-        "--host", "127.0.0.1",
-        "--port", str(port),
+        "--uds", str(socket),
         "--dtype", "float32" if is_emulated else settings.dtype,
         "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
         # The logprobs of the distribution sampled from, temperature and top-p included: importance ratios need
@@ -117,9 +116,11 @@ def launch_command(
 
 
 def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[str, str]:
-    # Settings of the gateway's interpreter must not leak into the other environment.
+    # Settings of the gateway's interpreter must not leak into the other environment, nor spanloop's own secrets.
     excluded = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OMP_NUM_THREADS"}
-    environment = {key: value for key, value in os.environ.items() if key not in excluded}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in excluded and not key.startswith("SPANLOOP_")
+    }
     environment |= {
         "PATH": f"{serving.path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
         "VLLM_SERVER_DEV_MODE": "1",

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spanloop.authentication.tls import TlsFiles
+from spanloop.configuration import Limits
+
 SERVED_NAME: Final = "policy"
 """The engine's own name for its model; the gateway maps deployments to it."""
 
@@ -42,6 +45,10 @@ class GatewaySettings:
     """0 chooses a free port."""
     upstream: str = ""
     """Base URL of a running vLLM server; empty: start one."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits of rate, concurrency and body size by API key."""
+    tls: TlsFiles | None = None
+    """The certificate; None is plain HTTP."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     drain_timeout_s: float = 60.0
     """Maximum wait of a swap for running requests. Requests that have sent nothing by then are repeated on the new

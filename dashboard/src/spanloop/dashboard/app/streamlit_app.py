@@ -1,9 +1,12 @@
 """Streamlit's entrypoint, executed for each session and each interaction."""
 # pyright: reportUnknownMemberType=false
 
+from html import escape
 from pathlib import Path
 
 import streamlit as st
+
+from spanloop.dashboard import visits
 
 # Not beside this file: Streamlit offers a folder "pages" beside its entrypoint before the entrypoint has run once.
 _PAGES = Path(__file__).parent.parent / "pages"
@@ -18,10 +21,22 @@ _ICON = (
 _STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-bottom:3rem}</style>"
 
 
+# In the bar of the navigation.
+_VISITOR = (
+    '<div style="position:fixed;top:0;right:3.5rem;height:3.75rem;display:flex;align-items:center;gap:.7rem;'
+    'z-index:999991;font-size:.875rem"><span title="{role}">{name} · {role}</span>{link}</div>'
+)
+_LOGOUT = '<a href="/logout" style="font-weight:600">Log out</a>'
+
+
 def main() -> None:
     """Draw the navigation, then the requested page."""
     st.set_page_config(page_title="spanloop", page_icon=_ICON, layout="wide")
     st.html(_STYLE)
+    visitor = visits.visitor()
+    if visitor.name != visits.ANYONE:
+        link = _LOGOUT if visitor.has_session else ""
+        st.html(_VISITOR.format(name=escape(visitor.name), role=visitor.role, link=link))
     requested_page = st.navigation(
         [
             st.Page(_PAGES / "overview.py", title="Overview", icon=":material/dashboard:", default=True),

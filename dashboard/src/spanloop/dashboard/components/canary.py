@@ -6,7 +6,8 @@ from streamlit.column_config import TextColumn
 
 from spanloop.configuration import load_configuration
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import tables
+from spanloop.dashboard.components import actions, tables
+from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
 from spanloop.dashboard.view_models.canary import session_rows, shadow_rows, traffic_rows
@@ -44,9 +45,9 @@ def _canary(canary: RunningCanary) -> None:
             _shadow(canary)
         else:
             _comparison(canary)
-        if st.button("End the canary", icon=":material/stop_circle:", key="stop-canary"):
+        if actions.button("End the canary", icon=":material/stop_circle:", key="stop-canary"):
             with st.spinner("The champion takes over; running calls finish first…"):
-                stop_canary(resources.data_dir(), identity=canary.id)
+                actions.act(Action.END_CANARY, canary.id, lambda: stop_canary(resources.data_dir(), identity=canary.id))
             st.rerun()
 
 

@@ -7,7 +7,8 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, tables
+from spanloop.dashboard.components import actions, charts, tables
+from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -114,13 +115,13 @@ def _state(job: Job) -> None:
 def _buttons(job: Job) -> None:
     api = resources.job_api()
     if job.state in {JobState.QUEUED, JobState.RUNNING, JobState.EVALUATING}:
-        if st.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
-            api.cancel(job.id)
+        if actions.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
+            actions.act(Action.CANCEL_JOB, job.id, lambda: api.cancel(job.id))
             st.rerun()
-    elif job.state in {JobState.FAILED, JobState.CANCELLED} and st.button(
-        "Run it again", icon=":material/replay:", key="retry", help="Goes on from its last checkpoint"
+    elif job.state in {JobState.FAILED, JobState.CANCELLED} and actions.button(
+        "Run it again", icon=":material/replay:", key="retry", hint="Goes on from its last checkpoint"
     ):
-        api.retry(job.id)
+        actions.act(Action.RETRY_JOB, job.id, lambda: api.retry(job.id))
         st.rerun()
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import start_control
+from spanloop.dashboard.components import actions, start_control
+from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.components.start_control import Start
@@ -37,7 +38,7 @@ def show() -> None:
         return
     values = _settings(versions)
     start, label = start_control.show()
-    if not st.button(label, type="primary", icon=":material/play_arrow:", key="submit"):
+    if not actions.button(label, is_primary=True, icon=":material/play_arrow:", key="submit"):
         return
     spec = to_spec(values)
     if isinstance(spec, FormErrors):
@@ -159,11 +160,17 @@ def _enum_text(item: Enum) -> str:
 def _submit(spec: JobSpec, start: Start) -> None:
     api = resources.job_api()
     if start == Start():
-        job = api.submit(spec)
+        job = actions.act(Action.SUBMIT_JOB, str(spec.base), lambda: api.submit(spec), describe=lambda job: job.id)
         st.session_state[NEXT_VIEW] = "Jobs"
         st.query_params["job"] = job.id
     else:
-        schedule = api.schedule(spec, cron=start.cron, at=start.at, settings=start.settings())
+        settings = start.settings()
+        schedule = actions.act(
+            Action.CREATE_SCHEDULE,
+            str(spec.base),
+            lambda: api.schedule(spec, cron=start.cron, at=start.at, settings=settings),
+            describe=lambda schedule: schedule.id,
+        )
         st.toast(f"Scheduled; it ticks next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
         st.session_state[NEXT_VIEW] = "Schedules"
     st.rerun()

@@ -5,14 +5,16 @@ import streamlit as st
 from streamlit.column_config import ProgressColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import job_detail, job_form, tables
+from spanloop.dashboard.components import actions, job_detail, job_form, tables
+from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
 from spanloop.datadir.service_states import may_run_elsewhere
 from spanloop.training.jobs import Job, Schedule, Tick
 
-_VIEWS = ("Jobs", "New job", "Schedules")
+_NEW_JOB = "New job"
+_VIEWS = ("Jobs", _NEW_JOB, "Schedules")
 
 
 def render() -> None:
@@ -35,14 +37,14 @@ def render() -> None:
             st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
         view = st.segmented_control(
             "View",
-            _VIEWS,
+            [view for view in _VIEWS if view != _NEW_JOB or actions.may_act()],
             default=_VIEWS[0],
             key="jobs_view",
             bind="query-params",
             label_visibility="collapsed",
             required=True,
         )
-        if view == "New job":
+        if view == _NEW_JOB:
             job_form.show()
         elif view == "Schedules":
             _schedules()
@@ -150,14 +152,14 @@ def _schedule_actions(schedule: Schedule) -> None:
         tables.show(tables.to_frame([_tick_row(tick) for tick in ticks]), {"at": tables.time_column("tick")})
     with st.container(horizontal=True):
         if schedule.paused_at is None:
-            if st.button("Pause this schedule", icon=":material/pause:", key="pause_schedule"):
-                resources.job_api().pause(schedule.id)
+            if actions.button("Pause this schedule", icon=":material/pause:", key="pause_schedule"):
+                actions.act(Action.PAUSE_SCHEDULE, schedule.id, lambda: resources.job_api().pause(schedule.id))
                 st.rerun()
-        elif st.button("Resume this schedule", icon=":material/play_arrow:", key="resume_schedule"):
-            resources.job_api().resume(schedule.id)
+        elif actions.button("Resume this schedule", icon=":material/play_arrow:", key="resume_schedule"):
+            actions.act(Action.RESUME_SCHEDULE, schedule.id, lambda: resources.job_api().resume(schedule.id))
             st.rerun()
-        if st.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
-            resources.job_api().unschedule(schedule.id)
+        if actions.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
+            actions.act(Action.DELETE_SCHEDULE, schedule.id, lambda: resources.job_api().unschedule(schedule.id))
             st.toast("The schedule is deleted; its jobs stay.")
             st.rerun()
         if schedule.last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):

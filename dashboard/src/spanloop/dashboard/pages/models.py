@@ -9,7 +9,8 @@ import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import canary, decisions, tables
+from spanloop.dashboard.components import actions, canary, decisions, tables
+from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
 from spanloop.dashboard.queries import policy_versions, training_jobs
@@ -67,7 +68,11 @@ def render() -> None:
         if selected:
             _version(registry.get(selected), serving)
         else:
-            st.caption("Click a row to see a version and to serve it.")
+            st.caption(
+                "Click a row to see a version and to serve it."
+                if actions.may_act()
+                else "Click a row to see a version."
+            )
 
 
 def _lineage_graph(lines: list[LineageLine], serving: str) -> None:
@@ -301,11 +306,15 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
     is_up = resources.data_dir().find("gateway") is not None
     reason = "It is served already." if is_served else "" if is_up else "The gateway does not run."
     reason = "Its weights were pruned." if model.is_pruned else reason
-    if st.button(
-        "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(reason), help=reason or None
+    if actions.button(
+        "Serve this version",
+        icon=":material/rocket_launch:",
+        key="deploy",
+        is_disabled=bool(reason),
+        hint=reason or None,
     ):
         with st.spinner(f"The gateway loads {model.reference}; requests wait until then…"):
-            deploy(resources.data_dir(), model.reference)
+            actions.act(Action.DEPLOY_MODEL, model.reference, lambda: deploy(resources.data_dir(), model.reference))
         st.rerun()
 
 
