@@ -13,15 +13,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from spanloop.administration.backup import backup
+from spanloop.administration.backup import Source, backup
 from spanloop.administration.backup_manifest import NAME, BackupManifest, read_manifest
-from spanloop.administration.restore import restore
+from spanloop.administration.restore import Targets, restore
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.store import Store, connect
+from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 
 from ..conftest import MEMORY_CAP_BYTES, Rows
@@ -35,10 +36,18 @@ FILES = {
     "gateway/admin.token": "secret",
     "gateway/rejected.jsonl": "{}\n",
     "redaction.toml": "builtin = []",
+    "users.json": '{"users": []}',
+    "audit.jsonl": "{}\n",
+    "spanloop.toml": "[services]",
 }
 
 
 def nothing(*_: object) -> None: ...
+
+
+def local(store: Store) -> Source:
+    """An embedded server whose spools are empty."""
+    return Source(store, is_external=False, drain=nothing)
 
 
 def insert(store: Store, table: str, rows: Rows) -> None:
@@ -91,7 +100,8 @@ def stored(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFacto
     def drain() -> None:
         insert(store, "scores", [{"score_id": "while draining", "name": "reward", "value": 1.0}])
 
-    manifest = backup(directory, store, place, models=True, drain=drain, on_progress=nothing)
+    source_of = Source(store, is_external=False, drain=drain)
+    manifest = backup(directory, source_of, place, models=True, on_progress=nothing)
     insert(store, "scores", [{"score_id": "later", "name": "reward", "value": 1.0}])
     return place, manifest
 
@@ -117,6 +127,7 @@ def test_a_restore_equals_what_was_backed_up(stored: tuple[Path, BackupManifest]
     restored_files = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
     assert sorted(set(FILES) - set(restored_files)) == [
         "gateway/admin.token", "jobs/j1/checkpoints/global_step_1", "models/tiny/v1.serving/config.json",
+        "spanloop.toml",
     ]  # fmt: skip
     assert all((data_dir.path / name).read_text() == content for name, content in restored_files.items())
     assert [key.name for key in KeyRing(data_dir).list()] == ["laptop"]
@@ -129,7 +140,7 @@ def test_the_destination_must_be_new(stored: tuple[Path, BackupManifest], source
     directory, store = source
     for destination, message in ((place, "not empty"), (directory.path / "backups", "within its own data directory")):
         with pytest.raises(ConfigurationError, match=message):
-            backup(directory, store, destination, models=False, drain=nothing, on_progress=nothing)
+            backup(directory, local(store), destination, models=False, on_progress=nothing)
     with pytest.raises(ConfigurationError, match="is not empty"):
         restore(place, directory, on_progress=nothing)
 
@@ -181,20 +192,24 @@ import os, signal, sys
 from pathlib import Path
 from spanloop.datadir import DataDir
 from spanloop.store import connect
-from spanloop.administration.backup import backup
+from spanloop.administration import store_snapshot
+from spanloop.administration.backup import Source, backup
 from spanloop.administration.restore import restore
 import {module} as module
 
 if {step!r}:
     def die(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
-    setattr(module, {step!r}, die)
+    for part in (module, store_snapshot):
+        if hasattr(part, {step!r}):
+            setattr(part, {step!r}, die)
 place, data_dir = Path({place!r}), DataDir({data_dir!r})
 if {restores}:
     restore(place, data_dir, on_progress=lambda *_: None)
 else:
     with connect(data_dir) as store:
-        backup(data_dir, store, place, models=True, drain=lambda: None, on_progress=lambda *_: None)
+        source = Source(store, is_external=False, drain=lambda: None)
+        backup(data_dir, source, place, models=True, on_progress=lambda *_: None)
 """
 
 
@@ -222,13 +237,49 @@ def test_a_killed_backup_leaves_no_backup(source: tuple[DataDir, Store], tmp_pat
 @pytest.mark.slow
 def test_a_killed_restore_leaves_no_data_directory(stored: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     target = tmp_path / "restored"
-    for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_directory"):
+    for step in ("check_files", "place_files", "linked", "run_in_server", "migrate", "move_shared", "sync_directory"):
         assert run(step, stored[0], target, restores=True) == -signal.SIGKILL
         assert not target.exists()
     assert run("", stored[0], target, restores=True) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["restored"]
     with connect(DataDir(target), start=True) as store:
         assert store.query("store_counts").filter(pl.col("table_name") == "scores")["row_count"].to_list() == [5]
+
+
+@pytest.mark.slow
+def test_an_interrupted_restore_into_another_clickhouse_goes_on_and_touches_no_other_rows(
+    stored: tuple[Path, BackupManifest], tmp_path: Path, address: Address
+) -> None:
+    place, manifest = stored
+    data_dir = DataDir(tmp_path / "restored")
+    elsewhere = Targets(store=lambda: Store.open(address))
+
+    def interrupt(action: str, *_: int) -> None:
+        if action == "otel_traces":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        restore(place, data_dir, on_progress=interrupt, targets=elsewhere)
+    assert not data_dir.path.exists()
+    restore(place, data_dir, on_progress=nothing, targets=elsewhere)
+    assert not data_dir.clickhouse.exists()
+    with Store.open(address) as store:
+        counts = {str(name): int(rows) for name, rows, _ in store.query("store_counts").iter_rows()}
+        assert {name: counts[name] for name in ("otel_traces", "scores")} == {"otel_traces": 3, "scores": 5}
+    other = DataDir(tmp_path / "other")
+    assert manifest.tables["scores"] == 5
+    with pytest.raises(ConfigurationError, match="has rows already"):
+        restore(_older(place, tmp_path), other, on_progress=nothing, targets=elsewhere)
+    assert not other.path.exists()
+
+
+def _older(place: Path, folder: Path) -> Path:
+    """Another backup with the same content."""
+    copy = folder / "tuesday"
+    subprocess.run(["/bin/cp", "-a", str(place), str(copy)], check=True)
+    manifest = json.loads((copy / NAME).read_text())
+    (copy / NAME).write_text(json.dumps(manifest | {"created_at": "2026-01-01T00:00:00+00:00"}))
+    return copy
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -244,7 +295,7 @@ def test_a_full_disk_is_reported(
 
     monkeypatch.setattr("shutil.copy2", full)
     with pytest.raises(SpanloopError, match="No space is left"):
-        backup(*source, tmp_path / "monday", models=True, drain=nothing, on_progress=nothing)
+        backup(source[0], local(source[1]), tmp_path / "monday", models=True, on_progress=nothing)
     assert not (tmp_path / "monday").exists()
 
 

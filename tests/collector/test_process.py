@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanloop.collector.server import _listen
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.operation.listening import listen
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import connect
 from spanloop.store.client import Address, Connection
@@ -115,7 +115,7 @@ def test_sigterm_drains_what_was_acknowledged(
 
 
 def test_a_keep_alive_response_does_not_wait_for_a_tcp_ack() -> None:
-    with _listen("127.0.0.1", 0, "--port") as listener, socket.create_connection(listener.getsockname()):
+    with listen("collector", "127.0.0.1", 0, "--port") as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

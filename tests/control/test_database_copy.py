@@ -1,6 +1,7 @@
 """Test copies between SQLite and PostgreSQL, and the backup of a control database on PostgreSQL."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,18 @@ from typer.testing import CliRunner
 from spanloop.cli.app import app
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.semconv.errors import ConfigurationError
-from spanloop.training.control.database_copy import load_control_database, save_control_database
+from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.training.checkpoint_fence import claim
+from spanloop.training.control import job_outcomes, job_queue
+from spanloop.training.control.clock import utc_now
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.database_copy import load_control_database, renew_tokens, save_control_database
 from spanloop.training.control.engines import dispose_engines
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.registry import Registry
+from spanloop.training.saved_registry import find_lost_versions
 
 from .postgresql_server import PASSWORD, PostgreSqlServer
 
@@ -48,6 +54,65 @@ def test_a_copy_on_postgresql_has_every_row_and_goes_on(
     with pytest.raises(ConfigurationError, match=r"has other rows(?s:.*)names? an empty database|name an empty"):
         load_control_database(paths, file)
     assert len(Aliases(data_dir).list()) == 2
+
+
+def test_a_restored_job_has_a_newer_token_than_any_before(
+    *, api: JobApi, spec: JobSpec, data_dir: DataDir, tmp_path: Path
+) -> None:
+    """Checkpoints and gateways remember tokens that were given after the backup."""
+    job = api.submit(spec)
+    paths, file = ControlPaths.of(data_dir), tmp_path / "copy.db"
+    save_control_database(paths, file)
+    checkpoints, until = tmp_path / "checkpoints", utc_now() + timedelta(seconds=30)
+    with ControlDatabase(paths).write() as session:
+        lost = job_queue.lease_next_job(session, owner="lost", now=utc_now(), until=until)
+    assert lost is not None
+    claim(checkpoints, lost.token + 100)
+    renew_tokens(file)
+    restored = ControlDatabase(paths, url=f"sqlite:///{file}")
+    with restored.write() as session:
+        lease = job_queue.lease_next_job(session, owner="restored", now=utc_now(), until=until)
+    assert lease is not None
+    assert lease.job_id == job.id
+    claim(checkpoints, lease.token)
+    # What the lost database still runs is fenced off.
+    with pytest.raises(JobError, match=r"belong to the lease with token(?s:.*)spanloop jobs retry"):
+        claim(checkpoints, lost.token)
+
+
+def test_a_job_of_a_database_that_was_restored_elsewhere_goes_on_when_it_is_retried(
+    *, api: JobApi, spec: JobSpec, data_dir: DataDir, tmp_path: Path
+) -> None:
+    job = api.submit(spec)
+    database, until = ControlDatabase(ControlPaths.of(data_dir)), utc_now() + timedelta(seconds=30)
+    claim(tmp_path, 7)
+
+    def lease_and_fail() -> int:
+        with database.write() as session:
+            lease = job_queue.lease_next_job(session, owner="runner", now=utc_now(), until=until)
+            assert lease is not None
+            job_outcomes.mark_failed(session, lease, now=utc_now(), error="refused")
+        return lease.token
+
+    refused = lease_and_fail()
+    with pytest.raises(JobError, match="belong to the lease with token 7, got 1"):
+        claim(tmp_path, refused)
+    JobApi(data_dir).retry(job.id)
+    claim(tmp_path, lease_and_fail())
+
+
+def test_a_version_whose_weights_are_not_in_the_backup_is_named(
+    *, registry: Registry, data_dir: DataDir, tmp_path: Path
+) -> None:
+    version, file = registry.get("tiny"), tmp_path / "copy.db"
+    save_control_database(ControlPaths.of(data_dir), file)
+    assert find_lost_versions(file, data_dir.models) == []
+    assert find_lost_versions(file, tmp_path / "models") == [version.reference]
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        registry.mark_pruned(session, version)
+    file.unlink()
+    save_control_database(ControlPaths.of(data_dir), file)
+    assert find_lost_versions(file, tmp_path / "models") == []
 
 
 @pytest.mark.slow

@@ -143,10 +143,11 @@ class JobLife(RuleBasedStateMachine):
     @rule()
     def retry(self) -> None:
         with self._write() as session:
-            was_requeued = job_queue.requeue_finished(session, self._id)
+            was_requeued = job_queue.requeue_finished(session, self._id, now=self._clock.now)
         assert was_requeued is (self._state in {JobState.FAILED, JobState.CANCELLED})
         if was_requeued:
             self._state, self._interruptions = JobState.QUEUED, 0
+            self._token = max(self._token, leases.first_token(self._clock.now))
 
     @rule(lease=consumes(present), kind=st.sampled_from(["succeed", "fail", "release", "interrupted"]))
     def settle(self, lease: Lease, kind: str) -> None:

@@ -188,7 +188,7 @@ def test_the_champion_answers_what_the_candidate_fails_and_keeps_the_session(
     (first,) = calls(gateway, 1)  # later calls of the session are not compared
     assert (first.arm, first.policy_version, first.status) == ("candidate", CHAMPION, 200)
     assert first.error
-    assert gateway.gateway.metrics.value("canary_fallbacks_total") == 1
+    assert gateway.gateway.metrics.get("canary_fallbacks_total") == 1
 
 
 def test_a_stream_of_the_candidate_that_breaks_ends_with_an_error_that_counts(

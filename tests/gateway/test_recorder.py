@@ -82,7 +82,7 @@ async def test_captures_wait_in_the_spool_while_clickhouse_is_unavailable(
         assert await recorder.record([capture(2), capture(3)])
         await until(lambda: recorder.stats.records == 0)
         assert recorder.last_error == ""
-        assert metrics.value("captures_inserted_total") == 3
+        assert metrics.get("captures_inserted_total") == 3
     assert rows(stored_rows, 3) == ["r1", "r2", "r3"]
 
 
@@ -116,7 +116,7 @@ async def test_an_invalid_record_is_moved_to_the_rejected_file_and_blocks_nothin
         for body in (b"not ours", encode_captures([capture(1)]), impossible, encode_captures([capture(3)])):
             await spool.append("generation", body)
         await until(lambda: recorder.stats.records == 0)
-        assert metrics.value("captures_rejected_total") == 2
+        assert metrics.get("captures_rejected_total") == 2
     assert rows(stored_rows, 2) == ["r1", "r3"]
     rejected = [json.loads(line) for line in (tmp_path / "rejected.jsonl").read_text().splitlines()]
     assert [entry["body"] for entry in rejected] == ["not ours", impossible.decode()]

@@ -89,7 +89,7 @@ def test_a_candidate_that_fails_or_hangs_costs_the_caller_nothing(
     for _ in range(12):
         assert gateway.chat().status_code == 200
     wait_until(lambda: candidate.running == 8)
-    wait_until(lambda: gateway.gateway.metrics.value("shadow_skipped_total") == 4)
+    wait_until(lambda: gateway.gateway.metrics.get("shadow_skipped_total") == 4)
     candidate.paused = False
     assert len(stored(gateway, 8)) == 8
 

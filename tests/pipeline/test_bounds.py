@@ -74,6 +74,17 @@ def test_a_long_run_that_dies_goes_on_where_it_was(store: Store, feed: Feed, mon
     assert run(store) == Report()
 
 
+def test_a_run_that_is_told_to_stop_ends_its_batch_and_the_next_goes_on(store: Store, feed: Feed) -> None:
+    for name in "abc":
+        loop(feed.world, name, trace=trace_id(name))
+    feed.send()
+    stopped = run(store, batch_spans=5, should_stop=lambda: True)
+    assert 0 < stopped.episodes < 3
+    assert stopped.episodes + run(store).episodes == 3
+    assert_converted(feed)
+    assert run(store) == Report()
+
+
 @pytest.mark.slow
 def test_a_batch_with_too_much_text_is_halved(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     text_bytes(monkeypatch, 30_000)

@@ -1,5 +1,6 @@
 """The pipeline as a service: spans become transitions while nobody looks, across an outage of the store."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import polars as pl
 
 from spanloop.datadir import DataDir
@@ -47,21 +49,32 @@ def insert_call(store: Store, number: int) -> None:
 
 def test_it_converts_what_arrives_and_survives_an_outage(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path / "data").open()
-    command = [sys.executable, "-m", "spanloop.pipeline", "--data-dir", str(data_dir.path), "--interval-s", "0.2"]
+    options = ["--data-dir", str(data_dir.path), "--interval-s", "0.2", "--status-port", "0"]
+    command = [sys.executable, "-m", "spanloop.pipeline", *options]
 
     def episodes() -> int:
         with connect(data_dir) as store:
             return int(store.query("store_counts").filter(pl.col("table_name") == "episodes").item(0, "row_count"))
+
+    def ask(path: str) -> str:
+        running = data_dir.running("pipeline")
+        assert running is not None
+        return httpx.get(f"{running.url}{path}", timeout=60).text
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as service:
         try:
             with EmbeddedClickHouse(data_dir), connect(data_dir) as store:
                 insert_call(store, 1)
                 assert eventually(lambda: episodes() == 1)
+                assert eventually(lambda: "spanloop_pipeline_spans_total 1\n" in ask("/metrics"))
+                assert "\nspanloop_pipeline_lag_spans 0\n" in ask("/metrics")
             assert service.poll() is None
+            assert eventually(lambda: json.loads(ask("/healthz"))["status"] == "degraded")
+            assert "\nspanloop_pipeline_store_up 0\n" in ask("/metrics")
             with EmbeddedClickHouse(data_dir), connect(data_dir) as store:
                 insert_call(store, 2)
                 assert eventually(lambda: episodes() >= 2)
+                assert eventually(lambda: json.loads(ask("/healthz"))["status"] == "ok")
         finally:
             service.send_signal(signal.SIGTERM)
         _, stderr = service.communicate(timeout=60)

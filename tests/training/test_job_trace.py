@@ -44,13 +44,13 @@ def test_an_attempt_is_one_trace_that_no_conversion_makes_an_episode_of(store: S
 
 
 def test_spans_wait_for_a_store_that_does_not_answer(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     trace = traced()
     with monkeypatch.context() as patch:
         patch.setattr(store, "insert", _refuse)
         trace.flush(store, is_last=True)
-    assert "7 spans of the job wait for the store" in capsys.readouterr().out
+    assert "7 spans of the job wait for the store" in caplog.text
     trace.flush(store, is_last=True)
     assert store.query("trace_spans", trace_id=trace.trace_id).height == 7
 

@@ -1,35 +1,39 @@
 """Restore a data directory from a backup: verified, and complete or absent.
 
 Invariant: the directory is renamed only after all hashes of the backup are verified and every table has as many rows
-as were backed up. A kill at any moment leaves only a folder with ``.restoring`` in its name.
+as were backed up. A kill at any moment leaves only a folder with ``.restoring`` in its name. What goes elsewhere (rows
+into another ClickHouse, jobs into another database, files into a shared folder) goes there before, and only where
+nothing else is; the same restore continues after an interruption.
 """
 
-import shutil
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.datadir import DataDir, disk_error, sync_directory
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.embedded_clickhouse.lock import is_locked
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate
 from spanloop.store.named_queries import named_query
+from spanloop.store.store import Store
 
 from . import TransferProgress
-from .backup import linked, remove, run_in_server
 from .backup_manifest import FILES, STORE, BackupManifest, check_files, read_manifest
+from .copying import check_copy, copy_store
+from .files import check_shared_places, move_shared, place_files, remove
+from .retention import retention, set_retention
+from .store_snapshot import linked, run_in_server, wait_until_unused
 
 _STOP_MERGES: Final = "SYSTEM STOP MERGES"
 """Not a named query, because those run on shared servers. Stops merges, which would change the counts of rows."""
-_WAIT_S: Final = 60.0
+_MARK: Final = "restored"
+"""Name of the row of ``pipeline_state`` that names the backup whose rows another ClickHouse gets."""
 
 
 class _Server:
@@ -46,12 +50,22 @@ class _Server:
         self._connection.command(_STOP_MERGES, doing="stopping merges")
 
 
+class Targets(NamedTuple):
+    """Where a backup goes besides the data directory."""
+
+    store: Callable[[], Store] | None = None
+    """Opens another ClickHouse, whose tables have no rows; None restores into the embedded server."""
+    renew_tokens: Callable[[Path], None] = lambda _: None
+    """Gives the jobs in a control database (SQLite file) new fencing tokens."""
+    load_control: Callable[[Path], None] | None = None
+    """Copies a SQLite file into the control database; None leaves the file in the data directory."""
+
+
+_LOCAL: Final = Targets()
+
+
 def restore(
-    source: Path,
-    data_dir: DataDir,
-    *,
-    on_progress: TransferProgress,
-    load_control: Callable[[Path], None] | None = None,
+    source: Path, data_dir: DataDir, *, on_progress: TransferProgress, targets: Targets = _LOCAL
 ) -> BackupManifest:
     """Restore a backup into a new data directory.
 
@@ -59,10 +73,11 @@ def restore(
         source: A folder that `backup` wrote.
         data_dir: A data directory that does not exist, or is empty.
         on_progress: Called after every step.
-        load_control: Copies a SQLite file into the control database; None leaves the file in the data directory.
+        targets: Where the rest goes.
 
     Raises:
-        ConfigurationError: The data directory is not empty, or `load_control` rejects the file.
+        ConfigurationError: The data directory, the shared folder or the other ClickHouse is not empty, or
+            ``load_control`` rejects the file.
         DataDirectoryError: The backup is incomplete, damaged or of another version, or no space is left.
         StoreError: ClickHouse rejected a statement, or the tables are of a newer spanloop.
     """
@@ -77,14 +92,18 @@ def restore(
     staging = DataDir(target.with_name(f".{target.name}.restoring"))
     try:
         check_files(source, manifest, on_progress)
-        _wait_until_unused(staging)
+        check_shared_places(data_dir, manifest)
+        wait_until_unused(staging)
         remove(staging.path)
         staging.open()
-        _copy(source / FILES, staging.path, on_progress)
-        if load_control is not None and staging.control_db.exists():
-            load_control(staging.control_db)
-            staging.control_db.unlink()
-        _restore_tables(source, staging, manifest, on_progress)
+        place_files(source / FILES, staging.path, on_progress)
+        if staging.control_db.exists():
+            targets.renew_tokens(staging.control_db)
+            if targets.load_control is not None:
+                targets.load_control(staging.control_db)
+                staging.control_db.unlink()
+        _restore_tables(source, staging, manifest, on_progress, targets.store)
+        move_shared(data_dir, staging.path)
         for folder in (staging.run, staging.logs, staging.clickhouse_conf):
             remove(folder)
         staging.open()
@@ -96,29 +115,13 @@ def restore(
     return manifest
 
 
-def _wait_until_unused(staging: DataDir) -> None:
-    """Wait for the server of a killed restore, which stops automatically."""
-    deadline_s = time.monotonic() + _WAIT_S
-    while is_locked(staging):
-        if time.monotonic() > deadline_s:
-            raise DataDirectoryError(
-                f"Another restore uses {staging.path}.", next_step="Wait until it ends, or stop it, then try again."
-            )
-        time.sleep(0.1)
-
-
-def _copy(source: Path, target: Path, on_progress: TransferProgress) -> None:
-    files = [path for path in sorted(source.rglob("*")) if path.is_file()]
-    total, completed_bytes = sum(path.stat().st_size for path in files), 0
-    for path in files:
-        copy = target / path.relative_to(source)
-        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
-        completed_bytes += path.stat().st_size
-        on_progress("copying files", completed_bytes, total)
-
-
-def _restore_tables(source: Path, staging: DataDir, manifest: BackupManifest, on_progress: TransferProgress) -> None:
+def _restore_tables(
+    source: Path,
+    staging: DataDir,
+    manifest: BackupManifest,
+    on_progress: TransferProgress,
+    open_external: Callable[[], Store] | None,
+) -> None:
     with _server(staging) as server, linked(staging, source):
         run_in_server(server, "store_backup_restore_tables", "creating tables", on_progress)
         server.stop_merges()
@@ -133,6 +136,25 @@ def _restore_tables(source: Path, staging: DataDir, manifest: BackupManifest, on
                 next_step="Nothing was restored. Run it again; if the error stays, use another backup.",
             )
         migrate(embedded_address(staging))
+        if open_external is not None:
+            with Store(embedded_address(staging)) as here, open_external() as external:
+                _copy_into(here, external, manifest, on_progress)
+    if open_external is not None:
+        remove(staging.clickhouse)
+
+
+def _copy_into(restored: Store, external: Store, manifest: BackupManifest, on_progress: TransferProgress) -> None:
+    """Copy the restored rows into another ClickHouse, which has no others; an interrupted copy is continued."""
+    marks = external.query("pipeline_state", name=_MARK)["value"].to_list()
+    filled = external.query("store_counts").filter(pl.col("row_count") > 0)["table_name"].to_list()
+    if filled and marks != [manifest.created_at]:
+        raise ConfigurationError(
+            f"{external.url} has rows already (in {', '.join(filled)}), so nothing was restored.",
+            next_step="Let SPANLOOP_CLICKHOUSE_URL name another database; it is created.",
+        )
+    external.insert("pipeline_state", pl.DataFrame({"name": [_MARK], "value": [manifest.created_at]}))
+    check_copy(copy_store(restored, external, on_progress=on_progress), external)
+    set_retention(external, retention(restored))
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """``python -m spanloop.collector``: receive OTLP, store it on disk, write it to ClickHouse."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
 from spanloop.authentication.tls import add_tls_options, tls_files
 from spanloop.configuration import load_configuration
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import SpanloopError
 
@@ -42,13 +42,14 @@ def main(arguments: list[str] | None = None) -> int:
         help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if it exists",
     )  # fmt: skip
     add_tls_options(parser)
+    add_log_option(parser)
     options = parser.parse_args(arguments)
     for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
         if not 0 <= port < 65536:
             parser.error(f"argument {name}: {port} is not a port, expected 0 to 65535")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         data_dir = DataDir(options.data_dir)
+        configure_logging("collector", data_dir.path, requested=options.log_format)
         configuration = load_configuration(data_dir.path)
         settings = Settings(
             host=options.host,
@@ -65,8 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         run(data_dir, settings)
     except SpanloopError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return report_failure(error)
     return 0
 
 

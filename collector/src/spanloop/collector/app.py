@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spanloop.authentication.api_keys import Scope as KeyScope
+from spanloop.operation.metrics import MEDIA_TYPE
 
 from .otlp_http import NO_METRICS, RequestHead, acknowledge, admit, error_response, read_body
 from .receiver import Receiver
@@ -75,7 +76,7 @@ def _create_starlette_app(receiver: Receiver) -> Starlette:
         metrics.set("spool_oldest_age_seconds", stats.oldest_age_s)
         metrics.set("spool_quarantined", stats.quarantined)
         metrics.set("bodies_in_memory_bytes", receiver.memory_budget.reserved_bytes)
-        return Response(metrics.render(), media_type="text/plain; version=0.0.4")
+        return Response(metrics.render(), media_type=MEDIA_TYPE)
 
     async def no_metrics(request: Request) -> Response:
         head = RequestHead.of(request.scope)

@@ -16,6 +16,7 @@ import grpc
 
 from spanloop.authentication.api_keys import Scope
 from spanloop.authentication.tls import TlsFiles
+from spanloop.operation.logs import set_traceparent
 
 from .otlp_http import NO_METRICS, encode_rpc_status, protobuf_response
 from .receiver import Receiver
@@ -75,9 +76,11 @@ def _credentials(tls: TlsFiles) -> Any:
 def _export(receiver: Receiver, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
         """Store a request and acknowledge it."""
+        metadata = dict(context.invocation_metadata() or ())
+        set_traceparent(str(metadata.get("traceparent", "")))
         try:
             with (
-                receiver.authenticator.admit(_authorization_of(context), Scope.INGEST) as admission,
+                receiver.authenticator.admit(str(metadata.get("authorization", "")), Scope.INGEST) as admission,
                 receiver.memory_budget.reserve() as reservation,
             ):
                 if admission.body_bytes is not None and len(body) > admission.body_bytes:
@@ -91,15 +94,11 @@ def _export(receiver: Receiver, signal: Signal) -> _Export:
     return export
 
 
-def _authorization_of(context: _Context) -> str:
-    metadata = dict(context.invocation_metadata() or ())
-    return str(metadata.get("authorization", ""))
-
-
 def _metrics_export(receiver: Receiver) -> _Export:
     async def refuse(_: bytes, context: _Context) -> bytes:
+        metadata = dict(context.invocation_metadata() or ())
         try:
-            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
+            receiver.authenticator.authenticate(str(metadata.get("authorization", "")), Scope.INGEST)
         except RefusedError as error:
             await _abort(context, error)
         await _abort(context, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))

@@ -7,7 +7,6 @@ flight, remove the run file, drain the spool for `Settings.drain_timeout_s`, and
 import asyncio
 import contextlib
 import ctypes
-import errno
 import gc
 import logging
 import os
@@ -22,6 +21,8 @@ from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.authentication.exposure import check_exposure, reachable_url, warn_without_tls
 from spanloop.authentication.limits import KeyLimiter
 from spanloop.datadir import DataDir
+from spanloop.operation.listening import listen
+from spanloop.operation.logs import traced
 from spanloop.semconv.environment import COLLECTOR_PORT
 from spanloop.semconv.errors import PortInUseError, ServiceError
 from spanloop.spool import Spool
@@ -42,6 +43,7 @@ from .settings import GRPC_PORT, Settings
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
+_SERVICE: Final = "collector"
 _STOP_GRACE_S: Final = 1.0
 
 
@@ -71,7 +73,7 @@ def run(data_dir: DataDir, settings: Settings) -> None:
     redactor = Redactor(load_rules(data_dir, settings.redaction_file))
     if redactor.rules:
         _log.info("redaction rules: %s", ", ".join(rule.name for rule in redactor.rules))
-    listener = _listen(settings.host, settings.port, "--port")
+    listener = listen(_SERVICE, settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
         asyncio.run(_serve(data_dir, settings, listener, spool, redactor))
 
@@ -89,7 +91,7 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     raise_open_file_limit()
-    server = _Server(uvicorn_config(create_app(receiver), settings.tls))
+    server = _Server(uvicorn_config(traced(create_app(receiver)), settings.tls))
     _stop_on_signals(server)
     address: tuple[str, int] = listener.getsockname()[:2]
     url = reachable_url(*address, is_tls=settings.tls is not None)
@@ -138,12 +140,12 @@ async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> As
 def _grpc_port(settings: Settings) -> int:
     """Return the port to listen on; a requested port has to be free."""
     if settings.grpc_port is not None:
-        _listen(settings.host, settings.grpc_port, "--grpc-port").close()
+        listen(_SERVICE, settings.host, settings.grpc_port, "--grpc-port").close()
         return settings.grpc_port
     if settings.port != COLLECTOR_PORT:
         return 0
     try:
-        _listen(settings.host, GRPC_PORT, "--grpc-port").close()
+        listen(_SERVICE, settings.host, GRPC_PORT, "--grpc-port").close()
     except PortInUseError:
         _log.warning("port %d is in use, so gRPC listens on another port", GRPC_PORT)
         return 0
@@ -162,30 +164,6 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
-
-
-def _listen(host: str, port: int, option: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # asyncio sets it only on sockets with an explicit protocol; without it every response waits 40 ms for an ACK.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        where = f"{host}:{port}"
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(
-                f"The collector cannot listen on {where}: another process does.",
-                next_step=f"Stop it (`ss -ltnp 'sport = :{port}'` shows which), or choose another port with {option}.",
-            ) from error
-        raise ServiceError(
-            f"The collector cannot listen on {where}: {error.strerror}.",
-            next_step=f"Choose another address with --host, or another port with {option}.",
-        ) from error
-    return listener
 
 
 _TRIM_THRESHOLD: Final = -1

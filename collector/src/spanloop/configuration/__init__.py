@@ -14,6 +14,7 @@ from spanloop.semconv.errors import ConfigurationError
 from .dashboard import Dashboard, TrustedProxy
 from .evaluation import Evaluation
 from .limits import KeyLimits, Limits
+from .log_settings import Logging
 from .promotion import Guard, Promotion
 from .section import Section
 from .serve import Serve
@@ -21,8 +22,8 @@ from .services import Services, Storage, export_settings
 from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Model", "Promotion",
-    "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
+    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Logging", "Model",
+    "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
     "load_configuration", "use_settings",
 ]  # fmt: skip
 
@@ -81,6 +82,7 @@ class Configuration(Section):
     rewards: Rewards = Rewards()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
+    logging: Logging = Logging()
     promotion: Promotion = Promotion()
     services: Services = Services()
     storage: Storage = Storage()

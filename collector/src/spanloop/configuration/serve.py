@@ -22,6 +22,15 @@ class Role(Section):
         return arguments
 
 
+class RoleWithoutPort(Role):
+    """The options of a role that serves nothing but its state."""
+
+    status_host: str | None = None
+    """Address of /healthz and /metrics; beyond the loopback only with API keys. Default: 127.0.0.1."""
+    status_port: int | None = Field(default=None, ge=0, lt=65_536)
+    """Port of /healthz and /metrics. Default: none."""
+
+
 class ServeCollector(Role):
     """``[serve.collector]``."""
 
@@ -66,6 +75,8 @@ class ServeGateway(Role):
     """Longest prompt plus response, tokens. Default: the model's own."""
     drain_timeout_s: float | None = Field(default=None, gt=0)
     """Longest wait of a swap of weights for running requests, seconds."""
+    grace_s: float | None = Field(default=None, ge=0)
+    """How long running requests may go on after SIGTERM, seconds; new ones get 503. Default: 3."""
 
 
 class ServeDashboard(Role):
@@ -77,14 +88,14 @@ class ServeDashboard(Role):
     """Port of the web pages. Default: 8501."""
 
 
-class ServePipeline(Role):
+class ServePipeline(RoleWithoutPort):
     """``[serve.pipeline]``."""
 
     interval_s: float | None = Field(default=None, gt=0)
     """Seconds between two conversions."""
 
 
-class ServeScheduler(Role):
+class ServeScheduler(RoleWithoutPort):
     """``[serve.scheduler]``."""
 
     slots: int | None = Field(default=None, ge=0)
@@ -100,7 +111,7 @@ class ServeScheduler(Role):
     """Seconds between two looks at the control database."""
 
 
-class ServeRunner(Role):
+class ServeRunner(RoleWithoutPort):
     """``[serve.runner]``."""
 
     slots: int | None = Field(default=None, ge=1)

@@ -29,7 +29,8 @@ _SUBJECT: Final = re.compile(
 )
 """Whether a statement creates a table, and the table that it creates, changes or fills."""
 _RENAME: Final = re.compile(r"RENAME TABLE (\w+) TO (\w+)")
-"""Skipped when the new name exists, so that it can run again, and in two processes at once."""
+"""Skipped when the new name exists, so that it can run again, and in two processes at once. The old name is free then:
+nothing may create it again before the rest of the migration gives it a new meaning."""
 _EMPTY_DEFINITION: Final = "Empty query (in file"
 _STATEMENT_TIMEOUT_S: Final = 6 * 3_600
 """Long, because a statement may read all spans."""
@@ -121,12 +122,15 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
     if "schema_migrations" not in tables:
         _reject_foreign_tables(address, tables, known)
         connection.command(_JOURNAL, doing=doing)
-    applied = _read_journal(connection)
+    applied = _read_journal(connection, "applied")
     _check(address, applied, known)
-    # Listed after the journal, so that tables of a migration that another process has just applied are included.
-    _recreate(
-        connection, _tables(connection, doing), [migration for migration in known if migration.version in applied]
-    )
+    # Listed after the journal, so that tables of a migration that another process has just applied are included; what
+    # was started is read after the list, so that a name that another process has just renamed is known.
+    tables = _tables(connection, doing)
+    started = _read_journal(connection, "started")
+    unfinished = [known[version - 1] for version in started if version not in applied and version <= len(known)]
+    renamed = _renamed(tables, unfinished)
+    _recreate(connection, tables | renamed, [migration for migration in known if migration.version in applied])
     for migration in known:
         if migration.version not in applied:
             _apply(connection, migration)
@@ -137,11 +141,18 @@ def _tables(connection: Connection, doing: str) -> set[str]:
     return {str(name) for name in listed["name"]}
 
 
-def _read_journal(connection: Connection) -> Mapping[int, _Applied]:
+def _renamed(tables: set[str], unfinished: Sequence[Migration]) -> set[str]:
+    """Return the tables that unfinished migrations have renamed."""
+    renames = [_RENAME.match(statement) for migration in unfinished for statement in migration.statements]
+    return {rename[1] for rename in renames if rename is not None and rename[2] in tables}
+
+
+def _read_journal(connection: Connection, state: str) -> Mapping[int, _Applied]:
     rows = connection.query(
         "SELECT version, checksum, name, spanloop_version FROM schema_migrations "
-        "WHERE state = 'applied' ORDER BY recorded_at",
+        "WHERE state = {state:String} ORDER BY recorded_at",
         doing="reading schema_migrations",
+        parameters={"state": state},
     )
     return {int(row[0]): _Applied(str(row[1]), str(row[2]), str(row[3])) for row in rows.iter_rows()}
 

@@ -12,12 +12,16 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Final, NamedTuple
 
 from spanloop.converters.dialects import registered_dialects
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure
+from spanloop.operation.status import Status
+from spanloop.operation.status_listener import StatusAddress, add_status_options, serving_status, status_address
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store, connect
@@ -27,7 +31,9 @@ from .conversion_settings import Conversion, conversion_settings
 from .legacy_transitions import move_legacy
 from .model_call_condition import model_call_condition
 from .replaced_revisions import erase_replaced, pin_manifests
+from .report import Report
 from .run import run
+from .service_metrics import PipelineMetrics
 
 SERVICE: Final = "pipeline"
 INTERVAL_S: Final = 5.0
@@ -39,35 +45,75 @@ MOVE_S: Final = 5.0
 _log: Final = logging.getLogger(SERVICE)
 
 
-def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event, config: Path | None = None) -> None:
+def serve(
+    data_dir: DataDir,
+    *,
+    interval_s: float,
+    stop: threading.Event,
+    config: Path | None = None,
+    address: StatusAddress | None = None,
+) -> None:
     """Convert every ``interval_s`` seconds until ``stop`` is set.
 
     Args:
         data_dir: An opened data directory. The function waits for its store.
         config: The configuration file; None looks for ``spanloop.toml``.
         interval_s: Pause between two rounds, in seconds.
-        stop: Event that ends the loop after the current round.
+        stop: Event that ends the loop after the current batch; what is left of the round waits for the next run.
+        address: Where to listen for ``/healthz`` and ``/metrics``; None does not listen.
 
     Raises:
         SpanloopError: An error that waiting does not resolve, such as a store of a newer version.
     """
     conversion = conversion_settings(data_dir.path, config)
-    with data_dir.announce(SERVICE, ""):
+    status = Status(SERVICE)
+    with (
+        closing(PipelineMetrics(data_dir)) as metrics,
+        serving_status(data_dir, address, status, metrics, metrics.measure_lag) as url,
+        data_dir.announce(SERVICE, url),
+    ):
+        loop = _Loop(conversion, interval_s, stop, status, metrics)
         while not stop.is_set():
             try:
                 with connect(data_dir) as store:
                     pin_manifests(store, data_dir.jobs)
-                    _rounds(store, conversion, interval_s, stop)
+                    _rounds(store, loop)
             except (NotRunningError, StoreError) as error:
+                status.set("waiting", error.what)
+                metrics.count("errors_total")
                 _log.warning("%s; trying again in %.0f s", error, interval_s)
                 stop.wait(interval_s)
 
 
-def _rounds(store: Store, conversion: Conversion, interval_s: float, stop: threading.Event) -> None:
+class _Loop(NamedTuple):
+    conversion: Conversion
+    interval_s: float
+    stop: threading.Event
+    status: Status
+    metrics: PipelineMetrics
+
+    def convert(self, store: Store) -> Report:
+        """Convert what is new, and show that in status and metrics."""
+        began_s = time.monotonic()
+        try:
+            report = run(store, options=self.conversion.options, progress=self._show, should_stop=self.stop.is_set)
+        finally:
+            self.metrics.set("converting", 0)
+        self.status.set("idle")
+        self.metrics.record(report, seconds=time.monotonic() - began_s, ended_s=time.time())
+        return report
+
+    def _show(self, _done: int, _total: int) -> None:
+        self.status.set("converting")
+        self.metrics.set("converting", 1)
+
+
+def _rounds(store: Store, loop: _Loop) -> None:
+    conversion, stop = loop.conversion, loop.stop
     erased_s = -math.inf
     condition = model_call_condition(registered_dialects())
     while not stop.is_set():
-        report = run(store, options=conversion.options)
+        report = loop.convert(store)
         if report.spans or report.episodes:
             _log.info(
                 "%d spans, %d episodes, %d transitions (%d trainable), %d failures",
@@ -79,12 +125,14 @@ def _rounds(store: Store, conversion: Conversion, interval_s: float, stop: threa
             )
             if conversion.judge_counts:
                 _log.info("judge so far: %s", dict(conversion.judge_counts))
+        if stop.is_set():
+            return
         unmarked_days = mark_model_calls(store, condition, max_s=MOVE_S)
         legacy_rows = move_legacy(store, max_s=MOVE_S)
         if time.monotonic() - erased_s > ERASE_INTERVAL_S:
             erase_replaced(store)
             erased_s = time.monotonic()
-        stop.wait(0 if legacy_rows or unmarked_days else interval_s)
+        stop.wait(0 if legacy_rows or unmarked_days else loop.interval_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,8 +141,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     parser.add_argument("--interval-s", type=float, default=INTERVAL_S, help="seconds between rounds (%(default)s)")
     parser.add_argument("--config", type=Path, help="configuration file (default: spanloop.toml, where there is one)")
+    add_status_options(parser)
+    add_log_option(parser)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 
     def request_stop(_number: int, _frame: FrameType | None) -> None:
@@ -103,10 +152,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, request_stop)
     try:
-        serve(DataDir(options.data_dir).open(), interval_s=options.interval_s, stop=stop, config=options.config)
+        data_dir = DataDir(options.data_dir)
+        configure_logging(SERVICE, data_dir.path, requested=options.log_format, config=options.config)
+        serve(
+            data_dir.open(),
+            interval_s=options.interval_s,
+            stop=stop,
+            config=options.config,
+            address=status_address(options),
+        )
     except SpanloopError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return report_failure(error)
     return 0
 
 

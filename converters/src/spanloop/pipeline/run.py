@@ -7,6 +7,7 @@ rows that it read are never written after another run has written newer ones.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -61,6 +62,7 @@ def run(
     options: Options | None = None,
     batch_spans: int = BATCH_SPANS,
     memory_bytes: int | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Report:
     """Convert what arrived since the last run, or everything.
 
@@ -68,11 +70,12 @@ def run(
         store: The store to read from and write to.
         full: Convert everything again, regardless of the watermark.
         since: Convert again what was ingested since then (without a zone: UTC), besides what is new.
-        progress: Called after each batch.
+        progress: Called when this run converts, and after each batch.
         options: How to convert; None takes the options from the environment.
         batch_spans: Spans converted at once.
         memory_bytes: Approximate peak memory of this process; None takes the limit from the environment. A larger
             batch is divided. Of a larger episode, the earliest spans are converted and the others rejected.
+        should_stop: Asked after each batch whether to end the run, which the next one continues.
 
     Raises:
         StoreError: ClickHouse refused or is unreachable; the next run continues where this one stopped.
@@ -85,16 +88,25 @@ def run(
     if again is None and _nothing_new(store):
         return Report()
     while True:
-        with run_lease.acquire(store) as lease:
+        with suppress(run_lease.WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
             if again is None and _nothing_new(store):
                 return Report()
             previous = again or watermark.load(store)
             try:
                 return _convert(
-                    store, lease, previous, full=writes_all, progress=progress, options=conversion_options, size=size
+                    store,
+                    lease,
+                    previous,
+                    full=writes_all,
+                    progress=progress,
+                    options=conversion_options,
+                    size=size,
+                    should_stop=should_stop,
                 )
             except run_lease.RunLeaseLostError:
                 again = previous
+        if should_stop():
+            return Report()
 
 
 def _nothing_new(store: Store) -> bool:
@@ -112,6 +124,7 @@ def _convert(
     progress: Progress | None,
     options: Options,
     size: Size,
+    should_stop: Callable[[], bool],
 ) -> Report:
     since_us = max(0, previous.until_us - watermark.OVERLAP_US)
     until_us = watermark.arrivals(store, since_us).until_us
@@ -119,6 +132,8 @@ def _convert(
     pending_windows = windows(store, since_us=since_us, until_us=until_us, counted_since_us=previous.until_us)
     total = sum(window.new_spans for window in pending_windows)
     report = Report()
+    if progress is not None:
+        progress(0, total)
     for window in pending_windows:
         for batch in batches(store, window, max_spans=size.batch_spans):
             for affected in affected_traces(
@@ -127,6 +142,8 @@ def _convert(
                 report += _convert_one(store, lease, affected, full=full, options=options)
                 if progress is not None:
                     progress(report.spans, total)
+                if should_stop():
+                    return report
         if window is not pending_windows[-1] and not full:
             # If this run dies, the next one continues here.
             lease.renew()

@@ -12,7 +12,7 @@ writes no further rows: before each write it knows, by its own clock, that the l
 import logging
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -95,15 +95,24 @@ class RunLease:
                 continue
 
 
+class WaitStoppedError(Exception):
+    """The process was told to stop while it waited for the lease."""
+
+
 @contextmanager
-def acquire(store: Store) -> Generator[RunLease]:
+def acquire(store: Store, should_stop: Callable[[], bool] = lambda: False) -> Generator[RunLease]:
     """Wait for the lease and hold it while the block runs.
 
+    Args:
+        store: The store.
+        should_stop: Asked again and again whether to give the wait up.
+
     Raises:
+        WaitStoppedError: ``should_stop`` said so.
         StoreError: ClickHouse refused or is unreachable.
     """
     owner = this_owner()
-    _wait_for_lease(store, owner)
+    _wait_for_lease(store, owner, should_stop)
     try:
         lease = RunLease(store, owner)
         with lease.renewing():
@@ -118,7 +127,7 @@ def this_owner() -> str:
     return f"{ProcessIdentity.current()} {threading.get_ident()}"
 
 
-def _wait_for_lease(store: Store, owner: str) -> None:
+def _wait_for_lease(store: Store, owner: str, should_stop: Callable[[], bool]) -> None:
     began_s, dead_since_s = time.monotonic(), None
     is_logged = False
     while True:
@@ -133,6 +142,8 @@ def _wait_for_lease(store: Store, owner: str) -> None:
         elif not is_logged and now_s - began_s > _QUIET_S:
             _log.info("waiting for the conversion that runs on (machine:process:start thread) %s", current_owner)
             is_logged = True
+        if should_stop():
+            raise WaitStoppedError
         time.sleep(_POLL_S)
 
 

@@ -34,41 +34,38 @@ ModelsOption = Annotated[bool, typer.Option("--models", help="Include the model 
 
 
 def backup(destination: DestinationArgument, data_dir: DataDirOption = None, models: ModelsOption = False) -> None:
-    """Back up spans, episodes, jobs and keys into one folder, while everything runs.
+    """Back up spans, episodes, jobs, keys and users into one folder, while everything runs.
 
-    The backup holds every span that was acknowledged before. An interrupted backup leaves no incomplete folder at DEST.
+    The backup holds every span that was acknowledged before, also from a ClickHouse and a PostgreSQL elsewhere.
+    Conversions wait until ClickHouse is backed up. An interrupted backup leaves no incomplete folder at DEST.
 
     Example: `spanloop backup /mnt/backups/spanloop-monday --models`
     """
+    from spanloop.administration.backup import Source
     from spanloop.administration.backup import backup as create_backup
-    from spanloop.semconv.errors import ConfigurationError
+    from spanloop.pipeline import run_lease
     from spanloop.store import connect
     from spanloop.training.control.database_copy import save_control_database
     from spanloop.training.control.paths import ControlPaths
+    from spanloop.training.saved_registry import find_lost_versions
 
     directory = data_directory(data_dir)
-    if read_setting(CLICKHOUSE_URL_ENV):
-        raise ConfigurationError(
-            f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names; its files cannot be read from here.",
-            next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
-        )
     paths = ControlPaths.of(directory)
-    save_control = partial(save_control_database, paths) if read_setting(CONTROL_URL_ENV) else None
     with connect(directory, start=True) as store, _progress() as progress:
 
         def write_spool() -> None:
             progress("writing the spool", 0, 0)
             drain(directory, timeout_s=_BACKUP_DRAIN_S, captures_may_wait=True)
 
-        manifest = create_backup(
-            directory,
+        source = Source(
             store,
-            destination,
-            models=models,
+            is_external=bool(read_setting(CLICKHOUSE_URL_ENV)),
             drain=write_spool,
-            on_progress=progress,
-            save_control=save_control,
+            paused_conversion=partial(run_lease.acquire, store),
+            save_control=partial(save_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
+            find_lost_versions=find_lost_versions,
         )
+        manifest = create_backup(directory, source, destination, models=models, on_progress=progress)
     _print_manifest(manifest)
     err.print(f"left out: {'; '.join(manifest.left_out)}", markup=False)
     out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
@@ -77,19 +74,26 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
 def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
     """Restore a backup into a new data directory; every file and every table's row count is checked.
 
-    With SPANLOOP_CONTROL_URL set, jobs and model versions go into that database, which has to be empty.
+    With SPANLOOP_CLICKHOUSE_URL or SPANLOOP_CONTROL_URL set, rows, or jobs and model versions, go into those databases,
+    and with SPANLOOP_SHARED_DIR set models, jobs' files, keys and users into that folder; they have to be empty.
 
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
+    from spanloop.administration.restore import Targets
     from spanloop.administration.restore import restore as restore_backup
-    from spanloop.training.control.database_copy import load_control_database
+    from spanloop.store import connect
+    from spanloop.training.control.database_copy import load_control_database, renew_tokens
     from spanloop.training.control.paths import ControlPaths
 
     directory = configured_directory(data_dir)
     paths = ControlPaths.of(directory)
-    load_control = partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None
+    targets = Targets(
+        store=partial(connect, directory) if read_setting(CLICKHOUSE_URL_ENV) else None,
+        renew_tokens=renew_tokens,
+        load_control=partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
+    )
     with _progress() as progress:
-        manifest = restore_backup(source, directory, on_progress=progress, load_control=load_control)
+        manifest = restore_backup(source, directory, on_progress=progress, targets=targets)
     _print_manifest(manifest)
     if not manifest.has_models:
         err.print("the backup has no model folders: add a model again before serving it")

@@ -70,6 +70,9 @@ EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
 CONFIG_ENV: Final = "SPANLOOP_CONFIG"
 """The configuration file; default: `spanloop.toml` in the working directory, else in the data directory."""
 
+LOG_FORMAT_ENV: Final = "SPANLOOP_LOG_FORMAT"
+"""Format of the logs of all roles: text or json."""
+
 CONFIG_NAME: Final = "spanloop.toml"
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010

@@ -3,11 +3,9 @@
 import argparse
 import asyncio
 import contextlib
-import errno
 import logging
 import shlex
 import signal
-import socket
 import sys
 from collections.abc import Generator, Sequence
 from typing import Final
@@ -19,20 +17,31 @@ from spanloop.authentication.exposure import check_exposure, reachable_url, warn
 from spanloop.authentication.tls import add_tls_options, tls_files
 from spanloop.configuration import load_configuration
 from spanloop.datadir import DataDir
+from spanloop.operation.listening import listen
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure, traced
 from spanloop.semconv.environment import GATEWAY_PORT, default_data_dir
-from spanloop.semconv.errors import PortInUseError, ServiceError, SpanloopError
+from spanloop.semconv.errors import SpanloopError
 
 from .app import Gateway
 from .settings import EngineSettings, GatewaySettings
 
 _log: Final = logging.getLogger("spanloop.gateway")
-_BACKLOG: Final = 2048
-_GRACE_S: Final = 1
-"""Time for running responses after SIGTERM; stopping the engine needs most of the 10 s."""
+_SERVICE: Final = "gateway"
+_CANCEL_S: Final = 1
+"""Time for the responses that are left after the grace."""
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0."""
+    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0.
+
+    The first signal drains the gateway; a second one ends the drain.
+    """
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, grace_s: float) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._grace_s = grace_s
+        self._drain: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -42,6 +51,13 @@ class _Server(uvicorn.Server):
         yield
 
     def _stop(self) -> None:
+        if self._drain is None:
+            self._drain = asyncio.get_running_loop().create_task(self._gateway.drain.wait(self._grace_s))
+            self._drain.add_done_callback(self._exit)
+        else:
+            self._drain.cancel()
+
+    def _exit(self, _: asyncio.Task[None]) -> None:
         self.should_exit = True
 
 
@@ -71,6 +87,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     parser.add_argument("--vllm-args", default="", help="more arguments for vLLM, as one quoted string")
     parser.add_argument("--drain-timeout-s", type=float, default=default.drain_timeout_s, help="default: %(default)s")
     add_tls_options(parser)
+    parser.add_argument(
+        "--grace-s",
+        type=float,
+        default=default.grace_s,
+        help="time for running requests after SIGTERM; new ones get 503; default: %(default)s",
+    )
+    add_log_option(parser)
     options = parser.parse_args(arguments)
     data_dir = DataDir(options.data_dir).path
     configuration = load_configuration(data_dir)
@@ -83,6 +106,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         drain_timeout_s=options.drain_timeout_s,
         limits=configuration.limits,
         tls=tls_files(options, configuration.tls),
+        grace_s=options.grace_s,
+        log_format=options.log_format,
         engine=EngineSettings(
             dtype=options.dtype,
             kv_cache_gib=options.kv_cache_gib,
@@ -90,27 +115,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
             extra_args=tuple(shlex.split(options.vllm_args)),
         ),
     )
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; connections are queued until the server accepts them.
-
-    Raises:
-        PortInUseError: Another process listens on the port.
-        ServiceError: The address is not an address of this host.
-    """
-    try:
-        listener = socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUseError(
-                f"The gateway cannot listen on {host}:{port}: another process uses the port.",
-                next_step="stop it, or choose another port with --port",
-            ) from error
-        raise ServiceError(f"The gateway cannot listen on {host}:{port}: {error}.") from error
-    # asyncio sets it only on sockets with an explicit protocol number; without it each response waits 40 ms for an ACK.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
 
 
 async def serve(settings: GatewaySettings) -> None:
@@ -121,19 +125,18 @@ async def serve(settings: GatewaySettings) -> None:
     """
     data_dir = DataDir(settings.data_dir).open()
     check_exposure(
-        data_dir, settings.host, service="gateway", scope=Scope.SERVE, allow_anonymous=settings.allow_anonymous
+        data_dir, settings.host, service=_SERVICE, scope=Scope.SERVE, allow_anonymous=settings.allow_anonymous
     )
     is_tls = settings.tls is not None
-    warn_without_tls(settings.host, "gateway", is_tls=is_tls)
-    listener = bind(settings.host, settings.port)
-    with listener:
+    warn_without_tls(settings.host, _SERVICE, is_tls=is_tls)
+    with listen(_SERVICE, settings.host, settings.port, "--port") as listener:
         gateway = Gateway(settings, data_dir)
         config = uvicorn.Config(
-            gateway.application(),
+            traced(gateway.drain.wrap(gateway.application())),
             log_config=None,
             access_log=False,
             lifespan="on",
-            timeout_graceful_shutdown=_GRACE_S,
+            timeout_graceful_shutdown=_CANCEL_S,
             timeout_keep_alive=75,
             ssl_certfile=None if settings.tls is None else settings.tls.certificate,
             ssl_keyfile=None if settings.tls is None else settings.tls.private_key,
@@ -141,8 +144,8 @@ async def serve(settings: GatewaySettings) -> None:
         host, port = listener.getsockname()[:2]
         url = reachable_url(host, port, is_tls=is_tls)
         _log.info("the gateway listens on %s", url)
-        with data_dir.announce("gateway", url):
-            await _Server(config).serve(sockets=[listener])
+        with data_dir.announce(_SERVICE, url):
+            await _Server(config, gateway, settings.grace_s).serve(sockets=[listener])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -151,14 +154,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for logger in ("httpx", "httpcore", "uvicorn.error"):
         logging.getLogger(logger).setLevel(logging.WARNING)
     try:
-        asyncio.run(serve(parse_arguments(arguments)))
+        settings = parse_arguments(arguments)
+        configure_logging(_SERVICE, settings.data_dir, requested=settings.log_format)
+        asyncio.run(serve(settings))
     except SpanloopError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+        return report_failure(error)
     return 0
 
 

@@ -20,6 +20,7 @@ from starlette.types import Scope as ASGIScope
 from spanloop.authentication.api_keys import Scope
 from spanloop.authentication.limits import Admission
 from spanloop.datadir import DataDir
+from spanloop.operation.metrics import MEDIA_TYPE
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
@@ -34,6 +35,7 @@ from .candidate import Candidate
 from .chat import ChatHandler
 from .chat_request import ChatRequest
 from .deployment import DeploymentFile
+from .drain import CHAT_PATH, Drain
 from .engine import ChildEngine, Engine, ExternalEngine
 from .engine_lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
 from .engine_socket import engine_client
@@ -87,6 +89,7 @@ class Gateway:
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
+        self.drain = Drain()
         self._authenticator = Authenticator(data_dir, settings.limits)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
@@ -104,7 +107,7 @@ class Gateway:
         """Return the ASGI application; its lifespan starts and stops the engine."""
         return Starlette(
             routes=[
-                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route(CHAT_PATH, self._chat, methods=["POST"]),
                 Route("/v1/models", self._models),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics_text),
@@ -183,9 +186,10 @@ class Gateway:
     async def _healthz(self, _request: Request) -> Response:
         status, spool = self.lifecycle.status, self.recorder.stats
         deployment, candidate = status.deployment, self.canaries.candidate
+        is_degraded = status.state in _DEGRADED_STATES or bool(self.recorder.last_error)
         return JSONResponse(
             {
-                "status": "degraded" if status.state in _DEGRADED_STATES or self.recorder.last_error else "ok",
+                "status": "draining" if self.drain.is_active else "degraded" if is_degraded else "ok",
                 "spanloop": self._version,
                 "engine": status.state.value,
                 "model": None if deployment is None else deployment.name,
@@ -210,20 +214,20 @@ class Gateway:
     async def _metrics_text(self, request: Request) -> Response:
         self._authenticator.check(request, Scope.READ)
         status, spool = self.lifecycle.status, self.recorder.stats
-        text = self.metrics.text(
-            {
-                "engine_serving": float(status.state is EngineState.SERVING),
-                "engine_restarts": status.restarts,
-                "engine_start_duration_seconds": status.start_duration_s,
-                "running_requests": self.admission.running,
-                "held_requests": self.admission.waiting,
-                "spool_bytes": spool.bytes,
-                "spool_records": spool.records,
-                "spool_oldest_age_seconds": spool.oldest_age_s,
-                "last_insert_timestamp_seconds": self.recorder.last_insert_s,
-            }
-        )
-        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+        gauges = {
+            "engine_serving": float(status.state is EngineState.SERVING),
+            "engine_restarts": status.restarts,
+            "engine_start_duration_seconds": status.start_duration_s,
+            "running_requests": self.admission.running,
+            "held_requests": self.admission.waiting,
+            "spool_bytes": spool.bytes,
+            "spool_records": spool.records,
+            "spool_oldest_age_seconds": spool.oldest_age_s,
+            "last_insert_timestamp_seconds": self.recorder.last_insert_s,
+        }
+        for name, value in gauges.items():
+            self.metrics.set(name, value)
+        return PlainTextResponse(self.metrics.render(), media_type=MEDIA_TYPE)
 
     def _make_candidate(self, canary: Canary) -> Candidate:
         champion, settings = self.lifecycle.status.deployment, self._settings

@@ -84,7 +84,7 @@ class ChatHandler:
             watcher.cancel()
             metrics = self._services.metrics
             metrics.count("requests_total", status=str(connection.status), stream=str(self._request.is_stream).lower())
-            metrics.add_seconds("request_seconds_total", time.monotonic() - self._began_s)
+            metrics.count("request_seconds_total", time.monotonic() - self._began_s)
         await self._finish_call(connection)
         self._copy_to_shadow(connection)
 

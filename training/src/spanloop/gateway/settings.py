@@ -53,6 +53,11 @@ class GatewaySettings:
     drain_timeout_s: float = 60.0
     """Maximum wait of a swap for running requests. Requests that have sent nothing by then are repeated on the new
     weights; started streams are ended with an error."""
+    grace_s: float = 3.0
+    """How long running requests may go on after SIGTERM; new ones get 503. With the engine's stop it stays below the
+    10 s in which a service must stop."""
+    log_format: str | None = None
+    """``text`` or ``json``; None is as the environment or the configuration says."""
     max_body_bytes: int = 32 * 2**20
     """Maximum size of a request body."""
     spool_bytes: int = 2 * 2**30

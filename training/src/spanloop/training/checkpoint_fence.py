@@ -51,5 +51,6 @@ def _fenced_off(directory: Path, token: int, newest: int | None) -> JobError:
     return JobError(
         f"Checkpoints in {directory} belong to the lease with token {newest}, got {token}: another process runs the "
         "job, or it has ended; nothing was written.",
-        next_step="Stop this process.",
+        next_step="Stop this process. Where the control database was restored from an older copy, spanloop jobs retry "
+        "gives the job a newer token.",
     )

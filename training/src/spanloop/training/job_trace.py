@@ -6,6 +6,7 @@ and no API key. No span is a model call, so the conversion makes no episode of t
 """
 
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -25,6 +26,7 @@ from .drift import KL
 from .metrics import BATCH_REWARD, StepMetrics
 
 TABLE: Final = "otel_traces"
+_log: Final = logging.getLogger(__name__)
 SERVICE: Final = "spanloop-training"
 ROOT: Final = "rl.job"
 STEP: Final = "rl.step"
@@ -117,7 +119,7 @@ class JobTrace:
             columns = {name: schema[name] for name in self._ended[0]}
             store.insert(TABLE, pl.DataFrame(self._ended, schema=columns), token=f"job-{self.trace_id}-{self._blocks}")
         except SpanloopError as error:
-            print(f"{len(self._ended)} spans of the job wait for the store: {error.what}", flush=True)  # noqa: T201
+            _log.warning("%d spans of the job wait for the store: %s", len(self._ended), error.what)
             return
         self._ended.clear()
         self._blocks += 1
@@ -168,7 +170,7 @@ def traced_job(data_dir: DataDir, job: Job) -> Generator[JobTrace]:
             with connect(data_dir) as store:
                 trace.flush(store, is_last=True)
         except SpanloopError as unreachable:
-            print(f"the job's trace is not stored: {unreachable.what}", flush=True)  # noqa: T201 - the job's log
+            _log.warning("the job's trace is not stored: %s", unreachable.what)
 
 
 def _step_attributes(step: StepMetrics) -> dict[str, str | float]:

@@ -127,7 +127,7 @@ class JobApi:
                     "episodes.",
                     next_step=f"Look at that job: spanloop jobs show {successor}",
                 )
-            if not job_queue.requeue_finished(session, job_id):
+            if not job_queue.requeue_finished(session, job_id, now=self._clock()):
                 raise JobError(
                     f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
                     next_step="Submit a new job with the same spec.",

@@ -6,6 +6,7 @@ a kill are not lost.
 """
 
 import json
+import logging
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 
 TABLE: Final = "training_metrics"
+_log: Final = logging.getLogger(__name__)
 BATCH_REWARD: Final = "batch_reward"
 """Mean stored reward of the batch's rows: what the data earned when it was sampled, not what the new policy earns."""
 _RENAMED: Final = {"critic/rewards/mean": BATCH_REWARD}
@@ -125,7 +127,7 @@ class MetricsWriter:
         try:
             self.flush()
         except StoreError as error:
-            print(f"metrics of {len(self._pending)} steps wait for the store: {error.what}", flush=True)  # noqa: T201
+            _log.warning("metrics of %d steps wait for the store: %s", len(self._pending), error.what)
 
     def flush(self) -> None:
         """Send all pending steps.

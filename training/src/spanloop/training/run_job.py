@@ -8,6 +8,7 @@ The status EX_TEMPFAIL says that the cause passes.
 """
 
 import argparse
+import logging
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
 from spanloop.datadir import DataDir, write_atomically
+from spanloop.operation.logs import add_log_fields, configure_logging
 from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
@@ -34,7 +36,7 @@ from .early_stopping import EarlyStop, read_early_stop
 from .gate import run_gate
 from .gate_result import GateResult
 from .job_spec import JobSpec
-from .job_trace import JobTrace, traced_job
+from .job_trace import JobTrace, trace_id_of, traced_job
 from .jobs import Job, JobApi, job_token, report_progress
 from .lineage import last_step, trainings_of_schedule, with_lineage
 from .metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
@@ -48,6 +50,7 @@ from .transient import EX_TEMPFAIL, is_transient
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
+_logger: Final = logging.getLogger("spanloop.training.run_job")
 _POLL_S: Final = 0.2
 _MERGED_BASE: Final = "base"
 SPEC_NAME: Final = "spec.json"
@@ -91,6 +94,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     """
     token = job_token()
     job = JobApi(data_dir).get(job_id)
+    add_log_fields(attempt=job.attempt, trace_id=trace_id_of(job.id, job.attempt))
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
@@ -340,7 +344,15 @@ def _clear_scratch(folder: Path) -> None:
 
 
 def _log(text: str) -> None:
-    print(f"run_job: {text}", flush=True)  # noqa: T201 - the job's log is this process's output
+    _logger.info("%s", text)
+
+
+def _configure_log(data_dir: Path, job_id: str) -> None:
+    """Write this process's lines to the job's log, which is its output; not those of libraries that only inform."""
+    configure_logging("job", data_dir, stream=sys.stdout, text_layout="run_job: %(message)s")
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger("spanloop").setLevel(logging.INFO)
+    add_log_fields(job_id=job_id)
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
@@ -356,6 +368,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
+        _configure_log(arguments.data_dir, arguments.job)
         run_job(DataDir(arguments.data_dir).open(), arguments.job)
     except SpanloopError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201

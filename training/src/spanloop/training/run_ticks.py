@@ -6,13 +6,13 @@ is then not 0, and the scheduler starts this again after a pause.
 """
 
 import argparse
-import logging
 import os
 import sys
 from functools import partial
 from pathlib import Path
 
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import configure_logging, report_failure
 from spanloop.semconv.errors import SpanloopError
 
 from .control.clock import utc_now
@@ -30,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spanloop.training.run_ticks", description=__doc__)
     parser.add_argument("--data-dir", required=True, type=Path)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
+        configure_logging("scheduler", options.data_dir)
         data_dir = DataDir(options.data_dir).open()
         is_complete = run_due_ticks(
             ControlDatabase(ControlPaths.of(data_dir)),
@@ -40,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             check=_fence(os.environ.get(LEADER_TOKEN_ENV, "")),
         )
     except SpanloopError as error:
-        print(error, file=sys.stderr, flush=True)  # noqa: T201
-        return error.exit_code
+        return report_failure(error)
     return 0 if is_complete else EX_TEMPFAIL
 
 

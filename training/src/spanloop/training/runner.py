@@ -2,11 +2,11 @@
 
 It runs queued jobs, by default one at a time; several runners, on several machines, share the queue of one control
 database. It needs a scheduler (``python -m spanloop.training.scheduler``) on the same control database, which requeues
-the jobs of a runner that is gone and submits the jobs of schedules. It listens on no port.
+the jobs of a runner that is gone and submits the jobs of schedules. It listens on no port but that of
+``--status-port``.
 """
 
 import argparse
-import logging
 import shlex
 import signal
 import sys
@@ -15,8 +15,12 @@ from functools import partial
 from typing import Final
 
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure
+from spanloop.operation.status import Status
+from spanloop.operation.status_listener import add_status_options, serving_status, status_address
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import SpanloopError
+from spanloop.training.control.control_metrics import RunnerMetrics
 from spanloop.training.control.job_runner import DEFAULT_RUNNER, JobRunner, RunnerSettings
 from spanloop.training.control.poll_loop import wait_for_database
 from spanloop.training.control.stop_signal import StopRequest
@@ -31,18 +35,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spanloop.training.runner", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     add_runner_options(parser)
+    add_status_options(parser)
+    add_log_option(parser)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
         try:
-            data_dir = DataDir(options.data_dir).open()
-            with data_dir.announce(SERVICE, ""):
+            data_dir = DataDir(options.data_dir)
+            configure_logging(SERVICE, data_dir.path, requested=options.log_format)
+            data_dir.open()
+            status, metrics = Status(SERVICE), RunnerMetrics()
+            with (
+                serving_status(data_dir, status_address(options), status, metrics, metrics.measure) as url,
+                data_dir.announce(SERVICE, url),
+            ):
                 runner = wait_for_database(partial(_runner, data_dir, options), stop, poll_s=options.poll_s)
                 if runner is not None:
+                    metrics.watch(runner.database, runner)
+                    status.set("running")
                     runner.run(stop)
         except SpanloopError as error:
-            sys.stderr.write(f"{error}\n")
-            return error.exit_code
+            return report_failure(error)
     return 0
 
 

@@ -7,7 +7,6 @@ on no port.
 """
 
 import argparse
-import logging
 import shlex
 import signal
 import sys
@@ -16,8 +15,12 @@ from functools import partial
 from typing import Final
 
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure
+from spanloop.operation.status import Status
+from spanloop.operation.status_listener import add_status_options, serving_status, status_address
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import SpanloopError
+from spanloop.training.control.control_metrics import SchedulerMetrics
 from spanloop.training.control.poll_loop import wait_for_database
 from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.control.stop_signal import StopRequest
@@ -32,18 +35,24 @@ SERVICE: Final = "scheduler"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the scheduler until SIGTERM or SIGINT; return the exit code."""
     options = _parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
         try:
-            data_dir = DataDir(options.data_dir).open()
-            with data_dir.announce(SERVICE, ""):
+            data_dir = DataDir(options.data_dir)
+            configure_logging(SERVICE, data_dir.path, requested=options.log_format)
+            data_dir.open()
+            status, metrics = Status(SERVICE), SchedulerMetrics()
+            with (
+                serving_status(data_dir, status_address(options), status, metrics, metrics.measure) as url,
+                data_dir.announce(SERVICE, url),
+            ):
                 scheduler = wait_for_database(partial(_scheduler, data_dir, options), stop, poll_s=options.poll_s)
                 if scheduler is not None:
+                    metrics.watch_scheduler(scheduler)
+                    status.set("running")
                     with watching_canary(data_dir, is_leading=scheduler.is_leading):
                         scheduler.run(stop)
         except SpanloopError as error:
-            sys.stderr.write(f"{error}\n")
-            return error.exit_code
+            return report_failure(error)
     return 0
 
 
@@ -64,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m spanloop.training.scheduler", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     add_runner_options(parser)
+    add_status_options(parser)
+    add_log_option(parser)
     parser.add_argument(
         "--leadership-s",
         type=float,

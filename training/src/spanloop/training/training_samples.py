@@ -6,6 +6,7 @@ queries take a step's newest attempt: a job that is killed and resumed counts ea
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from .metrics import LineTail, StepMetrics, files_of_attempts
 from .row_age import AGE_COLUMNS
 
 TABLE: Final = "training_samples"
+_log: Final = logging.getLogger(__name__)
 _FILE_PREFIX: Final = "samples-"
 _IDENTITY: Final = ("episode_id", "revision", "trajectory_id", "row_number", "group_id", "policy_version")
 _STEP_POSITIONS: Final = ("loss_mask", "sampled_steps", "sampled_starts", "sampled_ends")
@@ -97,7 +99,7 @@ class SampleWriter:
         try:
             self.flush()
         except StoreError as error:
-            print(f"records of {len(self._pending)} steps wait for the store: {error.what}", flush=True)  # noqa: T201
+            _log.warning("records of %d steps wait for the store: %s", len(self._pending), error.what)
         return _ages(self._frame(lines)) if lines else []
 
     def flush(self) -> None:

@@ -45,6 +45,11 @@ def check_model_folder(source: Path) -> None:
         raise JobError(f"{source} has no weights: expected {' or '.join(WEIGHT_PATTERNS)}.")
 
 
+def has_weights(folder: Path) -> bool:
+    """Return whether a folder has weights."""
+    return bool(_weight_files(folder))
+
+
 def copy_to_incoming(source: Path, parent: Path) -> tuple[Path, CopiedFolder]:
     """Copy ``source`` to a temporary folder in ``parent`` and fsync it; symbolic links are followed.
 

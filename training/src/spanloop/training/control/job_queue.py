@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Select, and_, func, or_, select
+from sqlalchemy import Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
-from spanloop.training.control.leases import Lease
+from spanloop.training.control.leases import Lease, first_token
 from spanloop.training.control.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.control.tables import JobRow
 from spanloop.training.job_spec import JobSpec
@@ -87,9 +87,14 @@ def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:
         transition(session, job_id, ACTIVE_STATES, JobState.CANCELLING)
 
 
-def requeue_finished(session: Session, job_id: str) -> bool:
-    """Requeue a failed or cancelled job with its attempts reset; return False if it is neither."""
+def requeue_finished(session: Session, job_id: str, *, now: datetime) -> bool:
+    """Requeue a failed or cancelled job with its attempts reset; return False if it is neither.
+
+    Its fencing token is newer than those that its files may have from before a restore of the control database.
+    """
+    token = first_token(now)
     values = {
+        "lease_token": case((JobRow.lease_token < token, token), else_=JobRow.lease_token),
         "started_at": None,
         "finished_at": None,
         "interruptions": 0,

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -91,13 +92,15 @@ class JobRunner:
         clock: Clock | None = None,
     ) -> None:
         self._paths = ControlPaths.of(data_dir)
-        self._database = ControlDatabase(self._paths)
+        self.database = ControlDatabase(self._paths)
         self._command = tuple(command)
-        self._settings = settings
+        self.settings = settings
         self._clock = clock or utc_now
         self._lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
         self._elapsed_s = time.monotonic if clock is None else lambda: clock().timestamp()
         self._owner = str(ProcessIdentity.current())
+        self.ended: Counter[JobState] = Counter()
+        """Attempts that ended here, by the state of the job after it."""
         self._running: dict[Lease, RunningJob] = {}
         self._renewed_s: dict[Lease, float] = {}
         self._limits: dict[Lease, AttemptLimits] = {}
@@ -110,7 +113,7 @@ class JobRunner:
     def run(self, stop: StopRequest) -> None:
         """Run jobs until ``stop`` is set, then end the running jobs and requeue them."""
         try:
-            poll(self.tick, stop, poll_s=self._settings.poll_s)
+            poll(self.tick, stop, poll_s=self.settings.poll_s)
         finally:
             self.close()
 
@@ -128,15 +131,15 @@ class JobRunner:
 
     def start(self) -> None:
         """Start queued jobs as long as there are slots."""
-        while len(self._running) < self._settings.slots and self._start_next():
+        while len(self._running) < self.settings.slots and self._start_next():
             pass
 
     def close(self) -> None:
         """End the running jobs and requeue them; jobs with a cancellation request become cancelled."""
         for running in self._running.values():
-            running.request_end(grace_s=self._settings.grace_s)
+            running.request_end(grace_s=self.settings.grace_s)
         for lease, running in list(self._running.items()):
-            status = running.end(grace_s=self._settings.grace_s)
+            status = running.end(grace_s=self.settings.grace_s)
             self._forget(lease)
             self._release(lease, status)
 
@@ -144,7 +147,7 @@ class JobRunner:
         # A job that exited with 0 meanwhile has succeeded; this runner may have caused any other status.
         record_outcome = job_outcomes.mark_succeeded if status == 0 else job_outcomes.requeue_released
         try:
-            with self._database.write() as session:
+            with self.database.write() as session:
                 state = record_outcome(session, lease, now=self._clock())
         except LeaseLostError:
             log.warning("job %s: another runner holds its lease", lease.job_id)
@@ -152,14 +155,15 @@ class JobRunner:
             # Release the remaining jobs anyway; the scheduler finds that the owner of this lease has ended.
             log.error("job %s: could not be released: %s", lease.job_id, error)  # noqa: TRY400
         else:
+            self.ended[state] += 1
             log.info("job %s: %s, because the runner stops", lease.job_id, state)
 
     def _start_next(self) -> bool:
         now, began_s = self._clock(), time.monotonic()
-        with self._database.read() as session:
+        with self.database.read() as session:
             if next(job_queue.startable_jobs(session, now=now, accepts=self._has_slot), None) is None:
                 return False
-        with self._database.write() as session:
+        with self.database.write() as session:
             until = self._lease_until(session)
             lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=until, accepts=self._has_slot)
             if lease is None:
@@ -172,23 +176,23 @@ class JobRunner:
                 log.error("job %s: %s", lease.job_id, error)  # noqa: TRY400
                 return True
         try:
-            self._running[lease] = self._launch(lease, job, now, began_s + KEPT_SHARE * self._settings.lease_s)
+            self._running[lease] = self._launch(lease, job, now, began_s + KEPT_SHARE * self.settings.lease_s)
         except OSError as error:
             is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
             record_outcome = job_outcomes.requeue_transient if is_full else job_outcomes.mark_failed
-            with self._database.write() as session:
+            with self.database.write() as session:
                 record_outcome(session, lease, now=now, error=f"The job's process could not be started: {error}.")
             log.error("job %s: could not be started: %s", job.id, error)  # noqa: TRY400
         except LeaseLostError:
             log.warning("job %s: lease lost before its process started", job.id)
         else:
             self._renewed_s[lease] = self._elapsed_s()
-            self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self._settings.stopped_s)
+            self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self.settings.stopped_s)
             log.info("job %s: attempt %d started, pid %d", job.id, job.attempt, self._running[lease].leader.pid)
         return True
 
     def _has_slot(self, row: JobRow) -> bool:
-        limit = self._settings.gpu_slots
+        limit = self.settings.gpu_slots
         if limit is None or not uses_gpu(row):
             return True
         return sum(limits.uses_gpu for limits in self._limits.values()) < limit
@@ -214,7 +218,7 @@ class JobRunner:
         }
 
     def _record(self, lease: Lease, leader: ProcessIdentity) -> None:
-        with self._database.write() as session:
+        with self.database.write() as session:
             leases.record_runner(session, lease, str(leader))
 
     def _watch(self, running: RunningJob, status: int | None) -> None:
@@ -223,7 +227,7 @@ class JobRunner:
             if status is not None:
                 self._record_exit(running, status)
             elif self._must_end(running):
-                running.request_end(grace_s=self._settings.grace_s)
+                running.request_end(grace_s=self.settings.grace_s)
         except LeaseLostError:
             log.warning("job %s: another process holds its lease; ending our process group", lease.job_id)
             if status is None:
@@ -237,20 +241,20 @@ class JobRunner:
 
     def _heartbeat(self, running: RunningJob) -> JobState:
         lease, now_s, began_s = running.lease, self._elapsed_s(), time.monotonic()
-        if now_s - self._renewed_s[lease] < self._settings.lease_s / 3:
-            with self._database.read() as session:
+        if now_s - self._renewed_s[lease] < self.settings.lease_s / 3:
+            with self.database.read() as session:
                 return leases.state_of(session, lease)
-        with self._database.write() as session:
+        with self.database.write() as session:
             state = leases.renew(session, lease, until=self._lease_until(session))
         self._renewed_s[lease] = now_s
-        if not running.keep_until(began_s + KEPT_SHARE * self._settings.lease_s):
+        if not running.keep_until(began_s + KEPT_SHARE * self.settings.lease_s):
             self._limits[lease].ending = self._limits[lease].ending or _UNWATCHED
         return state
 
     def _record_exit(self, running: RunningJob, status: int) -> None:
         lease, now = running.lease, self._clock()
         ending = self._limits[lease].ending
-        with self._database.write() as session:
+        with self.database.write() as session:
             if status == 0:
                 state = job_outcomes.mark_succeeded(session, lease, now=now)
             elif running.has_expired:
@@ -268,10 +272,11 @@ class JobRunner:
                 error = f"The job was killed by {_signal_name(status)}. {_last_lines(running)}"
                 state = job_outcomes.requeue_interrupted(session, lease, now=now, error=error)
         self._forget(lease)
+        self.ended[state] += 1
         log.info("job %s: %s after exit status %d", lease.job_id, state, status)
 
     def _lease_until(self, session: Session) -> datetime:
-        return self._lease_time(session) + timedelta(seconds=self._settings.lease_s)
+        return self._lease_time(session) + timedelta(seconds=self.settings.lease_s)
 
     def _forget(self, lease: Lease) -> None:
         del self._running[lease]

@@ -5,7 +5,7 @@ while the job is leased; a stale runner gets ``LeaseLostError`` and must stop.
 """
 
 from datetime import datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, CursorResult, and_, select, update
 from sqlalchemy.orm import Session
@@ -14,6 +14,8 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.state_machine import LEASED_STATES, transition
 from spanloop.training.control.tables import JobRow
+
+_LEASES_A_SECOND_BITS: Final = 20
 
 
 class LeaseLostError(JobError):
@@ -25,6 +27,14 @@ class Lease(NamedTuple):
 
     job_id: str
     token: int
+
+
+def first_token(now: datetime) -> int:
+    """Return a fencing token that is newer than all that were given before ``now``, also by a database that is lost.
+
+    A job's token grows by one with each lease, so it never reaches the token of a later second by itself.
+    """
+    return int(now.timestamp()) << _LEASES_A_SECOND_BITS
 
 
 class OtherLease(NamedTuple):

@@ -67,14 +67,14 @@ class Scheduler:
         clock: Clock | None = None,
     ) -> None:
         paths = ControlPaths.of(data_dir)
-        self._database = ControlDatabase(paths)
-        self._jobs = jobs
+        self.database = ControlDatabase(paths)
+        self.jobs = jobs
         self._settings = settings
         self._clock = clock or utc_now
         lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
         owner = str(ProcessIdentity.current())
         self._leadership = Leadership(
-            self._database,
+            self.database,
             SCHEDULER,
             owner=owner,
             lease_s=settings.leadership_s,
@@ -82,7 +82,7 @@ class Scheduler:
             elapsed_s=time.monotonic if clock is None else lambda: clock().timestamp(),
         )
         self._recovery = Recovery(
-            self._database,
+            self.database,
             owner=owner,
             lease_s=settings.lease_s,
             grace_s=settings.grace_s,
@@ -94,7 +94,7 @@ class Scheduler:
     @property
     def running(self) -> frozenset[Lease]:
         """The leases of the jobs that the embedded runner runs now."""
-        return frozenset() if self._jobs is None else self._jobs.running
+        return frozenset() if self.jobs is None else self.jobs.running
 
     def is_leading(self) -> bool:
         """Return whether this scheduler is the active one, by its own clock."""
@@ -110,8 +110,8 @@ class Scheduler:
     def tick(self) -> None:
         """Watch the embedded runner's jobs; while leading recover jobs and submit scheduled ones; start queued jobs."""
         try:
-            if self._jobs is not None:
-                self._jobs.watch()
+            if self.jobs is not None:
+                self.jobs.watch()
             if self._leadership.hold():
                 self._lead()
             else:
@@ -122,8 +122,8 @@ class Scheduler:
         except DataDirectoryError:
             self._recovery.wait_for_runners()
             raise
-        if self._jobs is not None:
-            self._jobs.start()
+        if self.jobs is not None:
+            self.jobs.start()
 
     def close(self) -> None:
         """Give the leadership up, then close the embedded runner."""
@@ -133,16 +133,16 @@ class Scheduler:
         except DataDirectoryError as error:
             # It expires by itself.
             log.error("the leadership could not be given up: %s", error)  # noqa: TRY400
-        if self._jobs is not None:
-            self._jobs.close()
+        if self.jobs is not None:
+            self.jobs.close()
 
     def _lead(self) -> None:
         self._recovery.recover(mine=self.running, check=self._leadership.check)
-        with self._database.read() as session:
+        with self.database.read() as session:
             due = list_due(session, now=self._clock())
         if not all(schedule.is_recurring for schedule in due):
             run_due_ticks(
-                self._database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock, check=self._leadership.check
+                self.database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock, check=self._leadership.check
             )
         # A process decides about recurring schedules, because it reads the store, which may be slow or away.
         self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)

@@ -1,0 +1,1 @@
+"""What every role offers its operator: metrics, a health report, logs."""
