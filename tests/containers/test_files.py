@@ -159,15 +159,11 @@ def test_a_first_start_makes_every_secret_once(first: Path, capfd: pytest.Captur
     assert not [secret for secret in made.values() if secret in "".join(capfd.readouterr())]
 
 
-def test_without_postgresql_the_control_database_is_on_the_shared_volume(first: Path) -> None:
-    start()
-    assert contents(first)["services/control-url"] == f"sqlite:///{DataDir().shared}/control.db"
-    assert "databases/postgres-password" not in contents(first)
-
-
 def test_an_interrupted_start_is_completed_and_a_revoked_key_replaced(first: Path) -> None:
     start()
     made = contents(first)
+    assert made["services/control-url"] == f"sqlite:///{DataDir().shared}/control.db", "SQLite, without --postgres"
+    assert "databases/postgres-password" not in made
     keys = KeyRing(DataDir())
     keys.revoke("runner")
     (first / "operator" / "app.key").unlink()
