@@ -10,7 +10,6 @@ rm -rf pip pip-*.dist-info "$1"/bin/pip*
 rm -rf pandas/tests pyarrow/tests pyarrow/include pyarrow/src pydeck/nbextension
 rm -f pyarrow/*.pyx pyarrow/*.pxd pyarrow/*.pxi
 rm -f pyarrow/libarrow_flight.so* pyarrow/libarrow_python_flight.so* pyarrow/_flight.*.so
-rm -f pyarrow/libarrow_substrait.so* pyarrow/_substrait.*.so
 find . -path './numpy/*' -type d -name tests -prune -exec rm -rf {} +
 
 # Libraries beside a package (numpy.libs, pillow.libs) were rewritten by their wheels' tools and must stay as they are.
