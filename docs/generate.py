@@ -19,7 +19,17 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from spanloop.collector.settings import Settings as CollectorSettings
-from spanloop.configuration import Evaluation, Guard, KeyLimits, Promotion, Serve, Services, Storage, Tls, TrustedProxy
+from spanloop.configuration import (
+    Evaluation,
+    Guard,
+    KeyLimits,
+    Promotion,
+    Serve,
+    Services,
+    Storage,
+    Tls,
+    TrustedProxy,
+)
 from spanloop.configuration.serve import role_variable
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of

@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
         "--redact", type=Path, metavar="FILE",
         help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if it exists",
     )  # fmt: skip
-    add_tls_options(parser)
     add_log_option(parser)
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
     for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
         if not 0 <= port < 65536:

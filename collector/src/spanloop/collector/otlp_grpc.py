@@ -94,11 +94,15 @@ def _export(receiver: Receiver, signal: Signal) -> _Export:
     return export
 
 
+def _authorization_of(context: _Context) -> str:
+    metadata = dict(context.invocation_metadata() or ())
+    return str(metadata.get("authorization", ""))
+
+
 def _metrics_export(receiver: Receiver) -> _Export:
     async def refuse(_: bytes, context: _Context) -> bytes:
-        metadata = dict(context.invocation_metadata() or ())
         try:
-            receiver.authenticator.authenticate(str(metadata.get("authorization", "")), Scope.INGEST)
+            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
         except RefusedError as error:
             await _abort(context, error)
         await _abort(context, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))

@@ -9,6 +9,7 @@ from spanloop.authentication.tls import add_tls_options, tls_files
 from spanloop.configuration import load_configuration
 from spanloop.dashboard.service import serve
 from spanloop.datadir import DataDir
+from spanloop.operation.logs import add_log_option, configure_logging, report_failure
 from spanloop.semconv.environment import DASHBOARD_PORT, default_data_dir
 from spanloop.semconv.errors import SpanloopError
 
@@ -22,11 +23,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--port", type=int, default=DASHBOARD_PORT, help="port to listen on (default: %(default)s)")
     add_tls_options(parser)
+    add_log_option(parser)
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     data_dir = DataDir(options.data_dir)
     try:
+        configure_logging("dashboard", data_dir.path, requested=options.log_format)
         configuration = load_configuration(data_dir.path)
         serve(
             data_dir,
@@ -36,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configuration=configuration.dashboard,
         )
     except SpanloopError as error:
-        print(f"spanloop dashboard: {error}", file=sys.stderr)  # noqa: T201 (read by the process that started it)
-        return error.exit_code
+        return report_failure(error)
     return 0
 
 

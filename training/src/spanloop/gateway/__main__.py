@@ -86,7 +86,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     parser.add_argument("--max-model-len", type=int, default=None, help="tokens; default: the model's own")
     parser.add_argument("--vllm-args", default="", help="more arguments for vLLM, as one quoted string")
     parser.add_argument("--drain-timeout-s", type=float, default=default.drain_timeout_s, help="default: %(default)s")
-    add_tls_options(parser)
     parser.add_argument(
         "--grace-s",
         type=float,
@@ -94,6 +93,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         help="time for running requests after SIGTERM; new ones get 503; default: %(default)s",
     )
     add_log_option(parser)
+    add_tls_options(parser)
     options = parser.parse_args(arguments)
     data_dir = DataDir(options.data_dir).path
     configuration = load_configuration(data_dir)
@@ -104,10 +104,10 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         port=options.port,
         upstream=options.upstream.rstrip("/").removesuffix("/v1"),
         drain_timeout_s=options.drain_timeout_s,
-        limits=configuration.limits,
-        tls=tls_files(options, configuration.tls),
         grace_s=options.grace_s,
         log_format=options.log_format,
+        limits=configuration.limits,
+        tls=tls_files(options, configuration.tls),
         engine=EngineSettings(
             dtype=options.dtype,
             kv_cache_gib=options.kv_cache_gib,

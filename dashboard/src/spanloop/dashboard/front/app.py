@@ -10,13 +10,12 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +23,7 @@ from spanloop.authentication.api_keys import KeyRing, bearer_secret, check_key
 from spanloop.authentication.api_keys import Scope as KeyScope
 from spanloop.dashboard.visits import HEADER, Visitor, open_visit
 from spanloop.datadir import DataDir
+from spanloop.operation.status import Status, status_routes
 from spanloop.semconv.errors import DataDirectoryError
 
 from .gate import Gate, Refused
@@ -53,25 +53,15 @@ def create_front(data_dir: DataDir, gate: Gate, pages: ASGIApp, lifespan: Lifesp
         pages: The application of the pages.
         lifespan: Starts and stops it.
     """
-    metrics = FrontMetrics()
+    metrics = FrontMetrics(gate.sessions)
     keys = KeyRing(data_dir)
+    status = Status("dashboard")
+    status.set("serving")
     login = Login(gate, metrics)
-
-    async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok", "role": "dashboard", "version": version("spanloop")})
-
-    async def prometheus(request: Request) -> Response:
-        if keys.is_required:
-            secret = bearer_secret(request.headers.get("authorization", "")) or ""
-            denied = check_key(keys, secret, KeyScope.READ)
-            if denied is not None:
-                return _refusal(denied.status, denied.message)
-        return PlainTextResponse(metrics.render(gate.sessions), media_type="text/plain; version=0.0.4")
 
     return Starlette(
         routes=[
-            Route("/healthz", healthz),
-            Route("/metrics", prometheus),
+            *status_routes(status, metrics, keys, metrics.measure),
             Route("/login", login.show_login, methods=["GET"]),
             Route("/login", login.log_in, methods=["POST"]),
             Route("/logout", login.show_logout, methods=["GET"]),
@@ -101,7 +91,7 @@ class _Gated:
             visitor = Refused("another site sent this request")
         if isinstance(visitor, Refused):
             response = self._refuse(scope, request, visitor)
-            self._metrics.count_refused(response.status_code)
+            self._metrics.count("refused_requests_total", status=str(response.status_code))
             if is_page:
                 await response(scope, receive, send)
             else:

@@ -66,7 +66,7 @@ class Login:
             return self._form(front, next_path, name=name, error=_STALE, status=HTTPStatus.FORBIDDEN)
         wait_s = self._gate.attempts.begin(name, front.address)
         if wait_s:
-            self._metrics.count_login("limited")
+            self._metrics.count("logins_total", result="limited")
             error = f"Too many attempts. Try again in {wait_s} seconds."
             response = self._form(front, next_path, name=name, error=error, status=HTTPStatus.TOO_MANY_REQUESTS)
             response.headers["Retry-After"] = str(wait_s)
@@ -76,7 +76,7 @@ class Login:
         role = "" if user is None else user.role.value
         result = FAILED if user is None else OK
         await asyncio.to_thread(self._audit, name, role, front.address, "log in", result)
-        self._metrics.count_login(result)
+        self._metrics.count("logins_total", result=result)
         if user is None:
             return self._form(front, next_path, name=name, error=_WRONG, status=HTTPStatus.UNAUTHORIZED)
         self._gate.attempts.succeed(name, front.address)
