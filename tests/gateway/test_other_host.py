@@ -130,7 +130,7 @@ def test_doctor_names_address_key_version_and_shared_folder(
 
 def test_doctor_reports_a_clock_that_is_off(here: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def clock(_: object) -> server_clock.ServerClock:
-        return server_clock.ServerClock("26.9", 0)
+        return server_clock.ServerClock("26.9", -2.5)
 
     monkeypatch.setattr(server_clock, "server_clock", clock)
     monkeypatch.setenv("SPANLOOP_CLICKHOUSE_URL", "http://me:secret@ch.example/db")
@@ -139,5 +139,5 @@ def test_doctor_reports_a_clock_that_is_off(here: DataDir, monkeypatch: pytest.M
     assert checks["ClickHouse"].ok
     assert "secret" not in checks["ClickHouse"].detail
     assert not checks["clock of ClickHouse"].ok
-    assert "behind this host's" in checks["clock of ClickHouse"].detail
+    assert "2.5 s behind this host's" in checks["clock of ClickHouse"].detail
     assert checks["clock of the control database"].ok

@@ -74,9 +74,9 @@ class Roles:
 
     def start(self, role: str, *options: str, host: str = "") -> None:
         name = host or role
-        log = (self.folder / f"{name}.log").open("wb")
         command = [str(SPANLOOP), "serve", role, "--data-dir", str(self.folder / name), *options]
-        self.processes[name] = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
         assert eventually(lambda: self.is_announced(role, name)), (self.folder / f"{name}.log").read_text()
 
     def is_announced(self, role: str, host: str) -> bool:
@@ -177,9 +177,9 @@ def test_up_runs_what_the_same_file_does_not_name_elsewhere(roles: Roles, tmp_pa
     stand_in = StandIn(write_model(tmp_path / "served", 1))
     with serving(stand_in.app()) as upstream:
         roles.start("gateway", "--upstream", upstream)
-        log = (tmp_path / "up.log").open("wb")
         command = [str(SPANLOOP), "up", "--no-dashboard", "--data-dir", str(tmp_path / "up")]
-        up = subprocess.Popen(command, env=roles.environment(), stdout=log, stderr=log)
+        with (tmp_path / "up.log").open("wb") as log:
+            up = subprocess.Popen(command, env=roles.environment(), stdout=log, stderr=log)
         try:
             here = DataDir(tmp_path / "up")
             wanted: Callable[[], bool] = lambda: all(here.running(name) for name in ("scheduler", "pipeline"))  # noqa: E731

@@ -11,6 +11,7 @@ from rich.markup import escape
 from spanloop.runtime import service_health
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.status_report import open_jobs, report, services, stored
+from spanloop.semconv.environment import SERVICE_URL_ENVS, configured_address
 
 from .console import out, print_table
 from .options import DataDirOption, configured_directory
@@ -55,9 +56,9 @@ def status(
 
 
 def _existing_directory(path: Path | None, *, as_json: bool) -> "DataDir":
-    """Open and check the data directory; a missing one is reported and not created."""
+    """Open and check the data directory; a missing one is reported, and created only where settings name roles."""
     directory = configured_directory(path)
-    if not directory.path.exists():
+    if not directory.path.exists() and not any(map(configured_address, SERVICE_URL_ENVS)):
         if as_json:
             typer.echo(json.dumps({"data_dir": str(directory.path), "exists": False}))
             raise typer.Exit(3)

@@ -156,13 +156,12 @@ def _check_clickhouse() -> Iterator[Check]:
         if not (url := read_setting(CLICKHOUSE_URL_ENV)):
             return
         address = Address.parse(url)
-        began_s = time.time()
         clock = server_clock(address)
     except SpanloopError as error:
         yield Check("ClickHouse", ok=False, detail=error.what, fix=error.next_step or f"Correct {CLICKHOUSE_URL_ENV}.")
         return
     yield Check("ClickHouse", ok=True, detail=f"{address} answers, version {clock.version}")
-    yield _clock_check("ClickHouse", clock.now_us / 1e6 - (began_s + time.time()) / 2)
+    yield _clock_check("ClickHouse", clock.ahead_s)
 
 
 def _check_control_clock(data_dir: Path) -> Iterator[Check]:
@@ -173,12 +172,13 @@ def _check_control_clock(data_dir: Path) -> Iterator[Check]:
     try:
         if not read_setting(CONTROL_URL_ENV):
             return
-        began_s = time.time()
         with ControlDatabase(ControlPaths(data_dir), migrate=False).read() as session:
-            now_s = database_time(session).timestamp()
+            session.connection()
+            began_s = time.time()
+            ahead_s = database_time(session).timestamp() - (began_s + time.time()) / 2
     except SpanloopError:
         return  # the check of the control database says why
-    yield _clock_check("the control database", now_s - (began_s + time.time()) / 2)
+    yield _clock_check("the control database", ahead_s)
 
 
 def _clock_check(where: str, difference_s: float) -> Check:

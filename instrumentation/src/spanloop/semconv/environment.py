@@ -20,10 +20,12 @@ DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 """The data directory; ``~/.spanloop`` when unset."""
 
 CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
-"""``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse."""
+"""``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse.
+``SPANLOOP_CLICKHOUSE_URL_FILE`` names a file that holds it."""
 
 CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
-"""SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
+"""SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory.
+``SPANLOOP_CONTROL_URL_FILE`` names a file that holds it."""
 
 COLLECTOR_URL_ENV: Final = "SPANLOOP_COLLECTOR_URL"
 """Base URL of a collector on any host; unset means the one that runs on the data directory."""
@@ -35,7 +37,8 @@ DASHBOARD_URL_ENV: Final = "SPANLOOP_DASHBOARD_URL"
 """Base URL of a dashboard on any host; unset means the one that runs on the data directory."""
 
 KEY_ENV: Final = "SPANLOOP_KEY"
-"""The API key with which this process calls the services that the other variables name."""
+"""The API key with which this process calls the services that the other variables name. ``SPANLOOP_KEY_FILE`` names a
+file that holds it."""
 
 SHARED_DIR_ENV: Final = "SPANLOOP_SHARED_DIR"
 """The folder of models, jobs and API keys that the roles on all hosts share; unset means the data directory."""
