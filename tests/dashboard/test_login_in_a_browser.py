@@ -25,6 +25,7 @@ from .dashboard_seeding import Seeded
 from .test_service import CHROMIUM, dashboard, needs_chromium
 
 PASSWORD = "four random words"
+expect.set_options(timeout=60_000)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), needs_chromium]
 
@@ -68,7 +69,7 @@ def see_no_action_as_a_viewer(browser: Browser, url: str, job_id: str, shots: Pa
     page = page_of(browser)
     page.goto(f"{url}/jobs?job={job_id}")
     log_in(page, "vic")
-    expect(page.get_by_text("The job has not printed anything yet.")).to_be_visible()
+    expect(page.get_by_text("Job settings")).to_be_visible()
     expect(page.get_by_text("vic · viewer")).to_be_visible()
     expect(page.get_by_role("button", name="All jobs")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)

@@ -15,7 +15,7 @@ header{display:flex;align-items:center;gap:.6rem;margin-bottom:1.4rem}
 h1{margin:0;font-size:1.35rem;font-weight:650;letter-spacing:-.01em}
 p{margin:0 0 1.2rem;color:var(--dim)}
 label{display:block;margin-bottom:1rem;font-size:.9rem;font-weight:550}
-input{display:block;width:100%;margin-top:.3rem;padding:.6rem .75rem;border:1px solid var(--line);border-radius:8px;background:var(--page);color:inherit;font:inherit}
+input{display:block;width:100%;margin-top:.3rem;padding:.6rem .75rem;border:1px solid var(--line);border-radius:8px;background:var(--page);color:inherit;font:inherit;font-weight:400}
 input:focus,button:focus{outline:2px solid var(--blue);outline-offset:1px}
 button{width:100%;margin-top:.4rem;padding:.65rem;border:0;border-radius:8px;background:var(--blue);color:#fff;font:inherit;font-weight:600;cursor:pointer}
 .error{margin-bottom:1.2rem;padding:.6rem .75rem;border-radius:8px;background:var(--pink);color:var(--red);font-size:.92rem}
