@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -35,16 +36,18 @@ def compose() -> list[str]:
     return shlex.split(os.environ.get("COMPOSE", str(beside) if beside.exists() else f"{docker()} compose"))
 
 
-def run(*command: str, timeout_s: float = 900, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, timeout_s: float = 900, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    variables = {**os.environ, **(environment or {})}
     return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-        timeout=timeout_s,
-    )  # fmt: skip
+        command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False, timeout=timeout_s
+    )
 
 
-def out(*command: str, timeout_s: float = 900, **environment: str) -> str:
+def out(*command: str, timeout_s: float = 900, environment: Mapping[str, str] | None = None) -> str:
     """Return what the command prints; it must succeed."""
-    completed = run(*command, timeout_s=timeout_s, **environment)
+    completed = run(*command, timeout_s=timeout_s, environment=environment)
     assert completed.returncode == 0, f"{shlex.join(command)}: {completed.stdout[-4000:]}{completed.stderr[-4000:]}"
     return completed.stdout
 
@@ -55,6 +58,7 @@ class Stack:
     def __init__(self, version: str) -> None:
         self.name = f"spanloop-test-{os.getpid()}"
         self.version = version
+        self.started_after_s: dict[str, float] = {}
         self.ports = {name: free_port() for name in ("COLLECTOR", "COLLECTOR_GRPC", "GATEWAY", "DASHBOARD")}
         self._environment = {f"SPANLOOP_{name}_PORT": str(port) for name, port in self.ports.items()}
         self._command = [
@@ -75,11 +79,11 @@ class Stack:
 
     def compose(self, *arguments: str, timeout_s: float = 900) -> str:
         """Return what a command of compose prints."""
-        return out(*self._command, *arguments, timeout_s=timeout_s, **self._environment)
+        return out(*self._command, *arguments, timeout_s=timeout_s, environment=self._environment)
 
     def once(self, *arguments: str, timeout_s: float = 900) -> str:
         """Run the service ``cli`` once: ``--entrypoint`` and the like first, then ``cli`` and its arguments."""
-        return self.compose("run", "--rm", "--no-TTY", *arguments, timeout_s=timeout_s)
+        return self.compose("run", "--rm", "-T", *arguments, timeout_s=timeout_s)
 
     def secret(self, path: str) -> str:
         """Return a file of the operator's secrets."""
@@ -103,7 +107,7 @@ class Stack:
         restarts = int(self.state(service)["RestartCount"])
         killed_s = time.monotonic()
         # The container's first process, which hands signals on, ends when its child has gone.
-        run(*self._command, "exec", "--no-TTY", service, "sh", "-c", "kill -9 -1", **self._environment)
+        run(*self._command, "exec", "-T", service, "sh", "-c", "kill -9 -1", environment=self._environment)
         deadline_s = killed_s + 300
         while True:
             state = self.state(service)
@@ -113,16 +117,23 @@ class Stack:
             time.sleep(_POLL_S)
 
     def log(self, service: str) -> str:
-        return run(*self._command, "logs", "--no-color", "--tail", "40", service, **self._environment).stdout
+        return run(*self._command, "logs", "--no-color", "--tail", "40", service, environment=self._environment).stdout
 
-    def start_seconds(self) -> dict[str, float]:
-        """Return, for each service, the seconds from its start to its first successful health check."""
-        return {service: seconds for service in self.services() if (seconds := self._start_s(service)) is not None}
-
-    def _start_s(self, service: str) -> float | None:
-        state = self.state(service)
-        healthy = [_time(check["End"]) for check in state["Health"]["Log"] if check["ExitCode"] == 0]
-        return min(healthy) - _time(state["StartedAt"]) if healthy else None
+    def up(self, timeout_s: float = 600) -> dict[str, float]:
+        """Start everything; return, for each service, the seconds from its start to its first successful check."""
+        self.compose("up", "--detach", timeout_s=timeout_s)
+        seconds: dict[str, float] = {}
+        deadline_s = time.monotonic() + timeout_s
+        services = self.services()
+        while len(seconds) < len(services):
+            for service in [each for each in services if each not in seconds]:
+                state = self.state(service)
+                if state["Health"]["Status"] == "healthy":
+                    healthy = [_time(check["End"]) for check in state["Health"]["Log"] if check["ExitCode"] == 0]
+                    seconds[service] = min(healthy) - _time(state["StartedAt"])
+            assert time.monotonic() < deadline_s, f"not healthy: {set(services) - set(seconds)}"
+            time.sleep(_POLL_S)
+        return seconds
 
     def down(self) -> None:
         """Remove containers, networks and volumes."""

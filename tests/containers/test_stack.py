@@ -51,7 +51,7 @@ def stack() -> Iterator[Stack]:
     stack = Stack(version)
     stack.build_missing_images()
     try:
-        stack.compose("up", "--detach", "--wait", timeout_s=600)
+        stack.started_after_s = stack.up()
         yield stack
     finally:
         stack.down()
@@ -72,9 +72,9 @@ def test_an_image_is_small_unprivileged_and_has_no_build_tools(
 
 def test_roles_are_ready_soon(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(stack.services()) == set(ROLES)
-    seconds = stack.start_seconds()
+    seconds = stack.started_after_s
     say(capsys, "start to healthy: " + ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items()))
-    assert all(seconds[name] <= MAX_START_S for name in SERVER_ROLES if name in seconds)
+    assert max(seconds[name] for name in SERVER_ROLES) <= MAX_START_S
 
 
 def test_a_second_start_keeps_every_secret(stack: Stack) -> None:
