@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := .setup/main-$(shell cksum < pyproject.toml | cut -d' ' -f1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs
+SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs docker
 
 # Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
@@ -12,11 +12,20 @@ SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 # Tests start hundreds of processes. Without bytecode on disk, each would compile spanloop again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Containers. DEVICE=cuda builds for GPUs; IMAGE_OPTIONS go to `docker build`; PROFILE=embedded needs no foreign image.
+DOCKER ?= docker
+COMPOSE ?= $(shell $(DOCKER) compose version >/dev/null 2>&1 && echo $(DOCKER) compose || echo docker-compose)
+DEVICE ?= cpu
+PROFILE ?= databases
+IMAGE_OPTIONS ?=
+IMAGE_TAG := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+STACK := $(COMPOSE) --file docker/compose.yaml --profile $(PROFILE)
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast-tests test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
+.PHONY: help setup demo test fast-tests test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Install everything into .venv, and the serving environment next to it
 	@$(BIN)/spanloop doctor --fix
@@ -37,7 +46,7 @@ fast-tests: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
 
 test-slow: setup ## Fault storms and long training
-	$(BIN)/python -m pytest -m slow --timeout 1800 --hypothesis-profile explore
+	$(BIN)/python -m pytest -m slow --ignore tests/containers --timeout 1800 --hypothesis-profile explore
 
 test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (45 minutes; ROWS="crewai dspy")
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
@@ -76,6 +85,31 @@ bench: setup ## Every benchmark, each under a minute; not blind.py, whose answer
 
 screenshots: setup ## Pictures of every page over a data directory, DATA=folder, into docs/screenshots (needs chromium)
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))
+
+images: ## Build the images spanloop-server, -training and -serving (DEVICE=cuda IMAGE_OPTIONS="--build-arg ...")
+	@for image in server training serving; do \
+		tag=spanloop-$$image:$(IMAGE_TAG); \
+		if [ $(DEVICE) = cuda ] && [ $$image != server ]; then tag=$$tag-cuda; fi; \
+		$(DOCKER) build --file docker/Dockerfile --target $$image --build-arg DEVICE=$(DEVICE) $(IMAGE_OPTIONS) --tag $$tag . || exit 1; \
+	done
+	@$(DOCKER) image ls --filter 'reference=spanloop-*'
+
+compose-up: ## Start everything in containers, building missing images, and print the addresses (PROFILE=embedded)
+	@$(DOCKER) image inspect spanloop-server:$(IMAGE_TAG) spanloop-training:$(IMAGE_TAG) spanloop-serving:$(IMAGE_TAG) \
+		>/dev/null 2>&1 || $(MAKE) --no-print-directory images
+	$(STACK) up --detach --wait
+	@echo
+	@echo "collector  http://$$($(STACK) port collector 4318), OTLP/gRPC on $$($(STACK) port collector 4317)"
+	@echo "gateway    OPENAI_BASE_URL=http://$$($(STACK) port gateway 8010)/v1"
+	@echo "dashboard  http://$$($(STACK) port dashboard 8501), user operator"
+	@echo "The keys and the password were generated at the first start. Each command prints one:"
+	@for file in app.key admin.key dashboard-password; do \
+		echo "  $(STACK) run --rm --entrypoint cat cli /run/spanloop/operator/$$file"; \
+	done
+
+test-containers: $(STAMP) ## The stack in containers: the tiny demo through it, then kill -9 of each (needs a Docker engine, DOCKER_HOST)
+	@$(DOCKER) version >/dev/null || { echo "No Docker engine answers. Start one, or name it: export DOCKER_HOST=unix:///path/docker.sock" >&2; exit 1; }
+	IMAGE_OPTIONS='$(IMAGE_OPTIONS)' COMPOSE='$(COMPOSE)' $(BIN)/python -m pytest tests/containers --timeout 3600
 
 clean: ## Remove what was installed and built
 	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import typer
 
 from spanloop.datadir import DataDir
 from spanloop.demo.agent_runner import office_agent, write_tasks
 from spanloop.demo.command import _duration, demo
 from spanloop.demo.experiment import Experiment
 from spanloop.demo.learning_loop import Recipe, run_loop
+from spanloop.demo.running_services import check_services
 from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.runtime import environment_checks
-from spanloop.semconv.errors import ConfigurationError, ServiceError
+from spanloop.semconv.errors import ConfigurationError, NotRunningError, ServiceError
 from spanloop.training.jobs import JobSpec
 
 from .support import Run
@@ -166,6 +168,25 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.Mon
         demo(tiny=True, data_dir=tmp_path / "data")
     assert caught.value.next_step.endswith("pip install 'spanloop[train]'")
     assert not (tmp_path / "data").exists()
+
+
+def test_the_learning_demo_starts_services_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(typer.BadParameter, match="only the demo with --tiny"):
+        demo(config=tmp_path / "spanloop.toml")
+
+
+def test_a_service_that_is_missing_is_named_with_its_setting(data_dir: DataDir) -> None:
+    with pytest.raises(NotRunningError, match="No setting names a collector") as caught:
+        check_services(data_dir)
+    assert "collector_url under [services]" in caught.value.next_step
+
+
+def test_a_service_that_does_not_answer_is_named_with_its_address(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANLOOP_COLLECTOR_URL", "http://127.0.0.1:1")
+    with pytest.raises(NotRunningError, match=r"collector at http://127.0.0.1:1 does not answer"):
+        check_services(data_dir)
 
 
 @pytest.mark.slow

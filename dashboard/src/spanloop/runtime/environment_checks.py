@@ -48,13 +48,17 @@ def all_checks(data_dir: Path | None) -> list[Check]:
     ]
 
 
-def require_everything() -> None:
+def require_everything(*, serving: bool = True) -> None:
     """Check that every part of the training loop is installed.
+
+    Args:
+        serving: Whether vLLM is one of them; False where another host serves.
 
     Raises:
         ConfigurationError: Names the missing part and the command that installs it.
     """
-    for check in (*(_check_extra(name, _EXTRAS[name]) for name in ("server", "train")), _check_serving_environment()):
+    checks = [_check_extra(name, _EXTRAS[name]) for name in ("server", "train")]
+    for check in [*checks, _check_serving_environment()] if serving else checks:
         if not check.ok:
             raise ConfigurationError(f"The {check.name}: {check.detail}", next_step=check.fix)
 
@@ -155,10 +159,13 @@ def requirement() -> str:
     return GPU_REQUIREMENT if shutil.which("nvidia-smi") else CPU_REQUIREMENT
 
 
-def create_serving_environment(folder: Path, show: Callable[[str, str], None]) -> None:
+def create_serving_environment(folder: Path, show: Callable[[str, str], None], *, required: str | None = None) -> None:
     """Create vLLM's virtual environment in ``folder``, separate because vLLM's pins conflict with verl's.
 
-    ``show`` receives a title and each line that pip prints, cut to 100 characters. An existing folder is replaced.
+    Args:
+        folder: Where to make it; an existing folder is replaced.
+        show: Receives a title and each line that pip prints, cut to 100 characters.
+        required: The requirement to install; default: that of this machine's device.
 
     Raises:
         ConfigurationError: pip failed; its last lines are in the message.

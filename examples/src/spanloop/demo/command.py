@@ -46,6 +46,14 @@ def demo(
             show_default="a directory in the user's cache; with --tiny a temporary one",
         ),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="With --tiny: run on the services that this configuration file and the environment name, instead of "
+            "starting some. Their gateway serves the toy model afterwards.",
+        ),
+    ] = None,
 ) -> None:
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
@@ -59,9 +67,11 @@ def demo(
 
     Example: `spanloop demo --no-serve --seed 1`
     """
-    require_everything()
+    if config is not None and not tiny:
+        raise typer.BadParameter("only the demo with --tiny runs on other services", param_hint="--config")
+    require_everything(serving=config is None)
     if tiny:
-        _tiny(data_dir)
+        _tiny(data_dir, config)
     else:
         from .learning_loop import Recipe
 
@@ -158,15 +168,16 @@ def _delete_demo(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _tiny(data_dir: Path | None) -> None:
+def _tiny(data_dir: Path | None, config: Path | None) -> None:
     from spanloop.datadir import DataDir
 
-    from .tiny_loop import run_tiny
+    from .tiny_loop import run_tiny, run_tiny_on_services
 
     path = data_dir or Path(tempfile.mkdtemp(prefix="spanloop-demo-"))
     is_retained = True
     try:
-        ok = run_tiny(data_directory(path))
+        directory = data_directory(path, config)
+        ok = run_tiny(directory) if config is None else run_tiny_on_services(directory)
         is_retained = data_dir is not None or not ok
     except KeyboardInterrupt:
         is_retained = data_dir is not None

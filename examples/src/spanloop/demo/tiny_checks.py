@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class DemoRun(NamedTuple):
     """One run of the tiny demo."""
 
+    model: str
+    """The name that the agent requested."""
     base: str
     version: str
     job_id: str
@@ -80,12 +82,16 @@ def check_run(data_dir: "DataDir", demo_run: DemoRun) -> list[CheckResult]:
 
 
 def _load_data(store: "Store", demo_run: DemoRun) -> _Data:
+    transitions = store.query("demo_transitions", model=demo_run.model)
+    trajectories = store.query("demo_trajectories")
     return _Data(
         before=read_report(demo_run.before),
         after=read_report(demo_run.after),
-        spans=store.query("demo_spans"),
-        transitions=store.query("demo_transitions"),
-        trajectories=store.query("demo_trajectories"),
+        spans=store.query("demo_spans", model=demo_run.model),
+        transitions=transitions,
+        trajectories=trajectories.filter(
+            trajectories["episode_id"].is_in(transitions["episode_id"].unique().to_list())
+        ),
         metrics=store.query("demo_metrics", job_id=demo_run.job_id),
     )
 

@@ -2,15 +2,20 @@
 
 Build the model → serve it → let an agent use it under ``opentelemetry-instrument`` → convert the spans → train with
 verl → serve the new version → let the agent use it. Then ``tiny_checks`` checks the store. It claims no learning.
+
+It runs on a spanloop that it starts, or on one that runs already. There the services do what the demo does otherwise:
+the pipeline converts. The model has a name of its own, by which the demo finds its rows among those of others.
 """
 
 import os
+import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.markup import escape
 
@@ -20,7 +25,9 @@ from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ServiceError
+from spanloop.task_runner.served_model import gateway_key
 
+from .running_services import await_conversion, check_services
 from .shop import ShopFiles, write_shop
 from .stages import StageDisplay
 from .tiny_checks import CheckResult, DemoRun, check_run, read_report
@@ -37,37 +44,60 @@ _STORED_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.2
 _OTEL_PREFIX: Final = "OTEL_"
 
+Conversion: TypeAlias = Callable[["DataDir", StageDisplay, str, list[Path]], None]
+"""Brings the store to where the episodes of these reports, by the agent that requested this model, are converted."""
+
 
 def run_tiny(data_dir: "DataDir") -> bool:
-    """Run the loop in ``data_dir`` and print the checks; True when all hold."""
+    """Run the loop on services that it starts in ``data_dir``, and print the checks; True when all hold."""
     stages = StageDisplay()
     with ExitStack() as services:
         with stages.stage("services up: ClickHouse, collector, gateway, scheduler"):
             services.enter_context(running_stack(data_dir, Ports.free(), stages.note, dashboard=False, pipeline=False))
-        demo_run = _loop(data_dir, stages)
-        with stages.stage("the store is checked"):
-            results = check_run(data_dir, demo_run)
+        return _run(data_dir, stages, MODEL, _convert)
+
+
+def run_tiny_on_services(data_dir: "DataDir") -> bool:
+    """Run the loop on services that run already, and print the checks; True when all hold.
+
+    Args:
+        data_dir: Holds the demo's files. Settings name the services, or they run on this directory.
+
+    Raises:
+        NotRunningError: There is no collector or no gateway.
+        SpanloopError: Another service does not answer.
+    """
+    stages = StageDisplay()
+    with stages.stage("services answer: ClickHouse, collector, gateway"):
+        check_services(data_dir)
+    return _run(data_dir, stages, f"{MODEL}-{secrets.token_hex(4)}", await_conversion)
+
+
+def _run(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion) -> bool:
+    demo_run = _loop(data_dir, stages, model, convert)
+    with stages.stage("the store is checked"):
+        results = check_run(data_dir, demo_run)
     return _print_results(results, stages)
 
 
-def _loop(data_dir: "DataDir", stages: StageDisplay) -> DemoRun:
+def _loop(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion) -> DemoRun:
     folder = data_dir.path / "demo"
     files = write_shop(folder)
-    base = _make_model(data_dir, stages)
+    base = _make_model(data_dir, stages, model)
     _serve(data_dir, stages, base)
     before = folder / "before.json"
     with stages.stage(f"the agent works under opentelemetry-instrument, {_ATTEMPTS} attempts at each task"):
-        stages.note(_run_agent(data_dir, files, before, model=MODEL, attempts=_ATTEMPTS))
-    _convert(data_dir, stages, [before])
+        stages.note(_run_agent(data_dir, files, before, model=model, attempts=_ATTEMPTS))
+    convert(data_dir, stages, model, [before])
     job_id, version = _train(data_dir, stages, base)
     after = folder / "after.json"
     with stages.stage(f"the agent works with {version}"):
-        stages.note(_run_agent(data_dir, files, after, model=MODEL, attempts=1))
-    _convert(data_dir, stages, [before, after])
-    return DemoRun(base, version, job_id, _TRAINING_STEPS, before, after)
+        stages.note(_run_agent(data_dir, files, after, model=model, attempts=1))
+    convert(data_dir, stages, model, [before, after])
+    return DemoRun(model, base, version, job_id, _TRAINING_STEPS, before, after)
 
 
-def _make_model(data_dir: "DataDir", stages: StageDisplay) -> str:
+def _make_model(data_dir: "DataDir", stages: StageDisplay, name: str) -> str:
     from spanloop.training.registry import Registry
 
     with stages.stage("a model, its tokenizer and its chat template are built"):
@@ -78,7 +108,7 @@ def _make_model(data_dir: "DataDir", stages: StageDisplay) -> str:
         disable_progress_bar()  # the model loads in milliseconds
         folder = data_dir.path / "demo" / "model"
         stages.note(f"{build_tiny_model(folder):,} parameters")
-        version = Registry(data_dir).add(MODEL, folder)
+        version = Registry(data_dir).add(name, folder)
     return f"{version.name}@{version.version}"
 
 
@@ -95,7 +125,11 @@ def _run_agent(data_dir: "DataDir", files: ShopFiles, report: Path, *, model: st
         raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
     # The agent must be traced without any OpenTelemetry setting.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OTEL_PREFIX)}
-    environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
+    environment |= {
+        DATA_DIR_ENV: str(data_dir.path),
+        "OPENAI_BASE_URL": f"{gateway.url}/v1",
+        "OPENAI_API_KEY": gateway_key(data_dir, gateway),
+    }
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
     script = Path(__file__).with_name("shop_agent.py")
     command = [str(instrument), sys.executable, str(script), str(files.tasks), str(files.database), str(report)]
@@ -108,7 +142,7 @@ def _run_agent(data_dir: "DataDir", files: ShopFiles, report: Path, *, model: st
     return completed.stdout.strip()
 
 
-def _convert(data_dir: "DataDir", stages: StageDisplay, reports: list[Path]) -> None:
+def _convert(data_dir: "DataDir", stages: StageDisplay, _model: str, reports: list[Path]) -> None:
     from spanloop.pipeline import run
     from spanloop.store import connect
 
@@ -140,6 +174,7 @@ def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, s
     spec = JobSpec(
         kind=JobKind.DR_GRPO,
         base=base,
+        policy_version=base,
         steps=_TRAINING_STEPS,
         batch_groups=4,
         group_size=_ATTEMPTS,
