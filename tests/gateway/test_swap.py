@@ -279,10 +279,14 @@ def test_stop_waits_for_running_requests_and_rejects_new_ones(gateway: RunningGa
     assert response.json()["error"]["code"] == "engine_stopped"
 
 
-def test_an_upstream_outage_and_its_end_are_detected(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_an_upstream_outage_and_its_end_are_detected(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
     stand_in.healthy = False
     wait_until(lambda: gateway.health()["engine"] == "restarting")
     assert gateway.chat().json()["error"]["code"] == "engine_restarting"
+    refused = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert (refused.status_code, "which does not serve" in refused.text) == (500, True)
     stand_in.healthy = True
     wait_until(lambda: gateway.health()["engine"] == "serving")
     assert gateway.chat().status_code == 200

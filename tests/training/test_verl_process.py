@@ -46,6 +46,11 @@ def ended(folder: Path, code: str) -> VerlProcess:
             f"{sys.executable} -m pip install 'spanloop[train]'",
         ),
         ({"type": "OSError", "message": "[Errno 28] No space left on device"}, "the disk is full", "Free some space"),
+        (
+            {"type": "Exception", "message": "The current node timed out during startup."},
+            "Ray was not up in time",
+            "Leave the machine more time",
+        ),
         ({"type": "JobError", "message": "no CUDA", "next_step": "use the CPU"}, "cannot run: no CUDA", "use the CPU"),
         ({"type": "ValueError", "message": "odd"}, "failed inside verl: ValueError: odd", "spanloop jobs log job-1"),
     ],
@@ -58,6 +63,7 @@ def test_a_report_becomes_an_error_with_a_next_step(
     assert expected in error.what
     assert error.what.startswith("Job job-1 (dr_grpo) ")
     assert error.next_step.startswith(next_step)
+    assert error.is_transient == (expected in {"the disk is full", "Ray was not up in time"})
 
 
 def test_a_process_that_was_killed_reports_nothing_and_is_taken_for_out_of_memory(tmp_path: Path) -> None:

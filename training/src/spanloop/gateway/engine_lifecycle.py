@@ -152,6 +152,11 @@ class EngineLifecycle:
                 return DeployResult(target, "unchanged", 0.0, 0)
             previous = self._deployment if self._state in _RESTORABLE else None
             was_serving = self._state is EngineState.SERVING
+            if not was_serving and not self._engine.can_restart:
+                raise ServiceError(
+                    f"{target.label} cannot be loaded into the upstream, which does not serve (engine: {self._state}).",
+                    next_step="start the upstream, wait until the gateway's /healthz says serving, then deploy again",
+                )
             await self._cancel_supervisor()
             self._state = EngineState.SWAPPING if was_serving else EngineState.STARTING
             self._admission.hold()

@@ -110,6 +110,7 @@ _OOM_SIGNS: Final = (
 """Texts of torch, CUDA, Ray's memory monitor, and Ray about a worker that the kernel killed."""
 _MISSING_SIGNS: Final = ("ModuleNotFoundError", "ImportError")
 _DISK_SIGNS: Final = ("no space left", "disk quota exceeded", "pytorchstreamwriter failed writing")
+_LATE_SIGN: Final = "timed out during startup"
 _SOCKET_PATH_BYTES: Final = 40
 """Longest path of a temporary folder, so that Ray's socket paths below it stay under 107 bytes."""
 
@@ -194,6 +195,12 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
         return JobError(
             f"{where} could not save: the disk is full. {_short(message)}",
             next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
+            is_transient=True,
+        )
+    if _LATE_SIGN in report:
+        return JobError(
+            f"{where} could not start: Ray was not up in time, because the machine is busy. {_short(message)}",
+            next_step=f"Leave the machine more time, then spanloop jobs retry {run.plan.job_id}",
             is_transient=True,
         )
     if status == -signal.SIGKILL or any(sign in report for sign in _OOM_SIGNS):
