@@ -1,12 +1,16 @@
 """Fixtures shared by all tests: a fresh data directory, and a fresh database on one real ClickHouse."""
 # pyright: reportMissingTypeStubs=false
 
+import gc
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from unittest.mock import patch
 from uuid import uuid4
 
+import certifi
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,10 +31,10 @@ from spanloop.semconv.environment import (
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
-from spanloop.store.migrate import migrate
+
+from .databases import ReusedDatabases
 
 MEMORY_CAP_BYTES = 1 << 30
-MIGRATED = "t_migrated"
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 MakeFrame: TypeAlias = Callable[[str, Rows], pl.DataFrame]
 
@@ -65,6 +69,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     return ByFile(config, log)
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Collect without a garbage collector, which would walk through all that is imported a dozen times."""
+    del session
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector walk through what tests make, and no more through what was imported for them."""
+    del session
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the heavy files first, so that they do not prolong the end of the run; keep the order of the rest."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in HEAVY)
@@ -77,6 +94,20 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name + FILE_SUFFIX, raising=False)
     monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path / "default-data-dir"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _certificates_are_read_once() -> Iterator[None]:
+    """Share the context in which httpx would read all authorities for each client, even of a plain HTTP server."""
+    create = ssl.create_default_context
+    authorities: dict[str, Any] = {"cafile": certifi.where()}
+    shared = create(**authorities)
+
+    def create_or_share(*arguments: Any, **named: Any) -> ssl.SSLContext:
+        return shared if not arguments and named == authorities else create(*arguments, **named)
+
+    with patch.object(ssl, "create_default_context", create_or_share):
+        yield
 
 
 @pytest.fixture
@@ -94,79 +125,36 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 @pytest.fixture(scope="session")
-def used_databases() -> list[str]:
-    """Databases that earlier tests made with `store` and have done with, oldest first."""
-    return []
-
-
-@pytest.fixture
-def address(clickhouse: Address, used_databases: list[str], request: pytest.FixtureRequest) -> Iterator[Address]:
-    """The address of a database for one test: a missing one, or with `store` one that has its tables, empty."""
-    has_store = "store" in request.fixturenames
-    database = replace(clickhouse, database=f"t_{uuid4().hex[:12]}")
-    connection = Connection(database, database="default")
-    if has_store and used_databases:
-        # Emptied now and not at the end of its test, whose processes may have been writing then.
-        used = used_databases.pop(0)
-        if _empty(connection, used):
-            database = replace(clickhouse, database=used)
-        else:
-            connection.command(f"DROP DATABASE IF EXISTS `{used}`", doing="cleaning up")
-    yield database
-    if has_store:
-        used_databases.append(database.database)
-    else:
-        connection.command(f"DROP DATABASE IF EXISTS `{database.database}`", doing="cleaning up")
-    connection.close()
-
-
-TABLES = """
-SELECT database, name, create_table_query AS made, total_rows FROM system.tables
-WHERE database IN ({name:String}, {migrated:String}) ORDER BY name
-"""
-
-
-def _empty(connection: Connection, database: str) -> bool:
-    """Remove all rows of a store; False when a test changed its schema."""
-    parameters = {"name": database, "migrated": MIGRATED}
-    tables = connection.query(TABLES, doing="comparing schemas", parameters=parameters).to_dicts()
-    here, there = ({row["name"]: row for row in tables if row["database"] == name} for name in (database, MIGRATED))
-    made = {name: str(row["made"]).replace(f" {database}", f" {MIGRATED}") for name, row in here.items()}
-    if made != {name: row["made"] for name, row in there.items()}:
-        return False
-    if here["schema_migrations"]["total_rows"] != there["schema_migrations"]["total_rows"]:
-        return False
-    for name, row in here.items():
-        if row["total_rows"] and name != "schema_migrations":
-            connection.command(f"TRUNCATE TABLE `{database}`.`{name}`", doing="emptying a store")
-    return True
+def server(clickhouse: Address) -> Iterator[Connection]:
+    """The session's connection to its ClickHouse, for making and emptying databases."""
+    opened = Connection(clickhouse, database="default")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")
-def schema(clickhouse: Address) -> Sequence[str]:
-    """Statements that create the migrated schema as database `MIGRATED`, faster than the migrations do."""
-    migrated = replace(clickhouse, database=MIGRATED)
-    migrate(migrated)
-    connection = Connection(migrated, database="default")
-    sql = (
-        "SELECT create_table_query AS made FROM system.tables WHERE database = {name:String} "
-        "ORDER BY engine LIKE '%View'"
-    )
-    tables = connection.query(sql, doing="reading the schema", parameters={"name": MIGRATED})
-    connection.close()
-    journal = f"INSERT INTO {MIGRATED}.schema_migrations SELECT * FROM `{MIGRATED}`.schema_migrations"
-    return [f"CREATE DATABASE {MIGRATED}", *map(str, tables["made"]), journal]
+def databases(clickhouse: Address, server: Connection) -> ReusedDatabases:
+    """The session's databases with spanloop's tables."""
+    return ReusedDatabases(clickhouse, server)
 
 
 @pytest.fixture
-def store(address: Address, schema: Sequence[str]) -> Iterator[Store]:
+def address(clickhouse: Address, server: Connection, request: pytest.FixtureRequest) -> Iterator[Address]:
+    """The address of a database for one test: a missing one, or with `store` one that has its tables, empty."""
+    if "store" in request.fixturenames:
+        databases: ReusedDatabases = request.getfixturevalue("databases")
+        name = databases.take()
+        yield replace(clickhouse, database=name)
+        databases.give_back(name)
+    else:
+        name = f"t_{uuid4().hex[:12]}"
+        yield replace(clickhouse, database=name)
+        server.command(f"DROP DATABASE IF EXISTS `{name}`", doing="cleaning up")
+
+
+@pytest.fixture
+def store(address: Address) -> Iterator[Store]:
     """A migrated store in a database for one test."""
-    connection = Connection(address, database="default")
-    known = connection.query("SELECT name FROM system.databases", doing="looking for a used database")["name"]
-    for statement in () if address.database in known else schema:
-        renamed = statement.replace(f" {MIGRATED}", f" {address.database}")
-        connection.command(renamed, doing="making a store", settings={"fsync_metadata": "0"})
-    connection.close()
     with Store(address) as opened:
         yield opened
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from uuid import uuid4
 
 import polars as pl
 import pytest
@@ -14,6 +13,7 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 from ..conftest import Rows
+from ..databases import ReusedDatabases
 
 DAY_NS = 86_400 * 10**9
 DUMP = "SELECT cityHash64(tuple(*)) AS row_hash FROM {table:Identifier} ORDER BY row_hash SETTINGS final = 1"
@@ -23,14 +23,12 @@ def nothing(*_: object) -> None: ...
 
 
 @pytest.fixture
-def target(address: Address) -> Iterator[Store]:
+def target(clickhouse: Address, databases: ReusedDatabases) -> Iterator[Store]:
     """Another database: to a copy what another server is."""
-    own = replace(address, database=f"t_{uuid4().hex[:12]}")
-    with Store.open(own) as opened:
+    name = databases.take()
+    with Store(replace(clickhouse, database=name)) as opened:
         yield opened
-    connection = Connection(own, database="default")
-    connection.command(f"DROP DATABASE `{own.database}`", doing="cleaning up")
-    connection.close()
+    databases.give_back(name)
 
 
 def insert(store: Store, table: str, rows: Rows) -> None:

@@ -76,8 +76,8 @@ def test_docs_show_the_help_as_it_is() -> None:
     assert DOCS.read_text().strip() == generated.strip(), f"run: {' '.join(command[1:])} > docs/reference/cli.md"
 
 
-def test_version(spanloop: Run) -> None:
-    assert spanloop("--version").stdout.startswith("spanloop 0.")
+def test_version(spanloop_process: Run) -> None:
+    assert spanloop_process("--version").stdout.startswith("spanloop 0.")
 
 
 def test_status_without_anything_running_says_how_to_start(spanloop: Run) -> None:
@@ -92,8 +92,8 @@ def test_lists_are_empty_with_a_hint(spanloop: Run) -> None:
     assert "--cron" in spanloop("schedules", "list").stderr
 
 
-def test_an_unknown_model_is_one_message_and_no_traceback(spanloop: Run) -> None:
-    completed = spanloop("train", "nobody")
+def test_an_unknown_model_is_one_message_and_no_traceback(spanloop_process: Run) -> None:
+    completed = spanloop_process("train", "nobody")
     assert completed.returncode != 0
     assert "nobody" in completed.stderr
     assert "next:" in completed.stderr

@@ -80,8 +80,8 @@ def test_a_source_that_is_none_is_one_message(spanloop: Run) -> None:
     assert "next:" in completed.stderr
 
 
-def test_a_hub_out_of_reach_is_one_message(spanloop: Run, tmp_path: Path) -> None:
-    completed = spanloop("models", "add", "mine", "org/name", HF_ENDPOINT="http://127.0.0.1:9", NO_PROXY="*")
+def test_a_hub_out_of_reach_is_one_message(spanloop_process: Run, tmp_path: Path) -> None:
+    completed = spanloop_process("models", "add", "mine", "org/name", HF_ENDPOINT="http://127.0.0.1:9", NO_PROXY="*")
     assert completed.returncode == 3
     assert "org/name could not be downloaded from http://127.0.0.1:9" in completed.stderr
     assert "Traceback" not in completed.stderr

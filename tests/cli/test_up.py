@@ -25,20 +25,60 @@ from spanloop.runtime.stack import check_free_space
 from spanloop.semconv.environment import CONFIG_ENV
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 
-from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
-
-
-@pytest.fixture
-def up(tmp_path: Path) -> Iterator[Up]:
-    with everything_up(tmp_path / "data") as running:
-        yield running
+from .support import SERVICES, Run, Up, eventually, none_alive
 
 
 @pytest.fixture(scope="module")
-def shared_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """For tests after which everything still runs."""
-    with everything_up(tmp_path_factory.mktemp("up") / "data") as running:
-        yield running
+def ups() -> Iterator[list[Up]]:
+    """Those that the tests have started, the newest last."""
+    started: list[Up] = []
+    yield started
+    for each in started:
+        each.end()
+
+
+@pytest.fixture
+def up(ups: list[Up], tmp_path_factory: pytest.TempPathFactory) -> Up:
+    """A running one: that of the test before, unless it has ended."""
+    if not ups or ups[-1].process.poll() is not None:
+        ups.append(Up(tmp_path_factory.mktemp("up") / "data"))
+        assert eventually(ups[-1].is_ready, 150)
+    return ups[-1]
+
+
+def test_a_second_up_and_a_taken_port_are_refused(up: Up, spanloop: Run, tmp_path: Path) -> None:
+    second = spanloop("up", "--data-dir", str(up.data_dir))
+    assert second.returncode == 3
+    assert str(up.process.pid) in second.stderr
+
+    port = str(up.ports["collector"])
+    taken = spanloop("up", "--data-dir", str(tmp_path / "other"), "--collector-port", port)
+    assert taken.returncode == 3
+    assert f"Port {port}" in taken.stderr
+    assert "--collector-port" in taken.stderr
+
+
+def test_a_service_that_dies_is_started_again(up: Up) -> None:
+    for service in ("collector", "clickhouse"):
+        before = up.pid_of(service)
+        assert before is not None
+        os.kill(before, signal.SIGKILL)
+        assert eventually(lambda service=service, before=before: up.pid_of(service) not in {None, before}), service  # type: ignore[misc]
+    health_url = f"http://127.0.0.1:{up.ports['collector']}/healthz"
+    assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=60))["status"] == "ok")
+
+
+def test_kill_9_of_up_leaves_nothing_running_and_the_next_up_waits_for_what_is_left(up: Up, ups: list[Up]) -> None:
+    children = up.descendants()
+    up.process.kill()
+    up.process.wait()
+    left = {up.pid_of(service) for service in SERVICES}
+    again = Up(up.data_dir, up.ports)
+    ups.append(again)
+    assert eventually(lambda: again.is_ready() and not left & {up.pid_of(service) for service in SERVICES}, 90)
+    assert eventually(lambda: none_alive(children)), [each for each in children if each.is_running()]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        up.process.communicate(timeout=10)
 
 
 def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
@@ -55,30 +95,6 @@ def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
     assert f"http://127.0.0.1:{up.ports['dashboard']}" in out
     assert eventually(lambda: none_alive(children))
     assert not any(up.pid_of(service) for service in SERVICES)
-
-
-def test_a_second_up_and_a_taken_port_are_refused(shared_up: Up, spanloop: Run, tmp_path: Path) -> None:
-    up = shared_up
-    second = spanloop("up", "--data-dir", str(up.data_dir))
-    assert second.returncode == 3
-    assert str(up.process.pid) in second.stderr
-
-    port = str(up.ports["collector"])
-    taken = spanloop("up", "--data-dir", str(tmp_path / "other"), "--collector-port", port)
-    assert taken.returncode == 3
-    assert f"Port {port}" in taken.stderr
-    assert "--collector-port" in taken.stderr
-
-
-def test_a_service_that_dies_is_started_again(shared_up: Up) -> None:
-    up = shared_up
-    for service in ("collector", "clickhouse"):
-        before = up.pid_of(service)
-        assert before is not None
-        os.kill(before, signal.SIGKILL)
-        assert eventually(lambda service=service, before=before: up.pid_of(service) not in {None, before}), service  # type: ignore[misc]
-    health_url = f"http://127.0.0.1:{up.ports['collector']}/healthz"
-    assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=60))["status"] == "ok")
 
 
 @pytest.mark.parametrize(
@@ -103,22 +119,6 @@ def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, message: str) ->
     assert "Traceback" not in rest
     assert eventually(lambda: none_alive(children))
     assert not any(running.pid_of(service) for service in SERVICES)
-
-
-def test_kill_9_of_up_leaves_nothing_running_and_the_next_up_waits_for_what_is_left(up: Up) -> None:
-    children = up.descendants()
-    up.process.kill()
-    up.process.wait()
-    left = {up.pid_of(service) for service in SERVICES}
-    again = Up(up.data_dir, up.ports)
-    try:
-        assert eventually(lambda: again.is_ready() and not left & {up.pid_of(service) for service in SERVICES}, 90)
-        assert eventually(lambda: none_alive(children)), [each for each in children if each.is_running()]
-    finally:
-        again.end()
-    assert again.process.returncode == 0
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        up.process.communicate(timeout=10)
 
 
 @pytest.mark.parametrize("given", ["", "--enforce-eager", "--tool-call-parser 'llama 3' --seed 1"])

@@ -8,14 +8,16 @@ import pytest
 
 from spanloop.collector import Settings
 from spanloop.datadir import DataDir
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 from .collectors import App, CollectorProcess, Launcher
 
 
 @pytest.fixture
-def clickhouse_url(address: Address) -> str:
+def clickhouse_url(address: Address, store: Store) -> str:
     """The test's own database on the session's ClickHouse, password included."""
+    assert store.database == address.database
     user = f"{quote(address.user)}:{quote(address.password)}"
     return f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
 
@@ -36,8 +38,9 @@ def launch(data_dir: DataDir) -> Iterator[Launcher]:
 
 
 @pytest.fixture
-def connection(address: Address) -> Iterator[Connection]:
+def connection(address: Address, store: Store) -> Iterator[Connection]:
     """For looking into the tables."""
+    assert store.database == address.database
     opened = Connection(address, database="default")
     yield opened
     opened.close()

@@ -113,11 +113,10 @@ async def test_the_writer_continues_after_a_bad_row(
     assert rig.metrics.get("insert_failures_total") == 0
 
 
-def test_an_outage_is_not_permanent(address: Address) -> None:
-    with Store.open(address) as opened:
-        with pytest.raises(StoreError) as missing:
-            opened.insert("otel_traces", pl.DataFrame({"nonsense": [1]}))
-        assert not is_permanent(missing.value)
+def test_an_outage_is_not_permanent(store: Store) -> None:
+    with pytest.raises(StoreError) as missing:
+        store.insert("otel_traces", pl.DataFrame({"nonsense": [1]}))
+    assert not is_permanent(missing.value)
     assert not is_permanent(StoreError("out of reach"))
 
 

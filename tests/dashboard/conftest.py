@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
-from uuid import uuid4
 
 import pytest
 import streamlit as st
@@ -18,6 +17,7 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
 
+from ..databases import ReusedDatabases
 from .dashboard_learning import Learned, seed_learning, seed_learning_control
 from .dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
 
@@ -45,10 +45,10 @@ def environment(data_dir: DataDir, address: Address, store: Store, monkeypatch: 
 
 
 @pytest.fixture(scope="session")
-def seeded_address(clickhouse: Address) -> tuple[Address, Seeded]:
+def seeded_address(clickhouse: Address, databases: ReusedDatabases) -> tuple[Address, Seeded]:
     """A seeded database that tests only read, except that they add metrics of further jobs."""
-    database = replace(clickhouse, database=f"t_dashboard_{uuid4().hex[:8]}")
-    with Store.open(database) as store:
+    database = replace(clickhouse, database=databases.take())
+    with Store(database) as store:
         seeded = seed(store)
         seed_metrics(store, TRAINED_JOB)
     return database, seeded
@@ -88,11 +88,13 @@ def seeded_store(seeded_address: tuple[Address, Seeded]) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="session")
-def learned_stage(clickhouse: Address, tmp_path_factory: pytest.TempPathFactory) -> tuple[Address, Path, Learned]:
+def learned_stage(
+    clickhouse: Address, databases: ReusedDatabases, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Address, Path, Learned]:
     """A database and a data directory (to copy) in which sft made v2 from v1, and grpo v3."""
-    database = replace(clickhouse, database=f"t_learned_{uuid4().hex[:8]}")
+    database = replace(clickhouse, database=databases.take())
     directory = DataDir(tmp_path_factory.mktemp("learned") / "data").open()
-    with Store.open(database) as store:
+    with Store(database) as store:
         seeded = seed_learning(store)
         seed_learning_control(directory, store, tmp_path_factory.mktemp("learned-folders"))
     return database, directory.path, seeded

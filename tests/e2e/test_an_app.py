@@ -56,7 +56,7 @@ def test_spans_are_stored_without_any_setting(up: Up, app: App, model: FakeModel
     assert not [name for name in app.environment if name.startswith("OTEL_")]
     bare = app.run(EXAMPLE, instrumented=False)
     model.requests.clear()
-    ran = app.run(EXAMPLE)
+    ran = app.run(EXAMPLE, launcher=True)
     assert (ran.stdout, ran.code) == (bare.stdout, bare.code) == (bare.stdout, 0)
     assert eventually(lambda: chat_spans(up) == len(SCRIPT), 60)
 
@@ -72,7 +72,7 @@ def test_killing_the_collector_meanwhile_changes_nothing_that_a_user_sees(up: Up
         assert eventually(lambda: bool(model.requests))
         os.kill(collector, signal.SIGKILL)
 
-    ran = app.run(EXAMPLE, while_running=kill_the_collector)
+    ran = app.run(EXAMPLE, launcher=True, while_running=kill_the_collector)
     assert (ran.stdout, ran.code) == (bare.stdout, bare.code)
     assert len(ran.stderr_lines) <= len(bare.stderr_lines) + 1
     assert eventually(lambda: up.pid_of("collector") not in {None, collector})

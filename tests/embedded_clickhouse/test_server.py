@@ -214,6 +214,16 @@ def test_merges_wait_for_ten_parts(served: tuple[DataDir, subprocess.Popen[str]]
     connection.close()
 
 
+def test_it_compiles_no_expression_and_looks_for_work_seldom(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    connection = Connection(embedded_address(served[0]), database="default")
+    names = "('compile_expressions', 'compile_aggregate_expressions', 'compile_sort_description')"
+    compiling = f"SELECT DISTINCT value FROM system.settings WHERE name IN {names}"
+    assert connection.query(compiling, doing="reading").item() == "0"
+    waking = "SELECT value FROM system.server_settings WHERE name = 'memory_worker_period_ms'"
+    assert connection.query(waking, doing="reading").item() == "1000"
+    connection.close()
+
+
 def test_it_logs_warnings_only(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
     log = (served[0].clickhouse_conf / "clickhouse.log").read_text()
     assert "<Trace>" not in log

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 import polars as pl
 from framework_matrix.recording import collecting, drain, read_store
@@ -29,7 +28,7 @@ class Attempted(NamedTuple):
 
 
 def run_example(
-    name: str, tasks: Path, script: Sequence[Reply], clickhouse: Address, *arguments: str, model_name: str = "tiny"
+    name: str, tasks: Path, script: Sequence[Reply], address: Address, *arguments: str, model_name: str = "tiny"
 ) -> Attempted:
     """Run ``examples/NAME/agent.py`` on ``tasks`` under ``opentelemetry-instrument``.
 
@@ -37,13 +36,13 @@ def run_example(
         name: The example.
         tasks: Its task file; its folder becomes the data directory.
         script: The model's answers.
-        clickhouse: The server; the spans get a database of their own.
+        address: An empty store, which gets the spans.
         *arguments: Further arguments of the agent.
         model_name: What the agent calls the model.
     """
     command = [str(BIN / "opentelemetry-instrument"), sys.executable, str(EXAMPLES / name / "agent.py"), str(tasks)]
     data_dir = tasks.parent
-    with modelling() as model, collecting(clickhouse, f"t_{uuid4().hex}", data_dir) as database:
+    with modelling() as model, collecting(address, address.database, data_dir) as database:
         model.script = script
         environment = {DATA_DIR_ENV: str(data_dir), "OPENAI_BASE_URL": model.url, EXIT_TIMEOUT_ENV: "60"}
         done = subprocess.run(

@@ -76,14 +76,15 @@ def test_the_environment_says_what_an_expression_evaluates_to() -> None:
     assert feedback(PUZZLE, "13!") == "That is not an expression."
 
 
-def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("store")
+def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
     (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task._asdict()) + "\n" for task in (solved, failed)))
     first, second = solved.numbers
     wrong, right = f"{first} * {second}", f"{max(first, second)} - {min(first, second)}"
     assert (grade(Puzzle(**solved._asdict()), wrong), value_of(right)) == (0.05, solved.target)
     script = (says(wrong), says(f" {right} = 5\n"), says("I do not know."))
-    ran = run_example("countdown", tmp_path / "tasks.jsonl", script, clickhouse, "--parallel", "1")
+    ran = run_example("countdown", tmp_path / "tasks.jsonl", script, address, "--parallel", "1")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.51\n"
     assert [message["content"] for message in ran.requests[1]["messages"][len(OPENING) :]] == [

@@ -89,7 +89,8 @@ def test_only_the_right_number_earns_the_whole_reward(answer: str, reward: float
     assert grade(1042, "1,042") == 1.0
 
 
-def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("store")
+def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
     lines = [json.dumps(task._asdict()) + "\n" for task in (solved, failed)]
     (tmp_path / "tasks.jsonl").write_text("".join(lines))
@@ -98,7 +99,7 @@ def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, 
         calls("python", {"code": solved.expression}, "call_2"),
         calls("ruby", {"code": "1"}, "call_3"),
     )
-    ran = run_example("math", tmp_path / "tasks.jsonl", script, clickhouse, "--parallel", "1")
+    ran = run_example("math", tmp_path / "tasks.jsonl", script, address, "--parallel", "1")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
     columns = ("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")

@@ -211,8 +211,9 @@ def test_questions_of_another_folder_are_split_by_template(tmp_path: Path, capsy
     assert messages[-2]["content"] == "Lake(name, area, depth)"
 
 
+@pytest.mark.usefixtures("store")
 def test_whole_attempts_become_episodes_with_their_rewards(
-    clickhouse: Address, shop: ReadOnlyDatabase, tmp_path: Path
+    address: Address, shop: ReadOnlyDatabase, tmp_path: Path
 ) -> None:
     write_lines(tmp_path / "tasks.jsonl", [TASK, replace(TASK, id="test/0002")])
     no_object = calls("query", {}, "call_4")
@@ -224,7 +225,7 @@ def test_whole_attempts_become_episodes_with_their_rewards(
         no_object,
     )
     arguments = ("--database", str(shop.path), "--parallel", "1")
-    ran = run_example("sql", tmp_path / "tasks.jsonl", script, clickhouse, *arguments)
+    ran = run_example("sql", tmp_path / "tasks.jsonl", script, address, *arguments)
     assert ran.code == 0, ran.stderr
     assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
     steps = ran.transitions.sort("task_id", "step").select(

@@ -11,6 +11,7 @@ from spanloop.datadir import DataDir
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 from .support import RunningGateway, Stack, StandIn, serving, wait_until, write_model
@@ -56,8 +57,11 @@ def gateway(start_gateway: Callable[..., RunningGateway], upstream: str) -> Runn
 
 
 @pytest.fixture
-def stored_rows(address: Address, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[dict[str, Any]]]:
+def stored_rows(
+    address: Address, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], list[dict[str, Any]]]:
     """Let gateways use a ClickHouse, and wait for a number of captures in it; request it before the gateway."""
+    assert store.database == address.database
     monkeypatch.setenv(
         CLICKHOUSE_URL_ENV,
         f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}",

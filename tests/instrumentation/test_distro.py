@@ -52,7 +52,7 @@ def test_the_example_agent_is_traced_with_no_code_change_and_no_variable(
     traced_app: App, receiver: Receiver, model: FakeModel
 ) -> None:
     model.script = AGENT_SCRIPT
-    ran = traced_app.run(EXAMPLES / "weather_agent.py", "Cycle in Bergen or Atlantis?")
+    ran = traced_app.run(EXAMPLES / "weather_agent.py", "Cycle in Bergen or Atlantis?", launcher=True)
     assert (ran.stdout, ran.stderr, ran.code) == (AGENT_OUTPUT, "", 0)
 
     spans = sorted(receiver.spans, key=lambda span: span.start_ns)
@@ -91,6 +91,14 @@ def test_the_example_agent_is_traced_with_no_code_change_and_no_variable(
         "gen_ai.usage.total_tokens": 10,
         "gen_ai.output.messages": [{"role": "assistant", "parts": [call], "finish_reason": "tool_call"}],
     }
+
+
+def test_the_launcher_gives_an_app_what_these_tests_give_it(app: App) -> None:
+    script = "import os, sys\nprint(sys.argv, sys.path, os.getcwd(), sorted(os.environ.items()))"
+    for user in (app, app.with_variables(PYTHONPATH="/mine")):
+        launched = user.run(script, "Cycle?", launcher=True)
+        assert (launched.code, launched.stderr) == (0, "")
+        assert launched == replace(user.run(script, "Cycle?"), exit_delay_s=launched.exit_delay_s)
 
 
 def test_requests_are_protobuf_and_gzipped_if_the_user_says_so(traced_app: App, receiver: Receiver) -> None:

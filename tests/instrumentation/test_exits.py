@@ -93,7 +93,7 @@ def test_ctrl_c_ends_as_it_would(traced_app: App, receiver: Receiver) -> None:
         terminate(process, signal.SIGINT)
 
     plain = traced_app.run(SLEEPS, instrumented=False, while_running=interrupt)
-    ran = traced_app.run(SLEEPS, while_running=interrupt)
+    ran = traced_app.run(SLEEPS, launcher=True, while_running=interrupt)
     assert plain.code == -signal.SIGINT
     assert (ran.stdout, ran.stderr, ran.code) == (plain.stdout, plain.stderr, plain.code)
     assert [span.name for span in receiver.spans] == ["recorded"]

@@ -1,4 +1,5 @@
 """The spool's guarantees to the server that appends and to the writer that drains."""
+# pyright: reportPrivateUsage=false
 
 import asyncio
 import os
@@ -296,3 +297,16 @@ def copy_as_a_crash_leaves_it(directory: Path) -> Path:
         if path.is_file():
             (copied / path.name).write_bytes(path.read_bytes())
     return copied
+
+
+async def test_a_wait_that_is_cancelled_while_a_record_arrives_is_cancelled(tmp_path: Path) -> None:
+    for steps in range(4):
+        with Spool(tmp_path / f"spool {steps}", max_bytes=MIB) as spool:
+            waiting = asyncio.create_task(spool.wait(60))
+            await asyncio.sleep(0.01)
+            spool._readable.set()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_accepted = waiting.cancel()
+            await asyncio.wait({waiting})
+            assert waiting.cancelled() == is_accepted

@@ -53,8 +53,8 @@ def test_migrating_again_changes_nothing(address: Address) -> None:
     assert journal(address) == JOURNAL
 
 
+@pytest.mark.usefixtures("store")
 def test_only_what_is_new_runs(address: Address) -> None:
-    migrate(address)
     migrate(address, [*migrations(), NEXT])
     assert "extra" in tables(address)["otel_logs"]
     assert journal(address) == [*JOURNAL, (KNOWN + 1, "started"), (KNOWN + 1, "applied")]
@@ -72,8 +72,8 @@ def test_an_interrupted_migration_is_finished_by_the_next(address: Address) -> N
     assert journal(address)[-1] == (KNOWN, "applied")
 
 
+@pytest.mark.usefixtures("store")
 def test_a_newer_schema_is_refused_with_the_version_it_needs(address: Address) -> None:
-    migrate(address)
     migrate(address, [*migrations(), NEXT])
     with pytest.raises(
         StoreError, match=rf"schema version {KNOWN + 1} \(more\).*knows versions up to {KNOWN}\b"
@@ -83,8 +83,8 @@ def test_a_newer_schema_is_refused_with_the_version_it_needs(address: Address) -
     assert journal(address)[-1] == (KNOWN + 1, "applied")
 
 
+@pytest.mark.usefixtures("store")
 def test_an_edited_migration_is_refused(address: Address) -> None:
-    migrate(address)
     edited = migrations()[0]._replace(checksum="0123456789abcdef")
     with pytest.raises(StoreError, match=r"another text of migration 1 \(initial\).*expected 0123456789abcdef"):
         migrate(address, [edited, *migrations()[1:]])

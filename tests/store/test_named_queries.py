@@ -13,6 +13,8 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.named_queries import NamedQuery, named_query, parse, query_names
 
+from ..databases import ReusedDatabases
+
 QUERY = parse(
     "example",
     "-- What {not_a:Parameter} answers.\nSELECT {a:String}, {ids:Array(String)}, {at:DateTime64(6, 'UTC')}, {a:String}",
@@ -96,10 +98,12 @@ def test_the_first_line_describes_the_result(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def empty_store(clickhouse: Address) -> Iterator[Store]:
+def empty_store(clickhouse: Address, databases: ReusedDatabases) -> Iterator[Store]:
     """One database for all queries: they only read."""
-    with Store.open(replace(clickhouse, database="empty")) as opened:
+    name = databases.take()
+    with Store(replace(clickhouse, database=name)) as opened:
         yield opened
+    databases.give_back(name)
 
 
 def example(name: str, kind: str) -> object:

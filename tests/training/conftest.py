@@ -7,6 +7,7 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.demo.tiny_model import build_tiny_model
+from spanloop.store import Store
 from spanloop.store.client import Address
 from spanloop.training.registry import Registry
 
@@ -25,7 +26,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def runner(data_dir: DataDir, address: Address, tiny_model: Path) -> Runner:
+def runner(data_dir: DataDir, address: Address, store: Store, tiny_model: Path) -> Runner:
     """``tiny@v1`` is registered."""
+    assert store.database == address.database
     Registry(data_dir).add("tiny", tiny_model)
     return Runner(data_dir, address)

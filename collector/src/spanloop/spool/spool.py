@@ -125,10 +125,11 @@ class Spool:
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until a record can be read; return False after ``timeout_s``. 0 checks without waiting."""
-        if self._readable.is_set():  # with a timeout of 0, `wait_for` does not check the event
+        if self._readable.is_set():  # with a timeout of 0, `timeout` does not check the event
             return True
         try:
-            await asyncio.wait_for(self._readable.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):  # `wait_for` of Python 3.11 can lose a cancellation
+                await self._readable.wait()
         except TimeoutError:
             return False
         return True
