@@ -160,6 +160,8 @@ def machine(
     """An empty machine; an external one has its databases and its models elsewhere."""
     root.mkdir()
     made = Machine(root)
+    for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, SHARED_DIR_ENV):
+        monkeypatch.delenv(name, raising=False)
     with ExitStack() as servers:
         if is_external:
             server = DataDir(root / "server")
