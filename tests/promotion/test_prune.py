@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.datadir.checksums import CHECKSUMS_FILE
 from spanloop.semconv.errors import JobError
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.promotion.aliases import Aliases
@@ -54,7 +55,7 @@ def test_a_pruned_version_loses_its_weights_and_nothing_else(
     plan = [each for each in prune(data_dir, keep=1) if not each.kept_because]
     assert [each.version.reference for each in plan] == ["m@v5"]
     assert plan[0].size_bytes == (model_folder / "model.safetensors").stat().st_size + 4
-    assert sorted(path.name for path in branch.path.iterdir()) == ["config.json", "tokenizer.json"]
+    assert sorted(path.name for path in branch.path.iterdir()) == ["config.json", CHECKSUMS_FILE, "tokenizer.json"]
     assert not serving.exists()
     pruned = registry.get("m@v5")
     assert pruned.is_pruned
