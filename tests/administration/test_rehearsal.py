@@ -36,7 +36,8 @@ SHARED_DIR_ENV = "SPANLOOP_SHARED_DIR"
 ATTRIBUTES = {
     "gen_ai.operation.name": "chat",
     "gen_ai.request.model": "m",
-    "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "q"}]}]',
+    "gen_ai.response.id": "r%d",
+    "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "q%d"}]}]',
     "gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}]',
 }
 RUNNER = """
@@ -127,7 +128,7 @@ class Sender:
                 span = request.resource_spans[0].scope_spans[0].spans[0]
                 for name, value in ATTRIBUTES.items():
                     pair = span.attributes.add()
-                    pair.key, pair.value.string_value = name, value
+                    pair.key, pair.value.string_value = name, value.replace("%d", str(self.sent))
                 body = request.SerializeToString()
                 headers = {"content-type": "application/x-protobuf", "authorization": f"Bearer {self._key}"}
                 if client.post(f"{self._url}/v1/traces", content=body, headers=headers).status_code == 200:
@@ -159,6 +160,8 @@ def machine(
     """An empty machine; an external one has its databases and its models elsewhere."""
     root.mkdir()
     made = Machine(root)
+    for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, SHARED_DIR_ENV):
+        monkeypatch.delenv(name, raising=False)
     with ExitStack() as servers:
         if is_external:
             server = DataDir(root / "server")
@@ -242,7 +245,8 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
             b.start("spanloop.pipeline", "--interval-s", "0.2", "--status-port", "0")
             b.start("spanloop.training.scheduler", *run_jobs)
             wait_until(lambda: lag(b, operator) == 0)
-            wait_until(lambda: store.connection.query(CONVERTED, doing="reading").row(0) == (len(found), len(found)))
+            converted = store.connection.query(CONVERTED, doing="reading").row(0)
+            assert converted == (len(found), len(found))
             wait_until(lambda: all(job.state is JobState.SUCCEEDED for job in api.list()))
             with serving(StandIn(write_model(tmp_path / "other", 1)).app()) as upstream:
                 gateway = Process(b.data_dir, "--upstream", upstream)

@@ -100,7 +100,7 @@ def test_a_missing_deployed_folder_fails_without_restarts(data_dir: DataDir, tmp
     process = Process(data_dir)
     try:
         wait_until(lambda: process.health()["engine"] == "failed")
-        assert f"The model folder {gone} does not exist." in process.health()["error"]
+        assert f"The model folder {gone} does not exist on this host." in process.health()["error"]
         response = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
         assert response.status_code == 503
         assert str(gone) in response.json()["error"]["message"]
