@@ -36,7 +36,8 @@ SHARED_DIR_ENV = "SPANLOOP_SHARED_DIR"
 ATTRIBUTES = {
     "gen_ai.operation.name": "chat",
     "gen_ai.request.model": "m",
-    "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "q"}]}]',
+    "gen_ai.response.id": "r%d",
+    "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "q%d"}]}]',
     "gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}]',
 }
 RUNNER = """
@@ -127,7 +128,7 @@ class Sender:
                 span = request.resource_spans[0].scope_spans[0].spans[0]
                 for name, value in ATTRIBUTES.items():
                     pair = span.attributes.add()
-                    pair.key, pair.value.string_value = name, value
+                    pair.key, pair.value.string_value = name, value.replace("%d", str(self.sent))
                 body = request.SerializeToString()
                 headers = {"content-type": "application/x-protobuf", "authorization": f"Bearer {self._key}"}
                 if client.post(f"{self._url}/v1/traces", content=body, headers=headers).status_code == 200:
@@ -170,9 +171,11 @@ def machine(
             monkeypatch.setenv(CONTROL_URL_ENV, servers.enter_context(database.database()))
             (root / "shared").mkdir()
             monkeypatch.setenv(SHARED_DIR_ENV, str(root / "shared"))
-        yield made
-        made.roles.close()
-        dispose_engines()
+        try:
+            yield made
+        finally:
+            made.roles.close()
+            dispose_engines()
 
 
 @contextmanager
@@ -212,13 +215,13 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
             Registry(a.data_dir).add("tiny", write_model(tmp_path / "tiny", 7))
             keys = KeyRing(a.data_dir)
             app, operator = keys.create("app", [Scope.INGEST]).secret, keys.create("op", [Scope.READ]).secret
-            jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
             a.start("spanloop.collector", "--port", "0", "--no-grpc")
             a.start("spanloop.pipeline", "--interval-s", "0.2")
             a.start("spanloop.training.scheduler", *run_jobs)
             with Sender(a.url_of("collector"), app) as sender:
                 wait_until(lambda: len(sender.acknowledged) > 300)
-                wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is JobState.RUNNING)
+                jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
+                wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is not JobState.QUEUED)
                 before = set(sender.acknowledged)
                 a.spanloop("backup", str(place), "--models")
                 during = len(sender.acknowledged) - len(before)
@@ -240,7 +243,8 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
             b.start("spanloop.pipeline", "--interval-s", "0.2", "--status-port", "0")
             b.start("spanloop.training.scheduler", *run_jobs)
             wait_until(lambda: lag(b, operator) == 0)
-            wait_until(lambda: store.connection.query(CONVERTED, doing="reading").row(0) == (len(found), len(found)))
+            converted = store.connection.query(CONVERTED, doing="reading").row(0)
+            assert converted == (len(found), len(found))
             wait_until(lambda: all(job.state is JobState.SUCCEEDED for job in api.list()))
             with serving(StandIn(write_model(tmp_path / "other", 1)).app()) as upstream:
                 gateway = Process(b.data_dir, "--upstream", upstream)

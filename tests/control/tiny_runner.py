@@ -25,7 +25,7 @@ def main() -> int:
     assert os.environ["SPANLOOP_JOB_ID"] == options.job
     (folder / "pid").write_text(str(os.getpid()))
     if behaviour == "work":
-        return work(Path(options.data_dir), options.job, int(rest[0]), float(rest[1]))
+        return work_or_fail(Path(options.data_dir), options.job, int(rest[0]), float(rest[1]))
     if behaviour == "fail":
         sys.stderr.write("loading the model\nValueError: the loss is nan\n")
         return 7
@@ -53,6 +53,17 @@ def main() -> int:
 def jobs(data_dir: str) -> Path:
     """The folder of jobs: of a data directory, or of all that share one."""
     return Path(os.environ.get("SPANLOOP_SHARED_DIR") or data_dir) / "jobs"
+
+
+def work_or_fail(data_dir: Path, job_id: str, steps: int, step_s: float) -> int:
+    """End as `run_job` does: a job whose database is away is tried again."""
+    from spanloop.semconv.errors import SpanloopError  # noqa: PLC0415
+
+    try:
+        return work(data_dir, job_id, steps, step_s)
+    except SpanloopError as error:
+        sys.stderr.write(f"{error}\n")
+        return os.EX_TEMPFAIL if error.is_transient else 1
 
 
 def work(data_dir: Path, job_id: str, steps: int, step_s: float) -> int:

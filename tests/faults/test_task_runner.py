@@ -107,6 +107,15 @@ def runner(data_dir: DataDir, address: Address, store: Store, tmp_path: Path) ->
     return Runner(data_dir, address, folder, COMMAND)
 
 
+def wait_for_unfinished(runner: Runner, *, ended: int) -> None:
+    """Wait until so many attempts have ended and another one works."""
+    deadline_s = time.monotonic() + 60
+    while (
+        len(runner.ended()) < ended or len(runner.started()) <= len(runner.ended())
+    ) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+
+
 def check_ledger(runner: Runner, store: Store, *, tasks: int, attempts: int) -> Counter[str]:
     """Each attempt has one row, whose episode was started and ended once; what was interrupted is named as such."""
     sql = "SELECT task_id, attempt, episode_id, state, is_success, interrupted_episode_ids FROM attempts FINAL"
@@ -137,9 +146,7 @@ def check_ledger(runner: Runner, store: Store, *, tasks: int, attempts: int) -> 
 def test_a_runner_that_is_killed_takes_its_agents_along_and_goes_on(runner: Runner, store: Store) -> None:
     runner.write_tasks(4, 0.3)
     process = runner.start(2)
-    deadline_s = time.monotonic() + 60
-    while len(runner.ended()) < 2 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_for_unfinished(runner, ended=2)
     runner.kill(process)
     runner.finish(2)
     ledger = check_ledger(runner, store, tasks=4, attempts=2)
@@ -148,11 +155,9 @@ def test_a_runner_that_is_killed_takes_its_agents_along_and_goes_on(runner: Runn
 
 @pytest.mark.slow
 def test_ctrl_c_interrupts_and_says_how_to_continue(runner: Runner, store: Store) -> None:
-    runner.write_tasks(4, 1.0)
+    runner.write_tasks(4, 5.0)
     process = runner.start(2)
-    deadline_s = time.monotonic() + 60
-    while len(runner.ended()) < 2 and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    wait_for_unfinished(runner, ended=2)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -9,12 +9,16 @@ import pytest
 
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.datadir import DataDir
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.runtime.check import Check
 from spanloop.runtime.service_checks import service_checks
 from spanloop.semconv.errors import ConfigurationError, NotRunningError, ServiceError
 from spanloop.store import server_clock
 from spanloop.task_runner.served_model import resolve_model
 from spanloop.training.canary import served_version
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.leadership import SCHEDULER, Leadership
+from spanloop.training.control.paths import ControlPaths
 from spanloop.training.deploy import deploy
 from spanloop.training.registry import ModelVersion, Registry
 
@@ -141,3 +145,7 @@ def test_doctor_reports_a_clock_that_is_off(here: DataDir, monkeypatch: pytest.M
     assert not checks["clock of ClickHouse"].ok
     assert "2.5 s behind this host's" in checks["clock of ClickHouse"].detail
     assert checks["clock of the control database"].ok
+    assert checks["scheduler"].fix == "Start one: spanloop serve scheduler"
+    leadership = Leadership(ControlDatabase(ControlPaths.of(here)), SCHEDULER, owner=str(ProcessIdentity.current()))
+    assert leadership.hold()
+    assert found(here)["scheduler"].ok

@@ -81,13 +81,13 @@ def _denied(keys: KeyRing, request: Request) -> Response | None:
     if not keys.is_required:
         return None
     secret = bearer_secret(request.headers.get("authorization", ""))
+    try:
+        denied = check_key(keys, secret or "", Scope.READ)
+    except DataDirectoryError as error:
+        return _error(HTTPStatus.SERVICE_UNAVAILABLE, error.what)
     if secret is None:
         message = "an API key is required: send Authorization: Bearer KEY; spanloop keys create NAME --scope read"
         return _error(HTTPStatus.UNAUTHORIZED, message)
-    try:
-        denied = check_key(keys, secret, Scope.READ)
-    except DataDirectoryError as error:
-        return _error(HTTPStatus.SERVICE_UNAVAILABLE, error.what)
     return None if denied is None else _error(denied.status, denied.message)
 
 

@@ -72,7 +72,7 @@ def service_checks(data_dir: Path) -> Iterator[Check]:
         if address is not None:
             yield from _check_service(address, key)
     yield from _check_clickhouse()
-    yield from _check_control_clock(data_dir)
+    yield from _check_control(data_dir)
     yield from _check_shared(data_dir)
 
 
@@ -164,21 +164,30 @@ def _check_clickhouse() -> Iterator[Check]:
     yield _clock_check("ClickHouse", clock.ahead_s)
 
 
-def _check_control_clock(data_dir: Path) -> Iterator[Check]:
+def _check_control(data_dir: Path) -> Iterator[Check]:
     from spanloop.training.control.clock import database_time
-    from spanloop.training.control.database import ControlDatabase
+    from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
+    from spanloop.training.control.leadership import SCHEDULER
     from spanloop.training.control.paths import ControlPaths
+    from spanloop.training.control.tables import LeaderRow
 
     try:
         if not read_setting(CONTROL_URL_ENV):
             return
-        with ControlDatabase(ControlPaths(data_dir), migrate=False).read() as session:
+        database = ControlDatabase(ControlPaths(data_dir), migrate=False)
+        has_tables = database.stored_version() == SCHEMA_VERSION
+        with database.read() as session:
             session.connection()
             began_s = time.time()
-            ahead_s = database_time(session).timestamp() - (began_s + time.time()) / 2
+            now = database_time(session)
+            ahead_s = now.timestamp() - (began_s + time.time()) / 2
+            leader = session.get(LeaderRow, SCHEDULER) if has_tables else None
     except SpanloopError:
         return  # the check of the control database says why
     yield _clock_check("the control database", ahead_s)
+    leads = leader is not None and bool(leader.owner) and leader.until > now
+    detail = "one is active, and renews its lease" if leads else "none is active: schedules do not start jobs"
+    yield Check("scheduler", leads, detail, "Start one: spanloop serve scheduler", needed=False)
 
 
 def _clock_check(where: str, difference_s: float) -> Check:
