@@ -26,7 +26,7 @@ from ..training.training_running import url_of
 from .test_concurrent import assert_converted, is_converted
 from .test_service import eventually
 
-EPISODES = 150
+EPISODES = 40
 CONTAINER = ("unshare", "--uts", "--pid", "--fork", "--mount-proc", "--kill-child")
 """Runs a command with a pid namespace of its own, as a container does."""
 
