@@ -33,8 +33,11 @@ def test_a_torn_line_costs_only_itself(data_dir: DataDir) -> None:
 
 
 def test_many_writers_lose_no_line(data_dir: DataDir) -> None:
+    def write(number: int) -> AuditEntry:
+        return add(AuditLog(data_dir), f"j{number}", OK)
+
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: add(AuditLog(data_dir), f"j{number}", OK), range(40)))
+        list(pool.map(write, range(40)))
     assert {entry.object for entry in AuditLog(data_dir).read()} == {f"j{number}" for number in range(40)}
 
 

@@ -1,4 +1,5 @@
 """The dashboard's users: argon2 hashes, roles, and a login that stays required."""
+# pyright: reportPrivateUsage=false
 
 import pytest
 from argon2 import PasswordHasher, extract_parameters

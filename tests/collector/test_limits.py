@@ -4,6 +4,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 import pytest
@@ -81,6 +82,6 @@ async def test_grpc_has_the_same_limits(
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await export(trace_request(*range(1, spans + 1)).SerializeToString(), metadata=metadata)
     assert refused.value.code().name == "RESOURCE_EXHAUSTED"
-    details = dict(refused.value.trailing_metadata() or ())
+    details: dict[str, Any] = dict(refused.value.trailing_metadata() or ())
     assert (b"google.rpc.RetryInfo" in details["grpc-status-details-bin"]) == is_retryable
     assert len(app.spooled()) == 1

@@ -1,4 +1,5 @@
 """The dashboard's front: login, sessions, forms, limits of attempts, a proxy's header, and pages behind all of it."""
+# pyright: reportPrivateUsage=false
 
 import re
 import time

@@ -3,6 +3,8 @@
 Invariant: a change is atomic and durable, and made under a lock, so that no change of another process is lost. The next
 read sees it. From the first record on the file exists, also after the last record is removed.
 """
+# pyright: reportPrivateUsage=false
+# A named tuple's _asdict is public.
 
 import fcntl
 import json
