@@ -187,7 +187,7 @@ def role() -> Iterator[str]:
             self.send_response(200 if self.path == "/healthz" else 503)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - named by http.server
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -9,7 +9,7 @@ import threading
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -179,7 +179,7 @@ def spans(ids: tuple[int, ...]) -> dict[str, Any]:
 
 
 @contextmanager
-def sending(url: str, key: str, ledger: Ledger) -> Iterator[None]:
+def sending(url: str, key: str, ledger: Ledger) -> Generator[None]:
     """Send spans inside the block, each once: a request without a response is not repeated."""
     stopped = threading.Event()
 
