@@ -228,7 +228,7 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
                 a.spanloop("backup", str(place), "--models")
                 during = len(sender.acknowledged) - len(before)
             sent = sender.sent
-        a.lose()
+    a.lose()
     manifest = json.loads((place / "manifest.json").read_text())
     with machine(tmp_path / "b", is_external=is_external, request=request, monkeypatch=monkeypatch) as b:
         b.spanloop("restore", str(place))
