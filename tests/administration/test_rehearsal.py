@@ -211,24 +211,26 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
     runner.write_text(RUNNER)
     run_jobs = ("--runner", f"{sys.executable} {runner}", "--poll-s", "0.1")
     place = tmp_path / "monday"
-    with machine(tmp_path / "a", is_external=is_external, request=request, monkeypatch=monkeypatch) as a:
-        with clickhouse(a, is_external=is_external):
-            a.data_dir.open()
-            Registry(a.data_dir).add("tiny", write_model(tmp_path / "tiny", 7))
-            keys = KeyRing(a.data_dir)
-            app, operator = keys.create("app", [Scope.INGEST]).secret, keys.create("op", [Scope.READ]).secret
-            a.start("spanloop.collector", "--port", "0", "--no-grpc")
-            a.start("spanloop.pipeline", "--interval-s", "0.2")
-            a.start("spanloop.training.scheduler", *run_jobs)
-            with Sender(a.url_of("collector"), app) as sender:
-                wait_until(lambda: len(sender.acknowledged) > 300)
-                jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
-                wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is not JobState.QUEUED)
-                before = set(sender.acknowledged)
-                a.spanloop("backup", str(place), "--models")
-                during = len(sender.acknowledged) - len(before)
-            sent = sender.sent
-        a.lose()
+    with (
+        machine(tmp_path / "a", is_external=is_external, request=request, monkeypatch=monkeypatch) as a,
+        clickhouse(a, is_external=is_external),
+    ):
+        a.data_dir.open()
+        Registry(a.data_dir).add("tiny", write_model(tmp_path / "tiny", 7))
+        keys = KeyRing(a.data_dir)
+        app, operator = keys.create("app", [Scope.INGEST]).secret, keys.create("op", [Scope.READ]).secret
+        a.start("spanloop.collector", "--port", "0", "--no-grpc")
+        a.start("spanloop.pipeline", "--interval-s", "0.2")
+        a.start("spanloop.training.scheduler", *run_jobs)
+        with Sender(a.url_of("collector"), app) as sender:
+            wait_until(lambda: len(sender.acknowledged) > 300)
+            jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
+            wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is not JobState.QUEUED)
+            before = set(sender.acknowledged)
+            a.spanloop("backup", str(place), "--models")
+            during = len(sender.acknowledged) - len(before)
+        sent = sender.sent
+    a.lose()
     manifest = json.loads((place / "manifest.json").read_text())
     with machine(tmp_path / "b", is_external=is_external, request=request, monkeypatch=monkeypatch) as b:
         b.spanloop("restore", str(place))
