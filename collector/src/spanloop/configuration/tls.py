@@ -1,19 +1,18 @@
 """``[tls]``: the certificate with which collector, gateway and dashboard speak TLS."""
 
-from pathlib import Path
 from typing import Self
 
 from pydantic import model_validator
 
-from .section import Section
+from .section import FilePath, Section
 
 
 class Tls(Section):
     """``[tls]``: files in the PEM format. Without them the services speak plain HTTP."""
 
-    certificate_file: Path | None = None
+    certificate_file: FilePath | None = None
     """The certificate, followed by those of its issuers."""
-    private_key_file: Path | None = None
+    private_key_file: FilePath | None = None
     """Its private key, without a passphrase."""
 
     @model_validator(mode="after")
