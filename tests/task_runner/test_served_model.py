@@ -92,3 +92,11 @@ def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
     assert chat.status_code == 200
     elsewhere = planning._environment(data_dir, replace(request, base_url="http://x/v1"), "http://x/v1", "m")
     assert elsewhere["OPENAI_API_KEY"] == "sk-of-another-service"
+
+
+def test_an_agent_gets_no_password_of_a_database(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPANLOOP_CLICKHOUSE_URL", "SPANLOOP_CONTROL_URL_FILE", "SPANLOOP_COLLECTOR_URL"):
+        monkeypatch.setenv(name, "http://ann:secret@host")
+    request = planning.RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo", base_url="http://x/v1")
+    environment = planning._environment(data_dir, request, "http://x/v1", "m")
+    assert [name for name, value in environment.items() if "secret" in value] == ["SPANLOOP_COLLECTOR_URL"]

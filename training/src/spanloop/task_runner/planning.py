@@ -15,7 +15,14 @@ from typing import Final
 from spanloop.authentication.api_keys import KeyRing
 from spanloop.datadir import DataDir
 from spanloop.graders import GraderContext, load_grader
-from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV, RUN_ID_ENV
+from spanloop.semconv.environment import (
+    CLICKHOUSE_URL_ENV,
+    CONTROL_URL_ENV,
+    DATA_DIR_ENV,
+    EXIT_TIMEOUT_ENV,
+    FILE_SUFFIX,
+    RUN_ID_ENV,
+)
 from spanloop.semconv.errors import ConfigurationError, NotRunningError
 from spanloop.store import Store
 from spanloop.tasks import Rejected, TaskReading
@@ -37,6 +44,10 @@ _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
+_DATABASES: Final = frozenset(
+    name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
+)
+"""Not for agents: they hold passwords, and an agent sends its spans to the collector."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +163,10 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     fixed = {DATA_DIR_ENV: str(data_dir.path), BASE_URL_ENV: base_url, RUN_ID_ENV: request.run_id}
     gateway = None if request.base_url else data_dir.find("gateway")
     if gateway is not None and (gateway.is_configured or KeyRing(data_dir).is_required):
-        fixed[_API_KEY_ENV] = (
-            gateway_key(data_dir, gateway) or _NO_KEY
-        )  # a key of another service in the environment is of no use there
-    return {**defaults, **os.environ, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
+        # a key of another service in the environment is of no use there
+        fixed[_API_KEY_ENV] = gateway_key(data_dir, gateway) or _NO_KEY
+    inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
+    return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
 def _identity(request: RunRequest, model: str) -> dict[str, str]:
