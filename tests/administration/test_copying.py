@@ -1,12 +1,15 @@
 """A copy holds every row, is made again without harm, and changes nothing that is there."""
+# pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
 
-from spanloop.administration.copying import CopiedTable, check_copy, copy_store
+from spanloop.administration import copying
+from spanloop.administration.copying import CopiedTable, check_copy, copy_store, copy_while_written
 from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
@@ -97,6 +100,24 @@ def test_all_rows_are_copied_and_a_second_copy_sends_nothing(store: Store, targe
     assert summed[0] == summed[1]
     assert sent(copy_store(store, target, on_progress=nothing)) == {}
     assert dump(target, address) == here
+
+
+def test_a_row_that_is_replaced_during_a_copy_is_copied_again(
+    store: Store, target: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert(store, "pipeline_state", [{"name": "turn", "value": "first"}])
+    send = copying._send
+    renewals = ["second"]
+
+    def renew_and_send(*arguments: Any) -> Iterator[tuple[int, int]]:
+        if renewals and "pipeline_state" in arguments:
+            insert(store, "pipeline_state", [{"name": "turn", "value": renewals.pop()}])
+            store.connection.command("OPTIMIZE TABLE pipeline_state FINAL", doing="merging")
+        return send(*arguments)
+
+    monkeypatch.setattr(copying, "_send", renew_and_send)
+    copy_while_written(store, target, on_progress=nothing)
+    assert target.query("pipeline_state", name="turn")["value"].to_list() == ["second"]
 
 
 def test_a_later_copy_sends_new_rows_and_keeps_the_targets_own(store: Store, target: Store, address: Address) -> None:

@@ -254,8 +254,10 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
                 gateway = Process(b.data_dir, "--upstream", upstream)
                 b.roles.callback(gateway.process.wait)
                 b.roles.callback(gateway.process.kill)
+                wait_until(lambda: gateway.health()["engine"] == "serving")
                 gateway.deploy(version.version, version.path)
                 assert gateway.health()["version"] == "v1"
+                gateway.stop()
     kind = "external" if is_external else "embedded"
     print(  # noqa: T201 - the ledger
         f"{kind}: sent {sent}, acknowledged before the backup {len(before)}, during it {during}, "

@@ -35,6 +35,10 @@ _NO_MODELS: Final = "model folders (--models)"
 _PASSES: Final = 3
 
 
+def _find_none(_saved: Path, _models: Path) -> Sequence[str]:
+    return ()
+
+
 class Source(NamedTuple):
     """What is backed up besides the files, and how."""
 
@@ -47,7 +51,7 @@ class Source(NamedTuple):
     """No conversion writes while this context is active."""
     save_control: Callable[[Path], None] | None = None
     """Writes the control database into a SQLite file; None copies the one in the data directory."""
-    find_lost_versions: Callable[[Path, Path], Sequence[str]] = lambda *_: ()
+    find_lost_versions: Callable[[Path, Path], Sequence[str]] = _find_none
     """Returns the versions of a saved control database whose weights are not in a folder of models."""
 
 

@@ -116,11 +116,27 @@ def _hashes(store: Store, table: str, partition: str) -> set[int]:
     return set(hashes["row_hash"].to_list())
 
 
+def copy_while_written(source: Store, target: Store, *, on_progress: TransferProgress) -> None:
+    """Copy a store that is being written: a row that is replaced meanwhile, such as a lease, is copied again.
+
+    Raises:
+        StoreError: The target lacks rows after several copies, or a ClickHouse is unreachable.
+    """
+    for _ in range(_PASSES - 1):
+        if not _incomplete(copy_store(source, target, on_progress=on_progress)):
+            return
+    check_copy(copy_store(source, target, on_progress=on_progress), target)
+
+
 def check_copy(copied: list[CopiedTable], target: Store) -> None:
     """Check that the target holds all rows. StoreError: a table has fewer rows in the target than in the source."""
-    incomplete = [table for table in copied if table.target_rows < table.source_rows]
+    incomplete = _incomplete(copied)
     if incomplete:
         counts = ", ".join(
             f"{table.name} has {table.target_rows:,} of {table.source_rows:,} rows" for table in incomplete
         )
         raise StoreError(f"{target.url} does not hold all rows: {counts}.", next_step="Run the copy again.")
+
+
+def _incomplete(copied: list[CopiedTable]) -> list[CopiedTable]:
+    return [table for table in copied if table.target_rows < table.source_rows]

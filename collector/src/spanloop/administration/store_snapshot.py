@@ -23,7 +23,7 @@ from spanloop.store.discovery import embedded_address
 from spanloop.store.store import Store
 
 from . import TransferProgress
-from .copying import check_copy, copy_store
+from .copying import copy_while_written
 from .files import remove
 from .retention import retention, set_retention
 
@@ -62,7 +62,7 @@ def snapshot_external(store: Store, folder: Path, on_progress: TransferProgress)
     """
     scratch = DataDir(folder / SCRATCH)
     with EmbeddedClickHouse(scratch), Store.open(embedded_address(scratch)) as copy:
-        check_copy(copy_store(store, copy, on_progress=on_progress), copy)
+        copy_while_written(store, copy, on_progress=on_progress)
         set_retention(copy, retention(store))
         snapshot_embedded(scratch, copy, folder, on_progress)
     remove(scratch.path)
