@@ -17,7 +17,7 @@ from spanloop.gateway.serving_environment import SERVING_VENV_ENV
 from .support import RunningGateway, descendants, wait_until, write_model
 
 _SERVER = """
-import http.server, itertools, json, os, pathlib, sys
+import http.server, itertools, json, os, pathlib, socketserver, sys
 
 def option(name):
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else ""
@@ -64,7 +64,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
-http.server.ThreadingHTTPServer(("127.0.0.1", int(option("--port"))), Handler).serve_forever()
+socketserver.ThreadingUnixStreamServer(option("--uds"), Handler).serve_forever()
 """
 
 

@@ -93,8 +93,8 @@ def test_an_adapter_is_deployed_with_its_base(data_dir: DataDir, tiny_model: Pat
         with pytest.raises(JobError, match="needs the weights of tiny@v1"):
             weights_version(registry, version)
     bodies = [body for _, body in gateway.asked]
-    common = {"name": "tiny", "path": str(base.path), "tokenizer": registry.tokenizer_fingerprint(version.reference)}
-    assert bodies == [common | {"version": "v2", "adapter": str(version.path)}, common | {"version": "v1"}]
+    common = {"name": "tiny", "path": "models/tiny/v1", "tokenizer": registry.tokenizer_fingerprint(version.reference)}
+    assert bodies == [common | {"version": "v2", "adapter": "models/tiny/v2"}, common | {"version": "v1"}]
     assert registry.deployed() == base
 
 

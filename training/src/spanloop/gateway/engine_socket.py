@@ -76,7 +76,10 @@ class _EngineTransport(httpx.AsyncBaseTransport):
         """Close the connections to engines that were stopped."""
         for host in [*self._by_host]:
             if not _socket_path(host.removesuffix(_DOMAIN)).parent.exists():
-                await self._by_host.pop(host).aclose()
+                # Another request may have removed it during the wait for the last one.
+                transport = self._by_host.pop(host, None)
+                if transport is not None:
+                    await transport.aclose()
 
 
 def _transport(socket: Path | None = None) -> httpx.AsyncHTTPTransport:
