@@ -246,6 +246,21 @@ def test_a_cpu_without_bfloat16_serves_in_float32(
     assert command[command.index("--dtype") + 1] == expected
 
 
+@pytest.mark.parametrize(
+    ("is_cpu", "has_compiler", "is_disabled"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_a_cpu_without_a_compiler_serves_without_compiling(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_cpu: bool, has_compiler: bool, is_disabled: bool
+) -> None:
+    monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if has_compiler:
+        (tmp_path / "g++").touch(mode=0o700)
+    serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
+    environment = launch_command(serving, "/m", SOCKET, EngineSettings()).environment
+    assert ("TORCHDYNAMO_DISABLE" in environment) == is_disabled
+
+
 def write_peft(folder: Path, rank: int) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adapter_config.json").write_text(json.dumps({"r": rank, "lora_alpha": rank}))

@@ -5,6 +5,7 @@ vLLM has its own environment because its pinned dependencies conflict with verl'
 """
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,6 +134,9 @@ def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[
     }
     if serving.is_cpu:
         environment.setdefault("VLLM_CPU_KVCACHE_SPACE", str(settings.kv_cache_gib))
+        if shutil.which("g++") is None:
+            # vLLM compiles parts of its sampler even with --enforce-eager, and its engine ends without a compiler.
+            environment.setdefault("TORCHDYNAMO_DISABLE", "1")
         library = serving.path / "lib" / "libiomp5.so"
         if library.exists() and "LD_PRELOAD" not in environment:
             environment["LD_PRELOAD"] = str(library)
