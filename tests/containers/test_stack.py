@@ -130,7 +130,7 @@ BASE = """
 from spanloop.datadir import DataDir
 from spanloop.training.registry import Registry
 registry = Registry(DataDir())
-print(registry.lineage(registry.deployed().reference)[-1].reference, registry.deployed().reference)
+print(registry.lineage(registry.deployed().reference)[0].reference, registry.deployed().reference)
 """
 
 
