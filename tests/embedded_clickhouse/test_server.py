@@ -310,12 +310,21 @@ def test_sigstop_does_not_end_the_server(tmp_path: Path) -> None:
         assert service.pid == process.pid
 
 
+def address_beyond_loopback() -> str:
+    """An address of this machine at which a client counts as one of another host."""
+    for addresses in psutil.net_if_addrs().values():
+        for address in addresses:
+            if address.family is socket.AF_INET and not address.address.startswith("127."):
+                return str(address.address)
+    pytest.skip("this machine has no address beyond the loopback")
+
+
 @pytest.mark.slow
 def test_other_hosts_reach_it_with_the_password_of_a_file_only(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("a password from a file\n")
     port = free_port()
     arguments = ("--host", "0.0.0.0", "--port", str(port), "--password-file", str(tmp_path / "password"))
-    other_address = socket.gethostbyname(socket.gethostname())
+    other_address = address_beyond_loopback()
     with serving(tmp_path / "data", *arguments) as (data_dir, _):
         local = embedded_address(data_dir)
         assert (local.host, local.port, local.password) == ("127.0.0.1", port, "a password from a file")
@@ -323,7 +332,7 @@ def test_other_hosts_reach_it_with_the_password_of_a_file_only(tmp_path: Path) -
         Connection(remote, database="default").close()
         with pytest.raises(StoreError, match="Authentication failed"):
             Connection(replace(remote, password="wrong"), database="default")
-        assert "DB::Exception" in ask_as_default(remote, "SELECT 1")
+        assert "Not enough privileges" in ask_as_default(remote, "SELECT count() FROM system.users")
     short = tmp_path / "short"
     short.write_text("short")
     refused = run_to_its_end(tmp_path / "other", "--password-file", str(short))

@@ -1,8 +1,9 @@
 """Configuration files, password and memory cap of the embedded ClickHouse.
 
 Invariant: the server requires the password, and listens on the loopback interface unless told otherwise. The user
-``default`` must exist, because the engine's own session uses it; it can log in from the loopback only, and its rights
-are limited to opening listeners and sleeping.
+``default`` must exist, because the engine's own session uses it. The engine lets it log in without a password from
+every address at which it listens, whatever ``networks`` says; it may open and close listeners and sleep, and reads no
+table.
 """
 
 import hashlib
