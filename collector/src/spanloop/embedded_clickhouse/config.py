@@ -1,9 +1,10 @@
 """Configuration files, password and memory cap of the embedded ClickHouse.
 
-Invariant: the server requires the password, and listens on the loopback interface unless told otherwise. The user
-``default`` must exist, because the engine's own session uses it. The engine lets it log in without a password from
-every address at which it listens, whatever ``networks`` says; it may open and close listeners and sleep, and reads no
-table.
+Invariant: the server requires the password, and listens on the loopback interface unless told otherwise.
+
+The user ``default`` must exist, because the engine's own session uses it, and the engine lets it log in without a
+password from every address at which it listens, whatever ``networks`` says. So its quota is what that session needs,
+two statements. The engine counts no query of constants (``SELECT 1``); one of these runs at a time.
 """
 
 import hashlib
@@ -80,14 +81,25 @@ _USERS: Final = """<clickhouse>
       <compile_aggregate_expressions>0</compile_aggregate_expressions>
       <compile_sort_description>0</compile_sort_description>
     </default>
+    <session>
+      <max_concurrent_queries_for_user>1</max_concurrent_queries_for_user>
+      <max_memory_usage>67108864</max_memory_usage>
+      <constraints>
+        <max_concurrent_queries_for_user><readonly/></max_concurrent_queries_for_user>
+        <max_memory_usage><readonly/></max_memory_usage>
+      </constraints>
+    </session>
   </profiles>
-  <quotas><default/></quotas>
+  <quotas>
+    <default/>
+    <session><interval><duration>2000000000</duration><queries>2</queries></interval></session>
+  </quotas>
   <users>
     <default>
       <password/>
       <networks><ip>127.0.0.1</ip></networks>
-      <profile>default</profile>
-      <quota>default</quota>
+      <profile>session</profile>
+      <quota>session</quota>
       <grants>
         <query>GRANT SYSTEM LISTEN ON *.*</query>
         <query>GRANT SELECT ON system.numbers</query>
