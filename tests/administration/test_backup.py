@@ -20,6 +20,7 @@ from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.pipeline.stored_transitions import insert_transitions
+from spanloop.semconv.environment import SHARED_DIR_ENV
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.store import Store, connect
 from spanloop.store.client import Address
@@ -244,6 +245,22 @@ def test_a_killed_restore_leaves_no_data_directory(stored: tuple[Path, BackupMan
     assert [path.name for path in tmp_path.iterdir()] == ["restored"]
     with connect(DataDir(target), start=True) as store:
         assert store.query("store_counts").filter(pl.col("table_name") == "scores")["row_count"].to_list() == [5]
+
+
+def test_a_shared_folder_can_keep_its_own_keys(
+    stored: tuple[Path, BackupManifest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setenv(SHARED_DIR_ENV, str(shared))
+    data_dir = DataDir(tmp_path / "restored")
+    KeyRing(data_dir).create("stack", [Scope.READ])
+    with pytest.raises(ConfigurationError, match="--keep-keys"):
+        restore(stored[0], data_dir, on_progress=nothing)
+    restore(stored[0], data_dir, on_progress=nothing, keep_keys=True)
+    assert [key.name for key in KeyRing(data_dir).list()] == ["stack"]
+    assert (shared / "jobs/j1/log.txt").read_text() == FILES["jobs/j1/log.txt"]
+    assert not (data_dir.path / "keys.json").exists()
 
 
 @pytest.mark.slow

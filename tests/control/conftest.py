@@ -42,6 +42,8 @@ HEAVY_ON_POSTGRESQL = frozenset(
     }
 )
 """Tests of those modules that take seconds there."""
+OF_THE_SCHEMA = frozenset({"test_database", "test_migration_kills"})
+"""Modules whose tests make and change tables: each test has a PostgreSQL database without any."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -62,7 +64,7 @@ def control_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(CONTROL_URL_ENV, raising=False)
     if backend == "sqlite":
         yield backend
-    elif request.path.stem == "test_database":
+    elif request.path.stem in OF_THE_SCHEMA:
         with request.getfixturevalue("postgresql_server").database() as url:
             monkeypatch.setenv(CONTROL_URL_ENV, url)
             yield backend

@@ -1,8 +1,9 @@
-"""Load on all roles: spans with a ledger, questions to the gateway, jobs."""
+"""Load on all roles: spans with a ledger, questions to the gateway, training jobs, logins at the dashboard."""
 
 import http.client
 import json
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -18,15 +19,20 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.otlp.wire import serialize
 from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import JobApi, JobKind, JobSpec
+from spanloop.training.jobs import JobApi, JobSpec
 
 from ..collector.collectors import PROTOBUF
 from ..faults.ledger import Ledger
+from .processes import Roles
 
 CALLS = 3
 """Model calls of a trace."""
 TIMEOUT_S = 60.0
+SUBMIT_EVERY_S = 60.0
+LOG_IN_EVERY_S = 15.0
+"""The dashboard limits the attempts from one address to 30 within five minutes."""
 SECOND_NS = 10**9
+TOKEN = re.compile(r'name="token" value="([0-9a-f]+)"')
 
 
 def trace_body(ids: Sequence[int], first_id: int, began_ns: int) -> bytes:
@@ -66,23 +72,26 @@ class Load:
     """Threads that work until they are stopped: a context manager.
 
     Args:
-        collectors: URLs of the collectors.
-        gateway: URL of the gateway.
+        roles: The roles, with two collectors, a gateway and a dashboard.
+        user: Name and password of a user of the dashboard.
+        model: What the gateway is asked for.
+        job: What is submitted.
         ledger: Of the spans.
-        api: Where jobs are submitted.
         senders: Threads that send spans.
     """
 
     def __init__(
-        self, collectors: Sequence[str], gateway: str, ledger: Ledger, api: JobApi, *, senders: int = 3
+        self, roles: Roles, user: tuple[str, str], model: str, job: JobSpec, ledger: Ledger, *, senders: int = 3
     ) -> None:
-        self._collectors = [urlsplit(url) for url in collectors]
-        self._gateway = gateway
+        self._collectors = [urlsplit(roles.url(name)) for name in ("collector-1", "collector-2")]
+        self._gateway, self._dashboard = roles.url("gateway"), roles.url("dashboard")
+        self._authorization = {"Authorization": f"Bearer {roles.key}"}
+        self._user, self._model, self._job = user, model, job
         self._ledger = ledger
-        self._api = api
+        self._api = JobApi(roles.operator)
         self._senders = senders
         self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(senders + 2)
+        self._pool = ThreadPoolExecutor(senders + 3)
         self.submitted: list[str] = []
         """Jobs that were acknowledged."""
         self.scheduled: list[str] = []
@@ -91,9 +100,12 @@ class Load:
         self.answers: list[str] = []
         """Ids of the gateway's answers."""
         self.refusals = Counter[str]()
+        """Of the gateway: status or error → how often."""
+        self.logins = Counter[str]()
+        """At the dashboard: status or error → how often."""
 
     def __enter__(self) -> Self:
-        tasks: list[Callable[[], None]] = [*([self._send] * self._senders), self._ask, self._submit]
+        tasks: list[Callable[[], None]] = [*([self._send] * self._senders), self._ask, self._submit, self._log_in]
         self._running = [self._pool.submit(task) for task in tasks]
         return self
 
@@ -129,7 +141,7 @@ class Load:
             break
         self._ledger.attempted(ids)
         try:
-            connection.request("POST", "/v1/traces", body, {"Content-Type": PROTOBUF})
+            connection.request("POST", "/v1/traces", body, {"Content-Type": PROTOBUF, **self._authorization})
             response = connection.getresponse()
             response.read()
         except (OSError, http.client.HTTPException):
@@ -140,10 +152,10 @@ class Load:
             connection.close()
 
     def _ask(self) -> None:
-        with httpx.Client(timeout=TIMEOUT_S) as client:
+        with httpx.Client(timeout=TIMEOUT_S, headers=self._authorization) as client:
             while not self._stopping.wait(0.3):
                 try:
-                    body = {"messages": [{"role": "user", "content": "hi"}]}
+                    body = {"model": self._model, "max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}
                     response = client.post(f"{self._gateway}/v1/chat/completions", json=body)
                 except httpx.HTTPError as error:
                     self.refusals[type(error).__name__] += 1
@@ -154,10 +166,28 @@ class Load:
                     self.refusals[str(response.status_code)] += 1
 
     def _submit(self) -> None:
-        spec = JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=4, max_attempts=100)
-        while not self._stopping.wait(3.0):
+        while True:
             try:
-                self.submitted.append(self._api.submit(spec).id)
-                self.scheduled.append(self._api.schedule(spec, at=datetime.now(UTC)).id)
+                self.submitted.append(self._api.submit(self._job).id)
+                self.scheduled.append(self._api.schedule(self._job, at=datetime.now(UTC)).id)
             except SpanloopError:
                 self.unknown_submissions += 1
+            if self._stopping.wait(SUBMIT_EVERY_S):
+                return
+
+    def _log_in(self) -> None:
+        """Log in anew each time, since a dashboard forgets its sessions when it is killed."""
+        while not self._stopping.wait(LOG_IN_EVERY_S):
+            with httpx.Client(base_url=self._dashboard, timeout=TIMEOUT_S) as client:
+                try:
+                    self.logins[log_in(client, *self._user)] += 1
+                except httpx.HTTPError as error:
+                    self.logins[type(error).__name__] += 1
+
+
+def log_in(client: httpx.Client, name: str, password: str) -> str:
+    """Log in, read a page, and return what became of it."""
+    token = TOKEN.search(client.get("/login").text)
+    data = {"user": name, "password": password, "token": token[1] if token else ""}
+    client.post("/login", data=data, headers={"Origin": str(client.base_url).rstrip("/")})
+    return str(client.get("/jobs").status_code)

@@ -1,24 +1,22 @@
-"""Every role of a spanloop as a process with a data directory of its own, that can be killed and started again."""
+"""Every role of a spanloop as a process of its own, started by ``spanloop serve`` and found by addresses and a key."""
 
 import os
-import shlex
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from spanloop.datadir import DataDir
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, SHARED_DIR_ENV
-from spanloop.store.discovery import embedded_address
+from spanloop.store.client import Address
 
+from ..cli.support import SPANLOOP
 from ..control.postgresql_server import PostgreSqlServer
-from ..faults.support import url_of
+from ..faults.support import wait_for
 from ..ports import free_port
 
-RUNNER = Path(__file__).parents[1] / "control" / "tiny_runner.py"
-TIMEOUT_S = 120.0
+STORE_PASSWORD = "a-password-of-the-store"
+WITH_PORTS = ("clickhouse", "collector-1", "collector-2", "gateway", "dashboard")
+END_TIMEOUT_S = 60.0
 
 
 class Killable(Protocol):
@@ -36,26 +34,22 @@ class Killable(Protocol):
 
 
 class Role:
-    """One process.
+    """One process, with a data directory of its own.
 
     Args:
-        name: Also of its data directory.
+        name: The role, perhaps with a number: ``collector-2``.
         folder: The folder of all data directories and logs.
-        module: Below ``spanloop``.
-        options: Further options.
-        environment: Besides the test's own.
+        options: Of ``spanloop serve``.
+        environment: The whole one.
     """
 
-    def __init__(
-        self, name: str, folder: Path, module: str, options: Sequence[str], environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, name: str, folder: Path, options: Sequence[str], environment: dict[str, str]) -> None:
         self.name = name
+        self.role = name.partition("-")[0]
         self.data_dir = DataDir(folder / name).open()
         self.log = folder / f"{name}.log"
-        self.starts = 0
-        command = [sys.executable, "-m", f"spanloop.{module}", "--data-dir", str(self.data_dir.path)]
-        self._command = [*command, *options]
-        self._environment = {**os.environ, **environment}
+        self._command = [str(SPANLOOP), "serve", self.role, "--data-dir", str(self.data_dir.path), *options]
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,11 +57,26 @@ class Role:
         """Whether it has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
+    @property
+    def command_line(self) -> str:
+        """What a process list shows."""
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/cmdline").read_text()
+
     def start(self) -> None:
         """Start it; does not wait until it is ready."""
-        self.starts += 1
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment)
+
+    def await_start(self) -> None:
+        """Wait until it has announced itself."""
+
+        def is_announced() -> bool:
+            assert not self.has_ended, self.log.read_text()
+            running = self.data_dir.running(self.role)
+            return running is not None and self._process is not None and running.pid == self._process.pid
+
+        wait_for(is_announced, f"{self.name} to start")
 
     def kill(self) -> None:
         """Send kill -9 and wait for the end."""
@@ -79,7 +88,7 @@ class Role:
         """Send SIGTERM and return the exit status."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(TIMEOUT_S)
+        return self._process.wait(END_TIMEOUT_S)
 
 
 class PostgreSql:
@@ -100,67 +109,114 @@ class PostgreSql:
 
 
 class Roles:
-    """All roles: two collectors, two pipelines, two schedulers, two runners, a gateway and ClickHouse.
+    """Roles on one configuration file and one key; none is started.
 
     Args:
-        folder: An empty folder.
+        folder: Of the file, the secrets, the shared folder, and each role's data directory and log.
         control_url: Of the control database.
-        upstream: URL of the server behind the gateway.
-        job: Arguments of the script that stands for a training (``tests/control/tiny_runner.py``).
     """
 
-    def __init__(self, folder: Path, control_url: str, upstream: str, job: str) -> None:
-        self._folder = folder
-        self._ports = {name: free_port() for name in ("clickhouse", "collector-1", "collector-2", "gateway")}
+    def __init__(self, folder: Path, control_url: str) -> None:
+        self.folder = folder
         self.shared = folder / "shared"
-        self.shared.mkdir(parents=True)
-        self._clickhouse = self._role("clickhouse", "embedded_clickhouse.server", {})
-        self._clickhouse.start()
-        wait_for(lambda: self._clickhouse.data_dir.running("clickhouse") is not None, "ClickHouse to start")
-        self.address = embedded_address(self._clickhouse.data_dir)
-        self.environment = {
-            CLICKHOUSE_URL_ENV: url_of(self.address),
-            CONTROL_URL_ENV: control_url,
-            SHARED_DIR_ENV: str(self.shared),
-        }
-        runner = shlex.join([sys.executable, str(RUNNER), *shlex.split(job)])
-        kinds = (
-            ("collector", "collector", ("--no-grpc",)),
-            ("pipeline", "pipeline", ("--interval-s", "1")),
-            ("scheduler", "training.scheduler", ("--slots", "0")),
-            ("runner", "training.runner", ("--slots", "2", "--runner", runner)),
+        self.key = ""
+        self.started: dict[str, Role] = {}
+        self._ports = {name: free_port() for name in WITH_PORTS}
+        secrets = folder / "secrets"
+        for new in (self.shared, secrets):
+            new.mkdir(parents=True)
+        self._store_url = f"http://spanloop:{STORE_PASSWORD}@127.0.0.1:{self._ports['clickhouse']}/spanloop"
+        self._control_url = control_url
+        (secrets / "password").write_text(STORE_PASSWORD)
+        (secrets / "clickhouse").write_text(self._store_url)
+        (secrets / "control").write_text(control_url)
+        (folder / "spanloop.toml").write_text(
+            f"""
+            [services]
+            collector_url = "{self.url("collector-1")}"
+            gateway_url = "{self.url("gateway")}"
+            dashboard_url = "{self.url("dashboard")}"
+            clickhouse_url_file = "secrets/clickhouse"
+            control_url_file = "secrets/control"
+            key_file = "secrets/key"
+            [storage]
+            shared_dir = "shared"
+            [serve.clickhouse]
+            port = {self._ports["clickhouse"]}
+            password_file = "secrets/password"
+            [serve.collector]
+            port = {self._ports["collector-1"]}
+            [serve.gateway]
+            port = {self._ports["gateway"]}
+            [serve.dashboard]
+            port = {self._ports["dashboard"]}
+            """
         )
-        pairs = [
-            self._role(f"{name}-{number}", module, self.environment, *options)
-            for name, module, options in kinds
-            for number in (1, 2)
-        ]
-        gateway = self._role("gateway", "gateway", self.environment, "--upstream", upstream)
-        self.all = (self._clickhouse, *pairs, gateway)
+        self.key = self.run("keys", "create", "operator", "--scope", "admin").stdout.strip()
+        (secrets / "key").write_text(self.key)
+
+    @property
+    def configuration(self) -> Path:
+        """The file of all roles."""
+        return self.folder / "spanloop.toml"
+
+    @property
+    def operator(self) -> DataDir:
+        """The data directory of a host that runs no role."""
+        return DataDir(self.folder / "operator").open()
+
+    @property
+    def address(self) -> Address:
+        """Of the store."""
+        return Address.parse(self._store_url)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What nobody may read in a process list."""
+        return STORE_PASSWORD, self.key
+
+    def variables(self) -> dict[str, str]:
+        """Return what the file says, for the test's own process."""
+        return {
+            "SPANLOOP_CLICKHOUSE_URL": self._store_url,
+            "SPANLOOP_CONTROL_URL": self._control_url,
+            "SPANLOOP_COLLECTOR_URL": self.url("collector-1"),
+            "SPANLOOP_GATEWAY_URL": self.url("gateway"),
+            "SPANLOOP_DASHBOARD_URL": self.url("dashboard"),
+            "SPANLOOP_KEY": self.key,
+            "SPANLOOP_SHARED_DIR": str(self.shared),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a process that has all settings from the file."""
+        own = self.variables()
+        others = {name: value for name, value in os.environ.items() if name not in own}
+        return {**others, "SPANLOOP_CONFIG": str(self.configuration), "COLUMNS": "250"}
 
     def url(self, name: str) -> str:
         """Return the address of a role with a port."""
         return f"http://127.0.0.1:{self._ports[name]}"
 
-    def start(self) -> None:
-        """Start all but ClickHouse, which runs."""
-        for role in self.all[1:]:
-            role.start()
+    def run(self, *arguments: str, timeout_s: float = 200) -> subprocess.CompletedProcess[str]:
+        """Run ``spanloop`` on a host that runs no role."""
+        command = [str(SPANLOOP), *arguments, "--data-dir", str(self.operator.path)]
+        return subprocess.run(
+            command, env=self.environment(), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def start(self, name: str, *options: str) -> Role:
+        """Start a role, and wait until it has announced itself."""
+        port = ("--port", str(self._ports[name])) if name == "collector-2" else ()
+        self.started[name] = role = Role(name, self.folder, (*port, *options), self.environment())
+        role.start()
+        role.await_start()
+        return role
 
     def kill(self) -> None:
         """Kill whatever runs."""
-        for role in self.all:
+        for role in self.started.values():
             role.kill()
 
-    def _role(self, name: str, module: str, environment: Mapping[str, str], *options: str) -> Role:
-        port = self._ports.get(name)
-        port_option = () if port is None else ("--port", str(port))
-        return Role(name, self._folder, module, (*port_option, *options), environment)
-
-
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Poll until the condition holds."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"waited {timeout_s:.0f} s for {what}"
-        time.sleep(0.1)
+    def stop(self) -> dict[str, int]:
+        """Stop all in the order of their start, the newest first; return their exit codes."""
+        return {name: role.terminate() for name, role in reversed(self.started.items())}

@@ -5,7 +5,7 @@ Invariant: a file has the same name in every backup, wherever it lies.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,6 +21,8 @@ _JOB_FILES: Final = ("log.txt", "dataset.parquet", "manifest.json")
 """All other files in a job's folder are scratch data."""
 SHARED_NAMES: Final = ("models", "jobs", "keys.json", "users.json")
 """What lies in the folder that roles on several hosts share, where there is one."""
+KEY_NAMES: Final = ("keys.json", "users.json")
+"""Who gets in: of the deployment more than of its data."""
 
 
 class NamedFile(NamedTuple):
@@ -83,9 +85,10 @@ def _below(root: Path, path: Path) -> str:
     return str(path.relative_to(root))
 
 
-def place_files(source: Path, target: Path, on_progress: TransferProgress) -> None:
+def place_files(source: Path, target: Path, on_progress: TransferProgress, without: Collection[str] = ()) -> None:
     """Copy the files of a backup into a new folder, by their names."""
-    files = [path for path in sorted(source.rglob("*")) if path.is_file()]
+    left_out = {source / name for name in without}
+    files = [path for path in sorted(source.rglob("*")) if path.is_file() and path not in left_out]
     total, completed_bytes = sum(path.stat().st_size for path in files), 0
     for path in files:
         _copy(path, target / path.relative_to(source))
@@ -93,20 +96,28 @@ def place_files(source: Path, target: Path, on_progress: TransferProgress) -> No
         on_progress("copying files", completed_bytes, total)
 
 
-def check_shared_places(data_dir: DataDir, manifest: BackupManifest) -> None:
+def check_shared_places(data_dir: DataDir, manifest: BackupManifest, kept: Collection[str] = ()) -> None:
     """Check that the folder that roles share has nothing that a restore would replace.
+
+    Args:
+        data_dir: Names the shared folder.
+        manifest: Of the backup.
+        kept: Names that are not restored.
 
     Raises:
         ConfigurationError: It has something that is not from this backup.
     """
     for name in _shared(data_dir):
+        if name in kept:
+            continue
         place = place_of(data_dir, name)
         for path in [place] if place.is_file() else sorted(place.rglob("*")):
             in_backup = f"{FILES}/{name}" if path == place else f"{FILES}/{name}/{_below(place, path)}"
             if path.is_file() and manifest.files.get(in_backup) != describe(path):
                 raise ConfigurationError(
                     f"{path} is in the shared folder and not in the backup, so nothing was restored.",
-                    next_step="Let SPANLOOP_SHARED_DIR name an empty folder, or move what is in it.",
+                    next_step="Let SPANLOOP_SHARED_DIR name an empty folder, or move what is in it"
+                    + ("; --keep-keys leaves its keys and users." if name in KEY_NAMES else "."),
                 )
 
 

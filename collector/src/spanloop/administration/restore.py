@@ -26,7 +26,7 @@ from spanloop.store.store import Store
 from . import TransferProgress
 from .backup_manifest import FILES, STORE, BackupManifest, check_files, read_manifest
 from .copying import check_copy, copy_store
-from .files import check_shared_places, move_shared, place_files, remove
+from .files import KEY_NAMES, check_shared_places, move_shared, place_files, remove
 from .retention import retention, set_retention
 from .store_snapshot import linked, run_in_server, wait_until_unused
 
@@ -65,7 +65,12 @@ _LOCAL: Final = Targets()
 
 
 def restore(
-    source: Path, data_dir: DataDir, *, on_progress: TransferProgress, targets: Targets = _LOCAL
+    source: Path,
+    data_dir: DataDir,
+    *,
+    on_progress: TransferProgress,
+    targets: Targets = _LOCAL,
+    keep_keys: bool = False,
 ) -> BackupManifest:
     """Restore a backup into a new data directory.
 
@@ -74,6 +79,7 @@ def restore(
         data_dir: A data directory that does not exist, or is empty.
         on_progress: Called after every step.
         targets: Where the rest goes.
+        keep_keys: Leave API keys and users of the backup out; those of the shared folder stay.
 
     Raises:
         ConfigurationError: The data directory, the shared folder or the other ClickHouse is not empty, or
@@ -89,14 +95,15 @@ def restore(
             next_step="Name a new directory with --data-dir, or move this one.",
         )
     manifest = read_manifest(source)
+    kept = KEY_NAMES if keep_keys else ()
     staging = DataDir(target.with_name(f".{target.name}.restoring"))
     try:
         check_files(source, manifest, on_progress)
-        check_shared_places(data_dir, manifest)
+        check_shared_places(data_dir, manifest, kept)
         wait_until_unused(staging)
         remove(staging.path)
         staging.open()
-        place_files(source / FILES, staging.path, on_progress)
+        place_files(source / FILES, staging.path, on_progress, kept)
         if staging.control_db.exists():
             targets.renew_tokens(staging.control_db)
             if targets.load_control is not None:

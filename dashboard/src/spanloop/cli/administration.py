@@ -30,6 +30,12 @@ DestinationArgument = Annotated[
     Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it appears when it is complete.")
 ]
 SourceArgument = Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made.")]
+KeepKeysOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep-keys", help="Leave API keys and users of the backup out; the shared folder keeps those that it has."
+    ),
+]
 ModelsOption = Annotated[bool, typer.Option("--models", help="Include the model folders, which are large.")]
 
 
@@ -71,7 +77,7 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
     out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
 
 
-def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
+def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: KeepKeysOption = False) -> None:
     """Restore a backup into a new data directory; every file and every table's row count is checked.
 
     With SPANLOOP_CLICKHOUSE_URL or SPANLOOP_CONTROL_URL set, rows, or jobs and model versions, go into those databases,
@@ -93,7 +99,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
         load_control=partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
     )
     with _progress() as progress:
-        manifest = restore_backup(source, directory, on_progress=progress, targets=targets)
+        manifest = restore_backup(source, directory, on_progress=progress, targets=targets, keep_keys=keep_keys)
     _print_manifest(manifest)
     if not manifest.has_models:
         err.print("the backup has no model folders: add a model again before serving it")
