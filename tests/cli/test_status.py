@@ -80,3 +80,18 @@ def test_nothing_is_said_to_programs_too(data_dir: DataDir, tmp_path: Path) -> N
         completed = CliRunner().invoke(app, ["status", "--data-dir", str(place), "--json"])
         assert completed.exit_code == 3
         assert json.loads(completed.stdout)["exists"] is exists
+
+
+def test_a_control_database_out_of_reach_leaves_the_rest_of_the_status(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANLOOP_CONTROL_URL", "postgresql://me:secret@127.0.0.1:1/jobs")
+    with service(data_dir, "collector", COLLECTOR):
+        printed = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path)])
+        as_json = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path), "--json"])
+    assert (printed.exit_code, as_json.exit_code) == (0, 0)
+    assert "accepted 7 (logs 2, traces 5), since the collector's start" in printed.stdout
+    assert "jobs: The control database postgresql://127.0.0.1:1/jobs is unreachable" in printed.stdout
+    status = json.loads(as_json.stdout)
+    assert (status["jobs"], "is unreachable" in status["jobs_error"]) == (None, True)
+    assert "secret" not in printed.stdout + as_json.stdout

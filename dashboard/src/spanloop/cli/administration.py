@@ -104,7 +104,10 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: K
     if not manifest.has_models:
         err.print("the backup has no model folders: add a model again before serving it")
     out.print(f"restored the state of {manifest.created_at} to {directory.path}", markup=False)
-    err.print(f"start it: {command_line('up', directory)}", markup=False)
+    if targets.store or targets.load_control:
+        err.print("rows, jobs and models are where the settings name their places; start the roles there")
+    else:
+        err.print(f"start it: {command_line('up', directory)}", markup=False)
 
 
 @contextmanager

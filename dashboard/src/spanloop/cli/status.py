@@ -156,6 +156,9 @@ def _print_captures(gateway: service_health.GatewayHealth | None) -> None:
 
 def _print_jobs(directory: "DataDir") -> None:
     jobs = open_jobs(directory)
+    if isinstance(jobs, str):
+        out.print(f"[yellow]jobs:[/yellow] {escape(jobs)}")
+        return
     for job in jobs:
         progress = f"step {job['step']}/{job['steps_total'] or '?'}"
         description = f"{job['id']}  {job['kind']} of {job['base']}  {job['state']}  {progress}"
@@ -165,6 +168,7 @@ def _print_jobs(directory: "DataDir") -> None:
 
 
 def _print_disk(directory: "DataDir") -> None:
+    """Warn of a full disk; the health of a collector elsewhere tells of its own."""
     free_bytes = shutil.disk_usage(directory.path).free
-    if free_bytes < _LOW_DISK_BYTES:
+    if free_bytes < _LOW_DISK_BYTES and configured_address("collector") is None:
         out.print(f"[yellow]disk[/yellow] only {free_bytes / 2**20:,.0f} MiB are free; a full disk rejects spans")

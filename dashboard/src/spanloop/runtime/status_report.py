@@ -44,16 +44,18 @@ class StatusReport(TypedDict):
     collector: dict[str, object] | None
     stored: dict[str, int] | None
     store_error: str
-    jobs: list[JobReport]
+    jobs: list[JobReport] | None
+    jobs_error: str
     disk_free_bytes: int
 
 
 def report(directory: "DataDir") -> StatusReport:
     """Collect the status of every service, the store, the jobs and the disk."""
-    gateway, collector, totals = (
+    gateway, collector, totals, jobs = (
         service_health.gateway_health(directory),
         service_health.collector_health(directory),
         stored(directory),
+        open_jobs(directory),
     )
     return StatusReport(
         data_dir=str(directory.path),
@@ -63,7 +65,8 @@ def report(directory: "DataDir") -> StatusReport:
         collector=None if collector is None else collector._asdict(),
         stored=None if isinstance(totals, str) else totals,
         store_error=totals if isinstance(totals, str) else "",
-        jobs=open_jobs(directory),
+        jobs=None if isinstance(jobs, str) else jobs,
+        jobs_error=jobs if isinstance(jobs, str) else "",
         disk_free_bytes=shutil.disk_usage(directory.path).free,
     )
 
@@ -99,10 +102,14 @@ def stored(directory: "DataDir") -> dict[str, int] | str:
     return {name: int(totals[name]) for name in _STORED}
 
 
-def open_jobs(directory: "DataDir") -> list[JobReport]:
-    """Report unfinished jobs, the newest first."""
+def open_jobs(directory: "DataDir") -> list[JobReport] | str:
+    """Report unfinished jobs, the newest first; or the reason why they cannot be read."""
     from spanloop.training.jobs import JobApi
 
+    try:
+        jobs = JobApi(directory).list()
+    except SpanloopError as error:
+        return str(error)
     return [
         JobReport(
             id=job.id,
@@ -112,6 +119,6 @@ def open_jobs(directory: "DataDir") -> list[JobReport]:
             step=job.step,
             steps_total=job.steps_total,
         )
-        for job in JobApi(directory).list()
+        for job in jobs
         if not job.is_finished
     ]
