@@ -9,15 +9,13 @@ from urllib.parse import quote
 import pytest
 import streamlit as st
 
-from spanloop.authentication.users import Role
-from spanloop.dashboard import visits
-from spanloop.dashboard.visits import Visitor
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
 
 from ..databases import ReusedDatabases
+from .dashboard_driver import visit_as_operator
 from .dashboard_learning import Learned, seed_learning, seed_learning_control
 from .dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
 
@@ -31,8 +29,7 @@ def _fresh_caches() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _as_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without the front in front of them have a viewer; these tests click."""
-    monkeypatch.setattr(visits, "visitor", lambda: Visitor(visits.ANYONE, Role.OPERATOR, "127.0.0.1"))
+    visit_as_operator(monkeypatch)
 
 
 @pytest.fixture

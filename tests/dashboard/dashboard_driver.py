@@ -3,12 +3,21 @@
 from typing import Any
 
 import polars as pl
+import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
 
+from spanloop.authentication.users import Role
+from spanloop.dashboard import visits
 from spanloop.dashboard.service import APP
+from spanloop.dashboard.visits import Visitor
 
 PAGES = ("overview", "episodes", "traces", "failures", "rewards", "evaluations", "compare", "jobs", "models")
+
+
+def visit_as_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let pages have an operator; without the front in front of them they have a viewer."""
+    monkeypatch.setattr(visits, "visitor", lambda: Visitor(visits.ANYONE, Role.OPERATOR, "127.0.0.1"))
 
 
 def open_page(page: str, **query: str) -> AppTest:

@@ -30,7 +30,7 @@ from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.promote import Actions
 from spanloop.training.registry import ModelVersion, Registry
 
-from ..dashboard.dashboard_driver import button, open_page, table, text_of
+from ..dashboard.dashboard_driver import button, open_page, table, text_of, visit_as_operator
 from ..gateway.support import RunningGateway, StandIn, serving, wait_until, write_model
 from ..training.training_seeding import episode_row, insert, transition_row
 
@@ -91,6 +91,7 @@ def as_it_is(model: ModelVersion) -> Path:
 @pytest.fixture
 def fresh_page(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
+    visit_as_operator(monkeypatch)
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()
