@@ -1,14 +1,18 @@
 """``[services]``, ``[storage]`` and ``[serve.ROLE]`` of ``spanloop.toml``."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from spanloop.cli.app import app
 from spanloop.cli.serve import MODULES, role_command
 from spanloop.configuration import Serve, load_configuration
 from spanloop.configuration.serve import ServeGateway, role_variable
 from spanloop.configuration.services import export_settings
+from spanloop.semconv.environment import LOG_FORMAT_ENV
 from spanloop.semconv.errors import ConfigurationError
 
 FILE = """
@@ -75,3 +79,14 @@ def test_each_role_has_a_section_and_a_variable_for_each_option() -> None:
     assert role_variable("gateway", "max_model_len") == "SPANLOOP_SERVE_GATEWAY_MAX_MODEL_LEN"
     assert ServeGateway(port=0).arguments() == ["--port=0"]
     assert ServeGateway(port=1, host="::").arguments("port") == ["--host=::"]
+
+
+def test_serve_lets_its_role_log_in_the_requested_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[list[str], str | None]] = []
+    monkeypatch.setenv(LOG_FORMAT_ENV, "text")
+    monkeypatch.setattr(os, "execv", lambda _, command: started.append((command, os.environ.get(LOG_FORMAT_ENV))))
+    options = ["--data-dir", str(tmp_path), "--log-format", "json"]
+    assert CliRunner().invoke(app, ["serve", "pipeline", *options]).exit_code == 0
+    assert started == [([sys.executable, "-m", MODULES["pipeline"], "--data-dir", str(tmp_path)], "json")]
+    refused = CliRunner().invoke(app, ["serve", "pipeline", *options[:-1], "xml"])
+    assert (refused.exit_code, len(started)) == (2, 1)

@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spanloop.semconv.environment import CONFIG_ENV, DATA_DIR_ENV, find_configuration
+from spanloop.semconv.environment import CONFIG_ENV, DATA_DIR_ENV, LOG_FORMAT_ENV, find_configuration
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -21,6 +21,15 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", envvar=CONFIG_ENV, help="Configuration file.", show_default="spanloop.toml, if it exists"),
 ]
+LogFormatOption = Annotated[
+    Literal["text", "json"] | None,
+    typer.Option(
+        "--log-format",
+        envvar=LOG_FORMAT_ENV,
+        help="Format of the logs; json: one object a line, with trace ids.",
+        show_default="`[logging] format`, else text",
+    ),
+]
 ModelArgument = Annotated[
     str, typer.Argument(help="A model as NAME@VERSION or NAME@ALIAS, or NAME for its newest version.")
 ]
@@ -33,6 +42,12 @@ def exact_version(directory: "DataDir", model: str) -> str:
 
     version = None if is_exact(model) else Registry(directory).find(model)
     return model if version is None else version.reference
+
+
+def use_log_format(log_format: str | None) -> None:
+    """Let the roles that this process starts log in a format; None leaves it to the environment and the file."""
+    if log_format is not None:
+        os.environ[LOG_FORMAT_ENV] = log_format
 
 
 def data_directory(path: Path | None, config: Path | None = None) -> "DataDir":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 import typer
 
 from .generated_options import GeneratedCommand, GeneratedOption, given_options
-from .options import ConfigOption, DataDirOption, data_directory
+from .options import ConfigOption, DataDirOption, LogFormatOption, data_directory, use_log_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +84,15 @@ def _section(role: str) -> "type[Role]":
 
 
 def _add(role: str, summary: str) -> None:
-    def serve(context: typer.Context, data_dir: DataDirOption = None, config: ConfigOption = None) -> None:
+    def serve(
+        context: typer.Context,
+        data_dir: DataDirOption = None,
+        config: ConfigOption = None,
+        log_format: LogFormatOption = None,
+    ) -> None:
         from spanloop.configuration import load_configuration
 
+        use_log_format(log_format)
         directory = data_directory(data_dir, config)
         section = getattr(load_configuration(directory.path).serve, role)
         command = role_command(role, directory.path, given_options(context), section)

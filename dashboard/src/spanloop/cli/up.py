@@ -18,7 +18,7 @@ from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY
 
 from .console import err, out
 from .models import deploy_with_progress
-from .options import ConfigOption, DataDirOption, data_directory
+from .options import ConfigOption, DataDirOption, LogFormatOption, data_directory, use_log_format
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -46,6 +46,7 @@ def up(
         str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",
     config: ConfigOption = None,
+    log_format: LogFormatOption = None,
 ) -> None:
     """Start ClickHouse, collector, pipeline, gateway, scheduler and dashboard; Ctrl-C stops them all.
 
@@ -62,6 +63,7 @@ def up(
         raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
     from spanloop.configuration import load_configuration
 
+    use_log_format(log_format)
     stop = _StopRequest()
     directory = data_directory(data_dir, config)
     serve = load_configuration(directory.path).serve
