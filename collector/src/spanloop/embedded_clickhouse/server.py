@@ -45,6 +45,7 @@ from .config import (
     server_log,
     write_config,
 )
+from .deduplication_logs import drop_unstored_blocks
 from .empty_definitions import remove_empty_definitions
 from .lock import choose_port, server_lock
 
@@ -204,6 +205,10 @@ def serve(
         for path in remove_empty_definitions(data_dir):
             _print_line(
                 f"Removed the empty definition {path} of a table without rows; the next migration recreates it."
+            )
+        if unstored := drop_unstored_blocks(data_dir):
+            _print_line(
+                f"The killed server had noted {unstored} blocks that it did not store; they are accepted again."
             )
         os.chdir(data_dir.clickhouse_conf)  # the engine reads ./config.xml
         os.environ.setdefault(MALLOC_ENV, MALLOC_SETTINGS)
