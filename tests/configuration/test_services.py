@@ -83,8 +83,12 @@ def test_each_role_has_a_section_and_a_variable_for_each_option() -> None:
 
 def test_serve_lets_its_role_log_in_the_requested_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[list[str], str | None]] = []
+
+    def note(_: str, command: list[str]) -> None:
+        started.append((command, os.environ.get(LOG_FORMAT_ENV)))
+
     monkeypatch.setenv(LOG_FORMAT_ENV, "text")
-    monkeypatch.setattr(os, "execv", lambda _, command: started.append((command, os.environ.get(LOG_FORMAT_ENV))))
+    monkeypatch.setattr(os, "execv", note)
     options = ["--data-dir", str(tmp_path), "--log-format", "json"]
     assert CliRunner().invoke(app, ["serve", "pipeline", *options]).exit_code == 0
     assert started == [([sys.executable, "-m", MODULES["pipeline"], "--data-dir", str(tmp_path)], "json")]
