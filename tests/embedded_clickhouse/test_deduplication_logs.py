@@ -4,12 +4,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.deduplication_logs import drop_unstored_blocks
+from spanloop.semconv.errors import DataDirectoryError
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 
@@ -56,6 +58,13 @@ def test_a_block_that_was_stored_later_is_kept(tmp_path: Path) -> None:
     data_dir = table_with(tmp_path, ["all_1_1_0", "all_3_3_0"], log)
     assert drop_unstored_blocks(data_dir) == 0
     assert newest_log(data_dir) == log
+
+
+def test_a_log_that_cannot_be_read_is_an_error_with_its_place(tmp_path: Path) -> None:
+    data_dir = table_with(tmp_path, [])
+    (data_dir.clickhouse / "store" / "abc" / "abc-def" / "deduplication_logs" / "deduplication_log_1.txt").mkdir()
+    with pytest.raises(DataDirectoryError, match="clickhouse"):
+        drop_unstored_blocks(data_dir)
 
 
 @given(lengths=st.lists(st.integers(1, 4), max_size=8), lost=st.sets(st.integers(0, 7)))

@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from spanloop.datadir import DataDir
+from spanloop.datadir import DataDir, disk_error
 
 _LOG: Final = re.compile(r"deduplication_log_(\d+)\.txt")
 _PART: Final = re.compile(r"([^_]+)_(\d+)_(\d+)_\d+(?:_\d+)?")
@@ -58,9 +58,15 @@ def drop_unstored_blocks(data_dir: DataDir) -> int:
 
     Returns:
         The number of removed blocks.
+
+    Raises:
+        DataDirectoryError: A log cannot be read or written, for example because no space is left.
     """
     folders = sorted(data_dir.clickhouse.glob("store/*/*/deduplication_logs"))
-    return sum(map(_drop_unstored, folders))
+    try:
+        return sum(map(_drop_unstored, folders))
+    except OSError as error:
+        raise disk_error(data_dir.clickhouse, error) from error
 
 
 def _drop_unstored(folder: Path) -> int:
@@ -97,5 +103,5 @@ def _newest_lines(log: Path) -> Iterator[str]:
     with log.open("rb") as file:
         start = max(0, log.stat().st_size - _TAIL_BYTES)
         file.seek(start)
-        lines = file.read().decode().splitlines()
+        lines = file.read().decode(errors="replace").splitlines()
     yield from lines[1:] if start else lines
