@@ -97,6 +97,33 @@ def test_ppo_has_process_credit_and_no_attributed_one() -> None:
     assert JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "process"}).credit == "process"
     with pytest.raises(ValidationError, match="credit: attributed weighs stored advantages, which ppo does not have"):
         JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "attributed"})
+    with pytest.raises(ValidationError, match=r"credit: process_grpo normalises scores by .* take process"):
+        JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "process_grpo"})
+
+
+@pytest.mark.parametrize("credit", ["process", "attributed"])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
+def test_two_credits_have_a_discount(credit: str, gamma: float) -> None:
+    assert JobSpec.model_validate({"base": "tiny", "credit": credit, "gamma": gamma}).gamma == gamma
+    assert JobSpec.model_validate({"base": "tiny", "credit": credit}).gamma == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": 0.5}, "gamma: a setting of the credits process and attributed; broadcast discounts nothing"),
+        ({"credit": "process_grpo", "gamma": 0.5}, "gamma: a setting of the credits .*; process_grpo discounts"),
+        ({"credit": "process", "kind": "ppo", "gamma": 0.5}, "gamma: a .* setting that ppo does not use"),
+        ({"kind": "sft", "gamma": 0.5}, "gamma: a .* setting that sft does not use"),
+        ({"kind": "dpo", "gamma": 0.5}, "gamma: a .* setting that dpo does not use"),
+        ({"credit": "process", "gamma": 1.1}, "less than or equal to 1"),
+        ({"credit": "process", "gamma": -0.1}, "greater than or equal to 0"),
+        ({"credit": "process", "gamma": float("nan")}, "finite|greater than or equal"),
+    ],
+)
+def test_a_discount_that_does_nothing_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        JobSpec.model_validate({"base": "tiny"} | settings)
 
 
 @pytest.mark.parametrize(

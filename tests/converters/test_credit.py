@@ -13,6 +13,7 @@ from spanloop.converters.credit import (
     attributed_rewards,
     attributed_weights,
     broadcast,
+    call_advantages,
     discounted_returns,
     group_advantages,
     leave_one_out,
@@ -65,6 +66,36 @@ def test_leaving_one_out_stretches_the_plain_advantages(rewards: list[float]) ->
     stretch = len(rewards) / (len(rewards) - 1)
     expected = [stretch * value for value in group_advantages(rewards, by_deviation=False)]
     assert leave_one_out(rewards) == pytest.approx(expected, abs=1e-6)
+
+
+GROUPS = st.lists(st.lists(NUMBERS, min_size=1, max_size=5), max_size=6)
+
+
+@given(GROUPS)
+def test_with_ended_episodes_the_advantages_at_a_call_number_sum_to_zero(returns: list[list[float]]) -> None:
+    found = call_advantages(returns)
+    for number in range(max(map(len, returns), default=0)):
+        reached = [episode[number] for episode in returns if len(episode) > number]
+        mean = math.fsum(reached) / len(returns)
+        values = [episode[number] for episode in found if len(episode) > number]
+        if len(returns) > 1:
+            assert math.fsum([*values, -mean * (len(returns) - len(reached))]) == pytest.approx(0, abs=1e-6)
+
+
+@given(GROUPS)
+def test_the_others_of_a_call_number_stretch_its_advantages(returns: list[list[float]]) -> None:
+    plain, over_others = call_advantages(returns), call_advantages(returns, over_others=True)
+    assert [len(each) for each in plain] == [len(each) for each in returns]
+    stretch = len(returns) / max(len(returns) - 1, 1)
+    for one, other in zip(plain, over_others, strict=True):
+        assert other == pytest.approx([stretch * value for value in one], abs=1e-6)
+
+
+@given(REWARDS)
+def test_episodes_of_one_call_are_compared_by_their_rewards(rewards: list[float]) -> None:
+    single = [[reward] for reward in rewards]
+    assert [value for (value,) in call_advantages(single)] == group_advantages(rewards, by_deviation=False)
+    assert [value for (value,) in call_advantages(single, over_others=True)] == leave_one_out(rewards)
 
 
 @given(NUMBERS)

@@ -231,6 +231,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
         policy_version=spec.policy_version,
         credit=spec.credit,
+        gamma=spec.gamma,
         selector=load_selector(spec.selector) if spec.selector else None,
         pairing=Pairing(
             margin=spec.pair_margin,

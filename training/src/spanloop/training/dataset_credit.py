@@ -75,7 +75,7 @@ def token_advantages(rows: pl.DataFrame, credit: Credit) -> pl.DataFrame:
     advantages = rows.select(advantages=pl.when(pl.col("advantage").is_not_null()).then(broadcast))
     if credit is Credit.BROADCAST:
         return advantages
-    if credit is Credit.PROCESS:
+    if credit in {Credit.PROCESS, Credit.PROCESS_GRPO}:
         return _with_step_advantages(advantages, rows)
     changes: list[dict[str, Any]] = []
     faulty = rows.with_row_index("row").filter(pl.col("fault_steps").list.len() > 0)
@@ -100,7 +100,8 @@ def _with_step_advantages(advantages: pl.DataFrame, rows: pl.DataFrame) -> pl.Da
     columns = ("row", "loss_mask", "advantage", "step_advantages", "sampled_starts", "sampled_ends")
     for row, mask, advantage, of_steps, starts, ends in scored.select(columns).iter_rows():
         values = np.full(len(mask), advantage)
-        for value, start, end in zip(of_steps, starts, ends, strict=True):
+        # a row without the positions of its steps has one advantage
+        for value, start, end in zip(of_steps, starts or [0], ends or [len(mask)], strict=True):
             values[start:end] += value
         changes.append({"row": row, "new_advantages": (values * mask).tolist()})
     return _replace(advantages, changes, {"advantages": pl.List(pl.Float32)})

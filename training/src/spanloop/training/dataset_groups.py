@@ -20,13 +20,15 @@ from .dataset_rejections import Rejection
 
 REWARD_TOLERANCE: Final = 1e-6
 """Rewards that lie closer together than this do not vary."""
+DEVIATION_EPSILON: Final = 1e-6
+"""Added to the standard deviation of a group by ``group_advantages``."""
 WHITENING_EPSILON: Final = 1e-8
 """Added to the variance by verl's ``masked_whiten``."""
 GROUP_ADVANTAGES: Final[Mapping[JobKind, Callable[[Sequence[float]], list[float]]]] = {
-    JobKind.GRPO: group_advantages,
+    JobKind.GRPO: partial(group_advantages, epsilon=DEVIATION_EPSILON),
     JobKind.DR_GRPO: partial(group_advantages, by_deviation=False),
     JobKind.RLOO: leave_one_out,
-    JobKind.GSPO: group_advantages,
+    JobKind.GSPO: partial(group_advantages, epsilon=DEVIATION_EPSILON),
 }
 """From the rewards of a group to its advantages: divided by the standard deviation (Shao et al. 2024, section 4.1.2;
 Zheng et al. 2025, equation 6), not divided (Liu et al. 2025, section 3.2), over the others (Ahmadian et al. 2024)."""
@@ -36,12 +38,12 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int, repeat
     """Give each row its episode's ``advantage``, ``part`` and ``session``; reject episodes that have no advantage.
 
     The parts of a group differ by at most one episode, and rewards are dealt out evenly. An episode without a group is
-    a group of its own, which only recipes without a group's baseline accept. Where single steps were scored
-    (``step_rewards``), these scores vary too, and rewards that are their means have no advantage.
+    a group of its own, which only recipes without a group's baseline accept. Where ``step_advantages`` has the scores
+    of single steps, these vary too, and rewards that are their means have no advantage.
 
     Args:
-        checked: Rows with ``reason``, empty where the row can be trained on, their final ``loss_mask``, and
-            ``step_advantages``.
+        checked: Rows with ``reason``, empty where the row can be trained on, their final ``loss_mask``,
+            ``compared_reward`` of the episode, and ``step_advantages``.
         kind: The recipe.
         group_size: Largest number of episodes in a part.
         repeats_per_task: Smallest number of episodes in a group, where a group is compared.
@@ -49,6 +51,7 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int, repeat
     if not kind.is_group_relative:
         own_group = pl.when(pl.col("group_id") == "").then(pl.col("episode_id")).otherwise(pl.col("group_id"))
         checked = checked.with_columns(group_id=own_group)
+    scored = ("is_scored", "has_step_scores", "steps_vary")
     members, rank = pl.len().over("group_id").cast(pl.Int64), pl.int_range(pl.len()).over("group_id")
     episodes = (
         checked.filter(pl.col("reason") == "")
@@ -57,9 +60,7 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int, repeat
             has_step_scores=pl.col("step_advantages").is_not_null().any().over("episode_id"),
             steps_vary=_varies(pl.col("step_advantages")).any().over("episode_id"),
         )
-        .select(
-            "group_id", "episode_id", "started_at", "reward", "tokens", "is_scored", "has_step_scores", "steps_vary"
-        )
+        .select("group_id", "episode_id", "started_at", "reward", "compared_reward", "tokens", *scored)
         .unique("episode_id")
         .sort("group_id", "reward", "started_at", "episode_id")
         .with_columns(rank=rank, members=members, parts=(members + (group_size - 1)) // group_size)
@@ -110,7 +111,7 @@ def _compared(of_all: pl.Expr, kind: JobKind) -> pl.Expr:
 def _verdict(kind: JobKind, repeats_per_task: int) -> pl.Expr:
     if kind is JobKind.PPO:
         return pl.lit("")
-    is_constant = pl.col("reward").max() - pl.col("reward").min() <= REWARD_TOLERANCE
+    is_constant = pl.col("compared_reward").max() - pl.col("compared_reward").min() <= REWARD_TOLERANCE
     constant, accepted = pl.lit(Rejection.REWARD_CONSTANT.value), pl.lit("")
     verdict = pl.when(_compared(is_constant & ~pl.col("steps_vary").any(), kind)).then(constant).otherwise(accepted)
     if not kind.is_group_relative:
@@ -123,9 +124,9 @@ def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:
     """Return the advantage of each episode, null for ppo; rows of a group lie side by side."""
     advantages: list[float] | list[None] = [None] * episodes.height
     if kind is JobKind.REINFORCE_PLUS_PLUS:
-        advantages = normalised_rewards(episodes["reward"].to_list(), episodes["tokens"].to_list())
+        advantages = normalised_rewards(episodes["compared_reward"].to_list(), episodes["tokens"].to_list())
     elif kind.is_group_relative:
-        groups = episodes.group_by("group_id", maintain_order=True).agg("reward")["reward"].to_list()
+        groups = episodes.group_by("group_id", maintain_order=True).agg("compared_reward")["compared_reward"].to_list()
         advantages = [value for rewards in groups for value in GROUP_ADVANTAGES[kind](rewards)]
     advantage = pl.Series("advantage", advantages, dtype=pl.Float64)
     is_counted_by_steps = _compared(pl.col("has_step_scores").any() & ~pl.col("is_scored").all(), kind)

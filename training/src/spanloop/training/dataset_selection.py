@@ -12,6 +12,7 @@ import polars as pl
 from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_policys_mistake
 from spanloop.semconv.enums import JobKind
 
+from .call_returns import with_compared_rewards
 from .data_strategies.apply import apply_strategies, order_of
 from .data_strategies.report import StrategyReport
 from .data_strategies.settings import DataStrategies
@@ -57,7 +58,9 @@ class Rules(NamedTuple):
     policy_version: str = ""
     """Only rows that this version sampled; empty takes all."""
     credit: Credit = Credit.BROADCAST
-    """Policy gradients with stored advantages only."""
+    """Policy gradients only."""
+    gamma: float = 1.0
+    """The discount of a model call; credits ``process`` and ``attributed`` with stored advantages only."""
     pairing: Pairing = Pairing(margin=0.0, pairs_per_group=1, seed=0)
     """dpo only."""
     selector: NamedSelector | None = None
@@ -98,9 +101,9 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     if rules.kind.is_policy_gradient:
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
         checked = mask_steps(checked, is_masking)
-        is_process = rules.credit is Credit.PROCESS
-        steps = with_step_advantages(checked, rules.kind) if is_process else checked.with_columns(NO_STEP_ADVANTAGES)
-        checked = usable = compare_groups(steps, rules.kind, rules.group_size, rules.repeats_per_task)
+        checked = with_step_advantages(checked, rules.kind, rules.credit, rules.gamma)
+        checked = with_compared_rewards(checked, rules.credit, rules.gamma)
+        checked = usable = compare_groups(checked, rules.kind, rules.group_size, rules.repeats_per_task)
     elif rules.kind is JobKind.DPO:
         checked, paired = pair_rows(checked, rules.pairing)
         usable = _without_advantage(paired)

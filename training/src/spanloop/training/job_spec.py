@@ -57,6 +57,7 @@ from .spec_setting import (
     RUN_BASIC,
     RUN_OF_JOB,
     RUN_RANKS,
+    STORED_ADVANTAGES,
     Panel,
     Setting,
 )
@@ -161,8 +162,14 @@ class JobSpec(BaseModel):
     credit: Annotated[Credit, POLICY_GRADIENT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
-    the harness broke. ``process`` adds the scores of single model calls, which count for their step and those before
-    it (process supervision, Shao et al. 2024). ppo has no ``attributed``."""
+    the harness broke. ``process`` gives each model call what follows it: its own score, those of later calls and the
+    episode's reward, minus the mean of the compared episodes at the same call number. ``process_grpo`` is its older
+    form (Shao et al. 2024), which favours shorter episodes where scores are positive on average, and longer ones where
+    they are negative. ppo has ``broadcast`` and ``process``."""
+
+    gamma: Annotated[float, STORED_ADVANTAGES] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
+    """Discount of each later model call, with the credits ``process`` and ``attributed``: 1 counts a later score as
+    much as an earlier one. ``attributed`` compares episodes by ``gamma^(calls - 1)`` times their reward."""
 
     loss_aggregation: Annotated[LossAggregation, POLICY_GRADIENT] = Field(default_factory=default_loss_aggregation)
     """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the

@@ -23,6 +23,7 @@ def contradictions(spec: "JobSpec") -> Iterator[str]:
     """Return what is wrong with the settings of ``spec``, each of which is valid alone."""
     yield from _unused(spec)
     yield from _of_data(spec)
+    yield from _of_credit(spec)
     yield from _of_training(spec)
 
 
@@ -49,9 +50,16 @@ def _of_data(spec: "JobSpec") -> Iterator[str]:
         yield f"since: {spec.since} is not before until, {spec.until}"
 
 
-def _of_training(spec: "JobSpec") -> Iterator[str]:
+def _of_credit(spec: "JobSpec") -> Iterator[str]:
     if spec.kind is JobKind.PPO and spec.credit is Credit.ATTRIBUTED:
         yield "credit: attributed weighs stored advantages, which ppo does not have"
+    if spec.kind is JobKind.PPO and spec.credit is Credit.PROCESS_GRPO:
+        yield "credit: process_grpo normalises scores by those of a group, which ppo does not compare; take process"
+    if spec.gamma != 1 and spec.credit not in {Credit.PROCESS, Credit.ATTRIBUTED}:
+        yield f"gamma: a setting of the credits process and attributed; {spec.credit} discounts nothing"
+
+
+def _of_training(spec: "JobSpec") -> Iterator[str]:
     if not spec.lora_rank and spec.lora_alpha != LORA_ALPHA:
         yield "lora_alpha: a setting of LoRA, which needs a lora_rank above 0"
     if not spec.lora_merge and not 0 < spec.lora_rank <= MAX_RANK:

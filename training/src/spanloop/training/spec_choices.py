@@ -37,7 +37,9 @@ class Credit(StrEnum):
     ATTRIBUTED = "attributed"
     """The policy pays at the steps of its own mistakes, and steps faulted by others are masked."""
     PROCESS = "process"
-    """The scores of single model calls count too (process supervision, Shao et al. 2024)."""
+    """Each model call has its return to go, minus the mean of the compared episodes at the same call number."""
+    PROCESS_GRPO = "process_grpo"
+    """The normalised scores of single model calls are summed (process supervision, Shao et al. 2024)."""
 
 
 class Outcomes(StrEnum):

@@ -50,6 +50,7 @@ DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=POLICY_GRADIENTS)
+STORED_ADVANTAGES: Final = Setting(Panel.OPTIMISATION, kinds=POLICY_GRADIENTS - {JobKind.PPO})
 PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 RUN: Final = Setting(Panel.RUN)
 # the rows of dpo's pairs differ in number, and the passes of the ranks must not

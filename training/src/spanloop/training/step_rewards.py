@@ -1,8 +1,10 @@
-"""Process supervision: what the scores of single model calls add to the episode's reward.
+"""Process supervision as in DeepSeekMath (credit ``process_grpo``), and the token rewards of ppo.
 
 Shao et al. 2024, section 4.1.3 (https://arxiv.org/abs/2402.03300): the scores of all steps of a group are normalised as
 the recipe normalises rewards, and a token's advantage is the sum over its own step and the later ones of its episode.
-The advantage of the episode's own reward is added. An episode that was not scored as a whole has the mean of its steps'
+The advantage of the episode's own reward is added. Each further scored step subtracts the group's mean score once more,
+so where scores are positive on average the sum favours shorter episodes, and longer ones where they are negative;
+:mod:`.call_returns` has no such bias. An episode that was not scored as a whole has the mean of its steps'
 scores as its reward, which would count them twice: a group with such an episode has the sums alone.
 
 Invariant: as in :mod:`.dataset_groups`, only episodes that can be trained on are compared, in an order of their own.
@@ -15,36 +17,49 @@ import polars as pl
 
 from spanloop.semconv.enums import JobKind
 
+from .call_returns import ROW, STEPS, join_steps, with_call_advantages
 from .dataset_groups import GROUP_ADVANTAGES, normalised_rewards
+from .spec_choices import Credit
 
-_ROW: Final = ("episode_id", "row_number")
-_STEPS: Final = pl.List(pl.Float64)
-NO_STEP_ADVANTAGES: Final = pl.lit(None, _STEPS).alias("step_advantages")
+NO_STEP_ADVANTAGES: Final = pl.lit(None, STEPS).alias("step_advantages")
 
 
-def with_step_advantages(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
-    """Add ``step_advantages``, parallel to ``sampled_steps``; null where no step of the row's comparison was scored.
+def with_step_advantages(checked: pl.DataFrame, kind: JobKind, credit: Credit, gamma: float) -> pl.DataFrame:
+    """Add ``step_advantages``, parallel to ``sampled_steps``; null where ``credit`` does not look at single calls.
+
+    ppo compares nothing: its steps have the sums of the scores themselves.
 
     Args:
         checked: Rows with ``reason``, empty where the row can be trained on, and ``step_rewards``.
-        kind: The recipe. ppo compares nothing: its steps have the sums of the scores themselves.
+        kind: The recipe.
+        credit: Of the job.
+        gamma: The discount of a call, for ``process``.
     """
-    steps = _scored_steps(checked)
+    if credit not in {Credit.PROCESS, Credit.PROCESS_GRPO}:
+        return checked.with_columns(NO_STEP_ADVANTAGES)
+    if credit is Credit.PROCESS and kind is not JobKind.PPO:
+        return with_call_advantages(checked, kind, gamma)
+    return _with_summed_scores(checked, kind)
+
+
+def _with_summed_scores(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+    """Add ``step_advantages``, null where no step of the row's comparison was scored."""
+    steps = _scored_steps(checked, kind)
     groups = [steps] if kind in {JobKind.REINFORCE_PLUS_PLUS, JobKind.PPO} else steps.partition_by("group_id")
     parts = [part.with_columns(_normalised(part["score"], kind)) for part in groups if part["score"].count()]
-    schema = {**checked.select(_ROW).schema, "step_advantages": _STEPS}
     following = pl.col("score").fill_null(0.0).reverse().cum_sum().reverse().over("episode_id")
-    sums = [
-        part.with_columns(step_advantages=following).group_by(_ROW, maintain_order=True).agg("step_advantages")
-        for part in parts
-    ]
-    return checked.join(pl.concat([pl.DataFrame(schema=schema), *sums]), on=_ROW, how="left", maintain_order="left")
+    return join_steps(checked, [part.with_columns(step_advantages=following) for part in parts])
 
 
-def _scored_steps(checked: pl.DataFrame) -> pl.DataFrame:
-    """Return the steps of the usable rows in the order of their episodes, with ``score``, null for one without."""
-    usable = checked.filter((pl.col("reason") == "") & (pl.col("sampled_steps").list.len() > 0))
-    steps = usable.select("group_id", *_ROW, step="sampled_steps", score="step_rewards").explode("step", "score")
+def _scored_steps(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+    """Return the steps of episodes that can be trained on, in order, with ``score``, null for one without.
+
+    Without a comparison (ppo) the scores of rejected rows count too, because they follow the steps before them.
+    """
+    is_usable = pl.col("reason") == ""
+    is_taken = is_usable.any().over("episode_id") if kind is JobKind.PPO else is_usable
+    rows = checked.filter(is_taken & (pl.col("sampled_steps").list.len() > 0))
+    steps = rows.select("group_id", *ROW, step="sampled_steps", score="step_rewards").explode("step", "score")
     return steps.sort("group_id", "episode_id", "step")
 
 

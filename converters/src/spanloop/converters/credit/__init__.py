@@ -15,6 +15,7 @@ from .attributed import (
     is_not_the_policys,
     is_policys_mistake,
 )
+from .call_numbers import call_advantages
 from .groups import group_advantages, leave_one_out
 from .returns import broadcast, discounted_returns
 from .step_groups import step_group_advantages
@@ -30,6 +31,7 @@ __all__ = [
     "attributed_rewards",
     "attributed_weights",
     "broadcast",
+    "call_advantages",
     "discounted_returns",
     "group_advantages",
     "is_not_the_policys",
