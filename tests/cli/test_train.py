@@ -39,6 +39,7 @@ def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
 NEEDED: dict[str, dict[str, Any]] = {
     "lora_alpha": {"lora_rank": 4},
     "lora_merge": {"lora_rank": 4},
+    "gamma": {"credit": "process"},
     "coreset": {"coreset_share": 0.5},
     "coreset_share": {"coreset": "random", "coreset_size": 3},
     "coreset_size": {"coreset": "random", "coreset_share": 0.5},
