@@ -78,9 +78,10 @@ def test_an_unpaired_surrogate_as_raw_bytes_is_a_400(gateway: RunningGateway) ->
 def test_openais_client_raises_its_own_error_and_does_not_retry(gateway: RunningGateway) -> None:
     requests: list[httpx.Request] = []
     body = json.dumps({"messages": [{"role": "user", "content": HALF}]}).encode()
-    with httpx.Client(event_hooks={"request": [requests.append]}) as http, pytest.raises(BadRequestError) as error:
+    with httpx.Client(event_hooks={"request": [requests.append]}) as http:
         client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=http)
-        client.post("/chat/completions", content=body, cast_to=object)
+        with pytest.raises(BadRequestError) as error:
+            client.post("/chat/completions", content=body, cast_to=object)
     assert error.value.param == "messages[0].content"
     assert len(requests) == 1
 
