@@ -153,7 +153,7 @@ def test_a_python_repr_with_half_an_emoji_is_read_as_json_is() -> None:
     assert python_object(repr({"a\ud83d": ["\udc00"]})) == {"a\ufffd": ["\ufffd"]}
     assert value_of_repr(r"[Call(name='f', arguments='\ud83d')]") == [{"name": "f", "arguments": "\ufffd"}]
     assert open_answer(r"content='cut \ud83d' tool_call_id='c'").content == "cut \ufffd"
-    assert text_of_repr(r"[TextContent(type='text', text='cut \ud83d')]").encode()
+    assert text_of_repr(r"[TextBlock(type='text', text='cut \ud83d')]").encode()
 
 
 def test_a_model_call_that_two_instrumentors_recorded_is_one_step() -> None:
