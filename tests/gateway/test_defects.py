@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from openai import APIError, BadRequestError, InternalServerError, OpenAI
+from openai import APIError, BadRequestError, DefaultHttpxClient, InternalServerError, OpenAI
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -76,9 +76,9 @@ def test_an_unpaired_surrogate_as_raw_bytes_is_a_400(gateway: RunningGateway) ->
 
 
 def test_openais_client_raises_its_own_error_and_does_not_retry(gateway: RunningGateway) -> None:
-    requests: list[httpx.Request] = []
+    requests: list[object] = []
     body = json.dumps({"messages": [{"role": "user", "content": HALF}]}).encode()
-    with httpx.Client(event_hooks={"request": [requests.append]}) as http:
+    with DefaultHttpxClient(event_hooks={"request": [requests.append]}) as http:
         client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", http_client=http)
         with pytest.raises(BadRequestError) as error:
             client.post("/chat/completions", content=body, cast_to=object)
