@@ -1,7 +1,7 @@
 """The reader and the writer of messages' JSON: ``msgspec``, and ``json`` for what it refuses (``NaN``, surrogates).
 
 Invariant: no text that is read or written here has an unpaired surrogate; it is U+FFFD (`spanloop.semconv.surrogates`).
-So every later reader accepts it: tables, ClickHouse's JSON functions, tokenizers, other programs.
+Tables, ClickHouse's JSON functions, tokenizers and readers of exports refuse one. ``NaN`` and infinity stay.
 """
 
 import re
