@@ -95,6 +95,23 @@ def test_special_numbers_and_lone_surrogates() -> None:
     assert texts == ["NaN", "Infinity", 1.0]
 
 
+def test_an_unpaired_surrogate_anywhere_costs_nothing_of_the_request() -> None:
+    values: list[dict[str, object]] = [
+        {"stringValue": "cut \ud83d"},
+        {"arrayValue": {"values": [{"stringValue": "\udc00 low"}]}},
+        {"kvlistValue": {"values": [{"key": "\ud83d", "value": {"stringValue": "\ud83d\ud83d"}}]}},
+        {"stringValue": json.dumps({"escaped once more": "\ud83d"})},
+    ]
+    attributes = [{"key": f"{at}\udfff", "value": value} for at, value in enumerate(values)]
+    (decoded,) = admitted(span(name="\N{GRINNING FACE}", attributes=attributes))
+    assert decoded.name == "\N{GRINNING FACE}"
+    assert [pair.key for pair in decoded.attributes] == [f"{at}\ufffd" for at in range(4)]
+    first, second, third, fourth = (pair.value.string_value for pair in decoded.attributes)
+    assert (first, json.loads(second), json.loads(third)) == ("cut \ufffd", ["\ufffd low"], {"\ufffd": "\ufffd\ufffd"})
+    # JSON within a text stays as it came: the span keeps what the app wrote.
+    assert fourth == values[3]["stringValue"]
+
+
 def test_bad_utf8_is_replaced() -> None:
     validation = validate_request(Signal.TRACES, body(span(name="MARK")).replace(b"MARK", b"a\xffb"), JSON)
     assert (validation.accepted, "a\ufffdb".encode() in validation.body) == (1, True)

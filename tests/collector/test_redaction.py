@@ -79,6 +79,7 @@ CARRIERS: Mapping[str, KeyValue] = {
     ),
     "json": text("llm.invocation_parameters", json.dumps({"model": "m", "extra_headers": json.loads(HEADERS)})),
     "json in json": text("input.value", json.dumps({"kwargs": HEADERS, "n": 1.50})),
+    "json in json with half an emoji": text("input.value", json.dumps({"kwargs": '{"a":"\ud83d",' + HEADERS[1:]})),
     "json that was cut off": text("input.value", HEADERS[:-12]),
     "a printed dict": text("args", f"create(headers={{'api_key': '{SECRET}', 'n': 1}})"),
     "json within prose": text("k", f'it said "api-key": "{SECRET}" and left'),

@@ -7,7 +7,10 @@ import polars as pl
 import pytest
 
 from spanloop.converters import convert, frames
+from spanloop.converters.chat_forms import python_object, text_of_repr
 from spanloop.converters.messages import MalformedMessagesError, MessageReader, parse_messages
+from spanloop.converters.reprs import value_of_repr
+from spanloop.converters.tool_envelopes import open_answer
 
 from .converters_world import OPENING, World, asks, loop, text, trace_id
 
@@ -142,8 +145,15 @@ def test_text_that_no_column_can_hold_is_kept_readable() -> None:
     world.tool("c1", "Error: x", trace=TRACE)
     converted = world.convert()
     state = json.loads(converted.transitions.item(0, "state"))
-    assert state[0]["parts"][0]["content"] == lone
+    assert state[0]["parts"][0]["content"] == "\ufffd half"
     assert converted.failures.height == 1
+
+
+def test_a_python_repr_with_half_an_emoji_is_read_as_json_is() -> None:
+    assert python_object(repr({"a\ud83d": ["\udc00"]})) == {"a\ufffd": ["\ufffd"]}
+    assert value_of_repr(r"[Call(name='f', arguments='\ud83d')]") == [{"name": "f", "arguments": "\ufffd"}]
+    assert open_answer(r"content='cut \ud83d' tool_call_id='c'").content == "cut \ufffd"
+    assert text_of_repr(r"[TextBlock(type='text', text='cut \ud83d')]").encode()
 
 
 def test_a_model_call_that_two_instrumentors_recorded_is_one_step() -> None:

@@ -204,6 +204,69 @@ def test_token_rows_are_aligned_and_grouped() -> None:
 
 # --- whatever comes
 
+
+@for_all(st.text(st.characters(categories=None)), st.text(st.characters(categories=None)))
+def test_any_text_goes_through_conversion_and_exports(one: str, other: str) -> None:
+    """NUL and surrogates without a partner among them: they come out as U+FFFD."""
+    world = World()
+    said = [asks("c1", arguments={"query": one, other: [one]}, content=other), text("assistant", other + "x")]
+    seen = [text("system", one), text("user", other)]
+    for message in said:
+        world.call(seen, message, trace=trace_id("a"), tools=[{**TOOLS[0], "description": one}])
+        seen += [message, answers("c1", other)]
+    world.score(1.0, trace_id=trace_id("a"))
+    rows = transitions(world)
+    made, accepted, _ = lines("openai", rows)
+    assert accepted == 2
+    whole, last = (each.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for each in (one, other))
+    assert [message["content"] for message in made[0]["messages"][:2]] == [whole, last]
+    called = made[0]["messages"][2]["tool_calls"][0]["function"]
+    assert json.loads(called["arguments"]) == {"query": whole} | {last: [whole]}
+    assert made[0]["messages"][3]["content"] == last
+    assert made[0]["tools"][0]["function"]["description"] == whole
+    for kind in ("preferences", "parquet"):
+        exported = KINDS[kind].make(rows, ExportOptions())
+        assert exported.accepted + sum(exported.rejected.values()) == rows.height
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state": '[[{"role":"user","parts":[{"type":"text","content":"x"}]}]]'},
+        {"state": "[1]"},
+        {"state": '[{"role":"user"'},
+        {"action": '{"role":"assistant"'},
+        {"tools": "{"},
+    ],
+)
+@pytest.mark.parametrize("kind", ["openai", "preferences"])
+def test_a_row_whose_messages_cannot_be_read_is_counted_and_the_others_are_written(kind: str, changes: Json) -> None:
+    """Converters up to 13 stored a list with an unpaired surrogate as one message of its own list."""
+    world = World()
+    attempt(world, "a", text("assistant", "x"), reward=1.0)
+    attempt(world, "b", text("assistant", "y"), reward=0.0)
+    attempt(world, "c", text("assistant", "z"), reward=1.0)
+    rows = transitions(world)
+    is_bad = pl.col("episode_id") == trace_id("c")
+    damaged = rows.with_columns(
+        pl.when(is_bad).then(pl.lit(value)).otherwise(name).alias(name) for name, value in changes.items()
+    )
+    made, accepted, rejected = lines(kind, damaged)
+    assert (len(made), rejected["malformed_messages"]) == (1, 1)
+    assert accepted == {"openai": 1, "preferences": 2}[kind]
+
+
+def test_a_token_row_whose_state_cannot_be_read_is_counted_and_the_others_are_written() -> None:
+    world = World()
+    for number in range(2):
+        attempt(world, f"a{number}", text("assistant", "x"))
+        world.capture([1, 2, 3], [4, 5], response_id=f"chatcmpl-{number + 1}")
+    rows = trajectories(world)
+    state = pl.when(pl.int_range(pl.len()) == 0).then(pl.lit('[[{"role":"user"}]]')).otherwise("state")
+    made = KINDS["verl"].make(rows.with_columns(state.alias("state")), ExportOptions())
+    assert (made.accepted, len(made.rows), dict(made.rejected)) == (1, 1, {"malformed_messages": 1})
+
+
 WORDS = st.sampled_from(["x", "y", "{", "é\n"])
 NOTHING: Json = {"role": "assistant", "parts": []}
 PICTURE: Json = {"role": "assistant", "parts": [{"type": "image"}]}

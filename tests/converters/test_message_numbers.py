@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,32 @@ def test_texts_are_split_where_the_messages_are() -> None:
     assert numbers.add_text("[]") == ()
     assert numbers.add_text("") == NO_STATE
     assert numbers.text(numbers.add_text("no list")) == ["no list"]
+
+
+json_values = st.recursive(
+    st.none() | st.floats() | st.text(st.characters(categories=None)),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(categories=None)), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.lists(json_values, max_size=6), st.sampled_from([(",", ":"), (" , ", " : ")]))
+def test_a_list_of_any_values_is_split_where_they_are(values: list[object], separators: tuple[str, str]) -> None:
+    """Surrogates without a partner, NUL and ``NaN`` among them."""
+    texts = [json.dumps(value, separators=separators) for value in values]
+    assert message_texts("[" + separators[0].join(texts) + "]") == texts
+
+
+def test_a_list_of_any_depth_is_split() -> None:
+    deep = "[" * 5_000 + "]" * 5_000
+    assert message_texts(f'[{deep}, "],"]') == [deep, '"],"']
+
+
+@pytest.mark.parametrize("text", ["[NaN", "[NaN] x", "[NaN}", "[,NaN]", '{"a":NaN}', '"[NaN]"', "x [NaN]"])
+def test_a_text_that_is_no_list_is_one_message(text: str) -> None:
+    assert message_texts(text) == [text]
 
 
 def test_a_long_episode_is_numbered_in_a_second() -> None:

@@ -103,7 +103,7 @@ def test_prose_spelling_of_a_tool_response_is_read() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(categories=None)),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 
@@ -113,7 +113,17 @@ def test_any_json_becomes_messages(value: object) -> None:
     text = json.dumps(value)
     assert isinstance(parse_messages(text), tuple)
     assert isinstance(messages.parse_tool_results(text), tuple)
-    assert len(build_conversation([StepRecord(0, "", text, text, text)])) == 1
+    steps = build_conversation([StepRecord(0, "", text, text, text)])
+    assert len(steps) == 1
+    parts = [part for message in (*steps[0].new_messages, steps[0].action) for part in message.parts]
+    for shown in (*(part.content for part in parts), messages.pretty_json(text)):
+        shown.encode()  # a page cannot show half of a surrogate pair
+
+
+def test_a_text_that_is_nested_too_deep_is_shown_as_stored() -> None:
+    deep = "[" * 5_000
+    (message,) = parse_messages(deep)
+    assert message.parts[0].content == messages.pretty_json(deep) == deep
 
 
 @given(st.text())

@@ -131,6 +131,50 @@ def test_a_refused_step_is_counted_and_stays_context(store: Store, tiny_model: P
     assert rejected == {"redacted_content": 1}
 
 
+HALVES = ("cut \ud83d", "\udc00 low", "\ud83d\ud83d", "NUL \x00 and \ud83d")
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_an_unpaired_surrogate_of_an_older_row_is_the_replacement_character(
+    store: Store, tiny_model: Path, base: BaseModelFacts, half: str
+) -> None:
+    seed_foreign(store, end=text("assistant", half))
+    rows, rejected = select(store, base)
+    (row,) = rows.to_dicts()
+    whole = half.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert sampled(tiny_model, row)[-1] == f"{whole}<|im_end|>"
+    assert not rejected
+
+
+def test_a_state_that_is_no_list_of_messages_is_counted(store: Store, base: BaseModelFacts) -> None:
+    """Converters up to 13 stored a list with an unpaired surrogate as one message."""
+    seed_foreign(store)
+    insert(store, "episodes", [episode_row("older", "g", 1, 1.0)])
+    insert(store, "transitions", [step_row("older", 0, [[ASK]], ANSWER), step_row("older", 1, [ASK], OTHER)])
+    rows, rejected = select(store, base)
+    assert sorted(row["sampled_steps"] for row in rows.to_dicts()) == [[0, 1, 2], [1]]
+    assert rejected == {"malformed_messages": 1}
+
+
+def test_a_dialog_with_an_unpaired_surrogate_is_a_row_and_one_nested_too_deep_is_counted(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": r'{"a": "\ud83d"}'}}
+    dialog = {
+        "messages": [
+            {"role": "user", "content": "cut \ud83d"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "\udc00"},
+            {"role": "assistant", "content": "yes \ud83d"},
+        ]
+    }
+    file = tmp_path / "dialogs.jsonl"
+    file.write_text(json.dumps(dialog) + "\n" + "[" * 100_000 + "\n" + json.dumps(dialog) + "\n")
+    rows, rejected = select(store, base, dialogs=(str(file),))
+    assert [sampled(tiny_model, row)[-1] for row in rows.to_dicts()] == ["yes \ufffd<|im_end|>"] * 2
+    assert rejected["invalid_json"] == 1
+
+
 def test_the_policys_mistakes_are_masked_in_text_too(store: Store, base: BaseModelFacts) -> None:
     seed_foreign(store)
     insert(store, "failures", [failure_row("foreign", 0, "policy", is_recovered=True)])

@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from spanloop.semconv.attributes import SPANLOOP_REDACTED
+from spanloop.semconv.surrogates import dump_json
 
 from .re2_patterns import Pattern
 from .redaction_rules import KNOWN_LEAKS, MASK, Rule
@@ -248,7 +249,7 @@ class Redactor:
         except ValueError:  # an escape that JSON does not define
             content = literal[1:-1]
         masked = self._mask(name, content, hits, depth + 1)
-        return literal if masked == content else json.dumps(masked, ensure_ascii=False)
+        return literal if masked == content else dump_json(masked)
 
     def _plan(self, name: str) -> _AttributePlan:
         plan = self._plans.get(name)

@@ -23,8 +23,9 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from spanloop.semconv import attributes as names
+from spanloop.semconv.surrogates import replace_surrogates
 
-from .import_requests import Score, iso_nanoseconds, key_values, utf8
+from .import_requests import Score, iso_nanoseconds, key_values
 from .openai_messages import find_reward, to_openai_messages, without_reward
 from .report import BadItemError
 
@@ -93,7 +94,9 @@ class ConversationReader:
             return Conversation(request, None)
         score_id = hashlib.blake2b(identity + b"reward", digest_size=16).hexdigest()
         scored_ns = started_ns + len(spans) * _ORDER_NS
-        return Conversation(request, Score(score_id, reward, identity.hex(), episode_key, utf8(task_id), scored_ns))
+        return Conversation(
+            request, Score(score_id, reward, identity.hex(), episode_key, replace_surrogates(task_id), scored_ns)
+        )
 
     def _identity(self, line: Mapping[str, object]) -> bytes:
         content = json.dumps(without_reward(line), sort_keys=True)
@@ -160,7 +163,7 @@ def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, o
         trace_id=identity,
         span_id=_span_id(identity, number),
         parent_span_id=_span_id(identity, 0) if number else b"",
-        name=utf8(f"{operation} {subject}".strip()),
+        name=replace_surrogates(f"{operation} {subject}".strip()),
         kind=Span.SpanKind.ValueType(3 if operation == "chat" else 1),
         start_time_unix_nano=time_ns,
         end_time_unix_nano=time_ns,

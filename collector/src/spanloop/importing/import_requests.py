@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, cast
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 from spanloop.collector.validation import Signal
+from spanloop.semconv.surrogates import replace_surrogates
 
 from .report import BadItemError, Place
 
@@ -38,7 +39,7 @@ class ImportRequest(NamedTuple):
 
 def key_values(attributes: Mapping[str, object]) -> list[KeyValue]:
     """Convert Python values to OTLP attributes."""
-    return [KeyValue(key=utf8(key), value=any_value(value)) for key, value in attributes.items()]
+    return [KeyValue(key=replace_surrogates(key), value=any_value(value)) for key, value in attributes.items()]
 
 
 def any_value(value: object) -> AnyValue:  # noqa: PLR0911 - one return a type
@@ -60,16 +61,7 @@ def any_value(value: object) -> AnyValue:  # noqa: PLR0911 - one return a type
         return AnyValue(array_value=ArrayValue(values=[any_value(item) for item in items]))
     if isinstance(value, dict):
         return AnyValue(kvlist_value=KeyValueList(values=key_values(cast("dict[str, object]", value))))
-    return AnyValue(string_value=utf8(str(value)))
-
-
-def utf8(text: str) -> str:
-    """Replace what UTF-8 cannot encode with U+FFFD: JSON can hold half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
-    return text
+    return AnyValue(string_value=replace_surrogates(str(value)))
 
 
 def iso_nanoseconds(value: object, where: str) -> int:

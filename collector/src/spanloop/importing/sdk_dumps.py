@@ -15,7 +15,9 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from .import_requests import any_value, iso_nanoseconds, key_values, utf8
+from spanloop.semconv.surrogates import replace_surrogates
+
+from .import_requests import any_value, iso_nanoseconds, key_values
 from .report import BadItemError
 
 _SPAN_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
@@ -176,7 +178,7 @@ def _text(fields: Mapping[str, object], name: str) -> str:
         return ""
     if not isinstance(value, str):
         raise BadItemError("wrong_type", name, value, "text")
-    return utf8(value)
+    return replace_surrogates(value)
 
 
 def _number(fields: Mapping[str, object], name: str) -> int:

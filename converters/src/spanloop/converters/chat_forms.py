@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
+from spanloop.semconv.surrogates import replace_in_json, replace_surrogates
+
 Fields = dict[str, object]
 
 CANONICAL_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
@@ -87,7 +89,7 @@ def python_object(text: object) -> object:
         found = cast("object", ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return found if _is_json(found) else None
+    return replace_in_json(found) if _is_json(found) else None
 
 
 def _is_json(value: object) -> bool:
@@ -109,7 +111,7 @@ def _is_json(value: object) -> bool:
 def text_of_repr(text: str) -> str:
     """The text inside a Python repr of text blocks; the text itself when it is no such thing."""
     found = cast("list[str]", _TEXT_IN_REPR.findall(text))
-    return "".join(str(ast.literal_eval(piece)) for piece in found) if found else text
+    return replace_surrogates("".join(str(ast.literal_eval(piece)) for piece in found)) if found else text
 
 
 def messages(value: object, role: str = "user") -> list[Fields]:

@@ -9,6 +9,8 @@ from typing import Final, cast
 
 import polars as pl
 
+from spanloop.semconv.surrogates import replace_surrogates
+
 STRING_ITEMS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
 """A map as its items: the form in which attributes are taken apart."""
 
@@ -283,7 +285,7 @@ def _series(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Serie
 
 def clean_text(value: object) -> object:
     """``value``, with lone surrogates replaced when it is text."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    return replace_surrogates(value) if isinstance(value, str) else value
 
 
 def maps(name: str, values: Sequence[Mapping[str, object]], dtype: pl.Map) -> pl.Series:

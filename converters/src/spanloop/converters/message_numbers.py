@@ -1,13 +1,14 @@
 """Numbers for the messages of an episode: each message is stored once, and a state is a list of ranges of numbers.
 
-Invariant: ``text(add(state)) == state``. Numbers begin at 0 and have no gaps, so the messages of an episode are a list.
-A state that extends an earlier one repeats its ranges; only messages behind them get new numbers.
+Invariant: ``text(add(state)) == state``, and a JSON list is never one message. Numbers begin at 0 and have no gaps, so
+the messages of an episode are a list. A state that extends an earlier one repeats its ranges; only messages behind
+them get new numbers.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-import msgspec
+from .messages import MalformedMessagesError, list_items
 
 Ranges: TypeAlias = tuple[int, ...]
 """Half-open ranges of message numbers, flattened: from, to, from, to, …"""
@@ -19,14 +20,12 @@ _NEW_MESSAGES: Final = 8
 _RECENT: Final = 4
 """States that an edited history is compared with, and texts that are parsed once."""
 
-_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
-
 
 def message_texts(state: str) -> list[str]:
     """Split the JSON list of a state into its messages' JSON. A text that is no JSON list is one message."""
     try:
-        return [str(raw, "utf-8") for raw in _decoder.decode(state)]
-    except msgspec.DecodeError:
+        return list_items(state)
+    except MalformedMessagesError:
         return [state]
 
 

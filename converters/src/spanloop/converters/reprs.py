@@ -8,6 +8,8 @@ import ast
 import re
 from typing import Final, cast
 
+from spanloop.semconv.surrogates import replace_in_json
+
 from .chat_forms import as_fields, as_list
 
 _MAX_LENGTH: Final = 1_000_000
@@ -22,7 +24,7 @@ def value_of_repr(text: str) -> object:
         found = _value(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return found if as_fields(found) or as_list(found) else None
+    return replace_in_json(found) if as_fields(found) or as_list(found) else None
 
 
 def _value(node: ast.expr) -> object:

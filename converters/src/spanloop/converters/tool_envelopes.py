@@ -7,6 +7,8 @@ import ast
 import re
 from typing import Final, NamedTuple, cast
 
+from spanloop.semconv.surrogates import replace_surrogates
+
 from .chat_forms import Fields, as_fields, opened, plain, python_object
 from .messages import dump, parse_json_or_none
 
@@ -57,7 +59,8 @@ def _open_repr(text: str) -> Answer:
         return Answer(text)
     identity = _ID_IN_REPR.search(text, found.end())
     failed = _ERROR_IN_REPR.search(text, found.end()) is not None
-    return Answer(str(ast.literal_eval(found.group(1))), identity.group(1) if identity else "", has_failed=failed)
+    content = replace_surrogates(str(ast.literal_eval(found.group(1))))
+    return Answer(content, identity.group(1) if identity else "", has_failed=failed)
 
 
 def open_arguments(text: str) -> str:

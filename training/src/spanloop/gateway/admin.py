@@ -1,6 +1,5 @@
 """``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
 
-import json
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -19,6 +18,7 @@ from .engine_lifecycle import EngineLifecycle
 from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
+from .request_body import read_body
 
 _MAX_PAUSE_S: Final = 3600
 
@@ -130,12 +130,8 @@ class Admin:
 
 
 async def read_json(request: Request) -> dict[str, Any]:
-    """Return the JSON object of a request; empty for another JSON value. ApiError: 400, it is not JSON."""
-    content = await request.body()
-    try:
-        body: object = json.loads(content or b"{}")
-    except ValueError as error:
-        raise ApiError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
+    """Return the JSON object of a request; empty for another JSON value. It raises as `read_body`."""
+    body = read_body(await request.body() or b"{}")
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 

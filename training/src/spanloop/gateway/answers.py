@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from referencing.exceptions import Unresolvable
 
+from spanloop.semconv.surrogates import dump_json
+
 
 class Agreement(StrEnum):
     """How a candidate's answer compares with the champion's."""
@@ -42,7 +44,7 @@ class Answer:
     def to_json(self) -> str:
         """Return the answer as a JSON object."""
         calls = [call._asdict() for call in self.tool_calls]
-        return json.dumps({"text": self.text, "tool_calls": calls}, ensure_ascii=False)
+        return dump_json({"text": self.text, "tool_calls": calls})
 
     def agreement(self, other: "Answer") -> Agreement:
         """Return how the answer compares with another one."""

@@ -23,26 +23,48 @@ class ApiError(Exception):
         status: HTTP status.
         message: What failed, where, and the next step.
         code: OpenAI's machine-readable ``code``.
+        param: The request's field that is invalid; None where it is not one field.
         retry_after_s: The ``Retry-After`` header, seconds; None omits it.
     """
 
-    def __init__(self, status: int, message: str, *, code: str | None = None, retry_after_s: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
+        self.param = param
         self.retry_after_s = retry_after_s
 
     def body(self) -> dict[str, Any]:
         """Return the JSON document of the response."""
         error_type = _TYPES.get(self.status, "server_error")
-        return {"error": {"message": self.message, "type": error_type, "param": None, "code": self.code}}
+        return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
     def response(self, **headers: str) -> JSONResponse:
         """Return the HTTP response, with ``headers`` added."""
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(self.retry_after_s)
         return JSONResponse(self.body(), status_code=self.status, headers=headers)
+
+
+class DefectError(ApiError):
+    """Answers a request that a defect of the gateway ended (500); the log has the traceback."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            HTTPStatus.INTERNAL_SERVER_ERROR,
+            f"The gateway has a defect that ended this request: {type(error).__name__}. Its log has the traceback; "
+            "report it with spanloop's version.",
+            code="internal_error",
+        )
 
 
 class UnavailableError(ApiError):

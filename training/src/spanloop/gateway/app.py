@@ -26,7 +26,7 @@ from spanloop.store import Store, connect
 
 from .admin import Admin
 from .admission import AdmissionControl
-from .api_errors import ApiError
+from .api_errors import ApiError, DefectError
 from .authentication import Authenticator
 from .canaries import Canaries
 from .canary import Canary
@@ -120,7 +120,11 @@ class Gateway:
                 Route("/admin/canary", self._canary_admin.start, methods=["POST"]),
                 Route("/admin/canary/stop", self._canary_admin.stop, methods=["POST"]),
             ],
-            exception_handlers={ApiError: _answer_api_error, HTTPException: _answer_routing_error},
+            exception_handlers={
+                ApiError: _answer_api_error,
+                HTTPException: _answer_routing_error,
+                Exception: self._answer_defect,
+            },
             lifespan=self._lifespan,
         )
 
@@ -228,6 +232,11 @@ class Gateway:
         for name, value in gauges.items():
             self.metrics.set(name, value)
         return PlainTextResponse(self.metrics.render(), media_type=MEDIA_TYPE)
+
+    async def _answer_defect(self, _request: Request, error: Exception) -> Response:
+        """Answer an exception that no other handler expects; starlette raises it again, and the server logs it."""
+        self.metrics.count("defects_total")
+        return DefectError(error).response()
 
     def _make_candidate(self, canary: Canary) -> Candidate:
         champion, settings = self.lifecycle.status.deployment, self._settings

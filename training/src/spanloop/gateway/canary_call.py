@@ -10,6 +10,8 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.semconv.surrogates import dump_json
+
 KIND: Final = "canary_call"
 """Of the record in the spool."""
 TABLE: Final = "canary_calls"
@@ -52,7 +54,7 @@ class CanaryCall:
 
 def encode_call(call: CanaryCall) -> bytes:
     """Return a call as a spool record."""
-    return json.dumps(asdict(call), ensure_ascii=False, separators=(",", ":")).encode()
+    return dump_json(asdict(call)).encode()
 
 
 def decode_call(body: bytes) -> CanaryCall:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from spanloop.semconv.surrogates import dump_json
+
 from .chat_request import TraceContext
 
 
@@ -46,7 +48,7 @@ class Capture:
 
 def encode_captures(captures: list[Capture]) -> bytes:
     """Return the captures of all choices of one response as a spool record."""
-    return json.dumps([asdict(capture) for capture in captures], ensure_ascii=False, separators=(",", ":")).encode()
+    return dump_json([asdict(capture) for capture in captures]).encode()
 
 
 def decode_captures(body: bytes) -> list[Capture]:

@@ -8,6 +8,7 @@ candidate of a canary failed, only if nothing of its response was sent.
 import asyncio
 import contextlib
 import json
+import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -21,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from . import sse
 from .admission import Lease
 from .answers import AnswerBuilder
-from .api_errors import ApiError, UnavailableError
+from .api_errors import ApiError, DefectError, UnavailableError
 from .canaries import Canaries
 from .canary_call import CanaryCall
 from .cancel_on import ClientGoneError, PreemptedError, cancel_on
@@ -33,6 +34,7 @@ from .sessions import pseudonym_of
 from .shadow import Answered, Shadows
 from .vllm_api import VllmApi
 
+_log: Final = logging.getLogger(__name__)
 _CLIENT_GONE: Final = 499
 _RELAYED_HEADERS: Final = ("retry-after",)
 
@@ -118,7 +120,18 @@ class ChatHandler:
             if self._falls_back(connection, error.message, code=error.code):
                 return False
             await connection.send_error(error)
+        except Exception as error:  # noqa: BLE001 - a defect ends its own request only, in the caller's format
+            await self._answer_defect(connection, error)
         return True
+
+    async def _answer_defect(self, connection: "_Connection", error: Exception) -> None:
+        _log.error("a defect ended a chat request", exc_info=error)
+        self._services.metrics.count("defects_total")
+        answer = DefectError(error)
+        if connection.is_streaming:
+            await connection.end_with_error(answer.message, "internal_error")
+        elif not connection.has_started:
+            await connection.send_error(answer)
 
     def _copy_to_shadow(self, connection: "_Connection") -> None:
         """Send a copy of an answered call to the candidate of a shadow."""
@@ -286,6 +299,8 @@ class _Connection:
         self._receive = receive
         self._send = send
         self.has_started = False
+        self.is_streaming = False
+        """Whether a stream was begun and not ended."""
         self.status = 0
         self.error_code = ""
         """Of the error event that ended a stream."""
@@ -304,9 +319,11 @@ class _Connection:
             self.has_started, self.status = True, 200
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            self.is_streaming = True
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def finish(self) -> None:
+        self.is_streaming = False
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def end_with_error(self, message: str, code: str) -> None:
@@ -335,8 +352,8 @@ async def _watch_disconnect(receive: Receive, client_gone: asyncio.Event) -> Non
 def _decode_document(data: bytes) -> dict[str, Any]:
     try:
         document: object = json.loads(data)
-    except ValueError as error:
-        raise ApiError(502, f"The engine's response is not JSON: {data[:200]!r}") from error
+    except (ValueError, RecursionError) as error:
+        raise ApiError(502, f"The engine's response is not JSON, or nested too deep: {data[:200]!r}") from error
     if not isinstance(document, dict):
         raise ApiError(502, f"The engine's response is JSON of type {type(document).__name__}, expected an object.")
     return cast("dict[str, Any]", document)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, cast
 
-from .api_errors import ApiError
+from .request_body import invalid_request, read_body
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 _SAMPLING_FIELDS: Final = (
@@ -60,27 +60,27 @@ class ChatRequest:
         Raises:
             ApiError: 400; names the field, its value and what is expected.
         """
-        try:
-            document: object = json.loads(body)
-        except ValueError as error:
-            raise _invalid(f"The request body is not JSON: {error}.") from error
+        document = read_body(body)
         if not isinstance(document, dict):
-            raise _invalid(f"The request body must be a JSON object, got {type(document).__name__}.")
+            raise invalid_request(f"The request body must be a JSON object, got {type(document).__name__}.")
         fields = cast("dict[str, Any]", document)
         model = fields.get("model")
         if model is not None and not isinstance(model, str):
-            raise _invalid(f"'model' must be a string, got {_show(model)}.")
+            raise invalid_request(f"'model' must be a string, got {_show(model)}.", param="model")
         messages: Any = fields.get("messages")
         if not (isinstance(messages, list) and messages):
-            raise _invalid(f"'messages' must be a list of at least one message, got {_show(fields.get('messages'))}.")
+            raise invalid_request(
+                f"'messages' must be a list of at least one message, got {_show(fields.get('messages'))}.",
+                param="messages",
+            )
         choice_count = fields.get("n")
         if choice_count is None:
             choice_count = 1
         if not isinstance(choice_count, int) or isinstance(choice_count, bool) or choice_count < 1:
-            raise _invalid(f"'n' must be a positive integer, got {_show(choice_count)}.")
+            raise invalid_request(f"'n' must be a positive integer, got {_show(choice_count)}.", param="n")
         wants_logprobs = _read_flag(fields, "logprobs")
         if fields.get("top_logprobs") and not wants_logprobs:
-            raise _invalid("'top_logprobs' needs 'logprobs': true.")
+            raise invalid_request("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
         return cls(
             document=fields,
             model=model or "",
@@ -94,7 +94,7 @@ class ChatRequest:
     def for_engine(self, served_name: str) -> bytes:
         """Return the body for the engine, with its own model name and a request for logprobs and token ids."""
         overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
-        return json.dumps({**self.document, **overrides}, ensure_ascii=False, separators=(",", ":")).encode()
+        return to_json({**self.document, **overrides})
 
     def sampling(self) -> dict[str, str]:
         """Return the sampling parameters of the request as JSON text; absent ones have vLLM's neutral defaults."""
@@ -106,15 +106,11 @@ def _read_flag(document: Mapping[str, Any], name: str) -> bool:
     value = document.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise _invalid(f"'{name}' must be true or false, got {_show(value)}.")
+    raise invalid_request(f"'{name}' must be true or false, got {_show(value)}.", param=name)
 
 
 def _show(value: object) -> str:
     return repr(value)[:80]
-
-
-def _invalid(message: str) -> ApiError:
-    return ApiError(400, message, code="invalid_request")
 
 
 def for_client(document: dict[str, Any], request: ChatRequest, model: str) -> dict[str, Any]:
@@ -142,5 +138,8 @@ def for_client(document: dict[str, Any], request: ChatRequest, model: str) -> di
 
 
 def to_json(document: dict[str, Any]) -> bytes:
-    """Return compact UTF-8 JSON."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    """Return compact UTF-8 JSON, or ASCII where an engine's text has an unpaired surrogate: the escape stays."""
+    try:
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, separators=(",", ":")).encode()

@@ -6,6 +6,7 @@ from spanloop.operation import metrics
 
 FAMILIES: Final[metrics.Families] = {
     "requests_total": ("counter", "Chat requests by HTTP status; 499: the client disconnected."),
+    "defects_total": ("counter", "Requests that a defect of the gateway ended (code internal_error); see its log."),
     "request_seconds_total": ("counter", "Time from a request's arrival to the end of its response."),
     "repeated_total": ("counter", "Requests sent to the engine again after a weight swap preempted them."),
     "canary_fallbacks_total": (

@@ -93,7 +93,7 @@ class Shadows:
                 error = f"status {response.status_code}: {response.text[:200]}"
         except PreemptedError:
             return
-        except (ApiError, httpx.HTTPError, ValueError, AttributeError, TypeError, KeyError) as failure:
+        except (ApiError, httpx.HTTPError, ValueError, AttributeError, TypeError, KeyError, RecursionError) as failure:
             error = f"{type(failure).__name__}: {failure}"
         self._metrics.count("shadow_answers_total", error=str(bool(error)).lower())
         tools = request.document.get("tools")

@@ -10,6 +10,8 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.semconv.surrogates import dump_json
+
 KIND: Final = "shadow_answer"
 """Of the record in the spool."""
 TABLE: Final = "shadow_answers"
@@ -61,7 +63,7 @@ class ShadowAnswer:
 
 def encode_shadow(answer: ShadowAnswer) -> bytes:
     """Return a spool record."""
-    return json.dumps(asdict(answer), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return dump_json(asdict(answer)).encode()
 
 
 def decode_shadow(body: bytes) -> ShadowAnswer:

@@ -3,12 +3,12 @@
 Invariant: accepted plus rejected equals the entries of the file; a broken one costs nothing but itself.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.semconv.surrogates import load_json
 
 _ROLES: Final[Mapping[str, str]] = {
     "system": "system",
@@ -87,8 +87,8 @@ def read_dialogs(path: Path) -> Iterator[Entry]:
         raise ConfigurationError(f"The dialog file {path} cannot be read: {error}.") from error
     if text.lstrip().startswith("["):
         try:
-            values = cast("list[object]", json.loads(text))
-        except ValueError as error:
+            values = cast("list[object]", load_json(text))
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(
                 f"The dialog file {path} begins as a JSON list and is not one: {error}.",
                 next_step="Write one JSON object a line, or one list of objects.",
@@ -99,8 +99,8 @@ def read_dialogs(path: Path) -> Iterator[Entry]:
         if not line.strip():
             continue
         try:
-            value: object = json.loads(line)
-        except ValueError:
+            value = load_json(line)
+        except (ValueError, RecursionError):
             yield Entry(number, None, "invalid_json")
         else:
             yield _entry(number, value)

@@ -6,13 +6,13 @@ turn whose prompt does not begin with the row so far starts a new row: the templ
 tokenizer joins texts differently. A template whose rendering of a turn does not continue its prompt cannot be cut.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from spanloop.semconv.errors import JobError
+from spanloop.semconv.surrogates import load_json
 
 from .models.chat_template import folder_templates, render, template_for
 from .models.tokenizer_files import read_tokenizer_info
@@ -194,7 +194,7 @@ def _with_objects(message: ChatMessage) -> ChatMessage:
 def _parsed(function: Mapping[str, Any]) -> dict[str, Any]:
     arguments = function.get("arguments")
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
+        value = load_json(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
         value = arguments
     return {**function, "arguments": value}

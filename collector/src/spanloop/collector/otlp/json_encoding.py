@@ -18,6 +18,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from spanloop.semconv.surrogates import load_json
+
 from .wire import MalformedError, parse_json, serialize
 
 _FAULTS: Final = (ValueError, TypeError, RecursionError)
@@ -119,12 +121,7 @@ def _decode(body: bytes, signal: _Signal) -> Decoded:
 
 def _load(body: bytes) -> object:
     """Return the JSON value; invalid UTF-8 and lone surrogates in escapes become U+FFFD."""
-    text = body.decode("utf-8", "replace") or "{}"
-    value: object = json.loads(text)
-    if "\\ud" not in text.lower():
-        return value
-    repaired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.loads(repaired)
+    return load_json(body.decode("utf-8", "replace") or "{}")
 
 
 def _with_base64_ids(item: Json) -> Json:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
+from ..chat_forms import as_fields, as_list
 from ..messages import Message, parse_json
 
 ChatMessage = dict[str, object]
@@ -81,8 +82,9 @@ def tool_definitions(tools: str) -> list[ChatMessage]:
 
     Raises:
         NotChatError: ``invalid_tool_name``, ``invalid_tool_schema`` or ``too_many_tools``.
+        MalformedMessagesError: ``tools`` is not JSON.
     """
-    definitions = cast("list[dict[str, object]]", parse_json(tools or "[]"))
+    definitions = [as_fields(definition) for definition in as_list(parse_json(tools or "[]"))]
     if len(definitions) > _MOST_TOOLS:
         raise NotChatError("too_many_tools")
     for definition in definitions:

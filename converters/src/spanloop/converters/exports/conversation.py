@@ -8,10 +8,12 @@ from typing import Final
 import polars as pl
 
 from ..chat_forms import as_fields
-from ..messages import Message, MessageReader, chain, parse_json
+from ..messages import MalformedMessagesError, Message, MessageReader, chain, parse_json
 from .chat import ChatMessage, NotChatError, chat, tool_definitions
 
 Row = dict[str, object]
+MALFORMED: Final = "malformed_messages"
+"""Reason of a row whose stored messages cannot be read."""
 
 _COLUMNS: Final = (
     *("episode_id", "group_id", "step", "state", "action", "tools", "reward", "outcome"),
@@ -51,7 +53,11 @@ class TurnReader:
         self._reader = MessageReader()
 
     def read(self, row: Row) -> Turn:
-        """One row's turn."""
+        """One row's turn.
+
+        Raises:
+            MalformedMessagesError: State or action are no messages.
+        """
         state = self._reader.read(str(row["state"]) or "[]")
         action = self._reader.read(f"[{row['action']}]")
         messages = (*state, *action)
@@ -77,19 +83,25 @@ def chat_turns(rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Coun
     reader = TurnReader()
     for row in rows.select(_COLUMNS).iter_rows(named=True):
         reason = refused(row) if row["is_trainable"] else str(row["untrainable_reason"])
-        if not reason and not as_fields(parse_json(str(row["action"]))).get("parts"):
-            reason = "empty_action"
-        if not reason:
-            turn = reader.read(row)
-            try:
-                chat(turn.messages)
-                tool_definitions(turn.tools)
-            except NotChatError as error:
-                reason = str(error)
-            else:
-                yield row, turn
-                continue
-        rejected[reason] += 1
+        try:
+            turn = None if reason else _chat_turn(reader, row)
+        except NotChatError as error:
+            reason, turn = str(error), None
+        except MalformedMessagesError:
+            reason, turn = MALFORMED, None
+        if turn is None:
+            rejected[reason] += 1
+        else:
+            yield row, turn
+
+
+def _chat_turn(reader: TurnReader, row: Row) -> Turn:
+    if not as_fields(parse_json(str(row["action"]))).get("parts"):
+        raise NotChatError("empty_action")
+    turn = reader.read(row)
+    chat(turn.messages)
+    tool_definitions(turn.tools)
+    return turn
 
 
 @dataclass(frozen=True, slots=True)

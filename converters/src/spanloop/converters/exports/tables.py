@@ -9,9 +9,10 @@ from typing import Final, cast
 import polars as pl
 
 from ..credit import CREDIT_METHODS, assign
-from ..messages import dump, parse_messages
+from ..messages import MalformedMessagesError, dump, parse_messages
 from ..trajectories import shared_prompt_tokens
 from .base import ExportOptions, Kind, Made, Source
+from .conversation import MALFORMED
 
 README: Final = """---
 configs:
@@ -43,11 +44,17 @@ def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
         (pl.col("is_trainable") & ~unscored).alias("is_trainable"),
         (pl.col("episode_id").rank("dense").over("group_id") - 1).cast(pl.Int64).alias("session"),
     )
+    states = marked.select("state", "is_trainable").iter_rows()
+    openings = [_opening(state) if is_taken else None for state, is_taken in states]
+    is_malformed = pl.col("is_trainable") & pl.col("prompt").is_null()
+    marked = marked.with_columns(pl.Series("prompt", openings, dtype=_PROMPT)).with_columns(
+        pl.when(is_malformed).then(pl.lit(MALFORMED)).otherwise("untrainable_reason").alias("untrainable_reason"),
+        pl.col("is_trainable") & ~is_malformed,
+    )
     taken = marked.filter("is_trainable")
-    prompts = pl.Series("prompt", [_opening(state) for state in taken["state"]], dtype=_PROMPT)
     found = taken.select(
         pl.col("service_name").alias("data_source"),
-        prompts,
+        "prompt",
         pl.col("group_id").alias("uid"),
         "session",
         pl.col("row_number").cast(pl.Int64).alias("index"),
@@ -66,10 +73,14 @@ def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
     return Made(found, found.height, _reasons(marked.filter(~pl.col("is_trainable"))))
 
 
-def _opening(state: str) -> list[dict[str, str]]:
-    """The system and user messages that a conversation opens with."""
+def _opening(state: str) -> list[dict[str, str]] | None:
+    """The system and user messages that a conversation opens with; None for text that is no list of messages."""
+    try:
+        messages = parse_messages(state or "[]")
+    except MalformedMessagesError:
+        return None
     found: list[dict[str, str]] = []
-    for message in parse_messages(state or "[]"):
+    for message in messages:
         if message.role not in {"system", "user"}:
             break
         found.append({"role": message.role, "content": message.text})

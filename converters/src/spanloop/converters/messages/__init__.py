@@ -1,6 +1,6 @@
 """Messages: their JSON, what they say, and how lists of them are read."""
 
-from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none
+from .codec import MalformedMessagesError, dump, list_items, parse_json, parse_json_or_none
 from .facts import NO_PARTS, Facts
 from .model import Message, ToolCall, ToolResponse, chain, digest, extend, join_json
 from .reader import Conversation, MessageReader, parse_messages
@@ -21,6 +21,7 @@ __all__ = [
     "dump",
     "extend",
     "join_json",
+    "list_items",
     "parse_json",
     "parse_json_or_none",
     "parse_messages",

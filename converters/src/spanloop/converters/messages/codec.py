@@ -1,15 +1,21 @@
-"""JSON in and out: by ``msgspec``, and by ``json`` what the standard does not know (``NaN``, lone surrogates)."""
+"""The reader and the writer of messages' JSON: ``msgspec``, and ``json`` for what it refuses (``NaN``, surrogates).
 
-import json
+Invariant: no text that is read or written here has an unpaired surrogate; it is U+FFFD (`spanloop.semconv.surrogates`).
+Tables, ClickHouse's JSON functions, tokenizers and readers of exports refuse one. ``NaN`` and infinity stay.
+"""
+
+import re
 from math import isfinite
 from typing import Final, cast
 
 import msgspec
 
-_READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
+from spanloop.semconv.surrogates import dump_json, load_json
+
 _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODE: Final = msgspec.json.Encoder().encode
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_MARKS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)
 
 
 class MalformedMessagesError(ValueError):
@@ -17,13 +23,13 @@ class MalformedMessagesError(ValueError):
 
 
 def dump(value: object) -> str:
-    """Compact JSON, readable where UTF-8 can carry it, escaped where it cannot (lone surrogates)."""
+    """Compact JSON."""
     try:
         data = _ENCODE(value)
     except (UnicodeEncodeError, TypeError):
-        return _ESCAPED.encode(value)
+        return dump_json(value)
     # ``msgspec`` writes ``null`` for a number that JSON has no word for.
-    return _READABLE.encode(value) if b"null" in data and not _is_finite(value) else data.decode()
+    return dump_json(value) if b"null" in data and not _is_finite(value) else data.decode()
 
 
 def parse_json(text: str | bytes) -> object:
@@ -37,7 +43,7 @@ def parse_json(text: str | bytes) -> object:
     except (ValueError, RecursionError):
         pass
     try:
-        return cast("object", json.loads(text))
+        return load_json(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise MalformedMessagesError(f"not JSON: {error}; got {_shown(text)!r}") from error
 
@@ -48,6 +54,38 @@ def parse_json_or_none(text: str) -> object:
         return parse_json(text)
     except MalformedMessagesError:
         return None
+
+
+def list_items(text: str) -> list[str]:
+    """The JSON of each item of a JSON list, as it stands in ``text``.
+
+    What `msgspec` refuses is cut where the brackets say so, at any depth.
+
+    Raises:
+        MalformedMessagesError: ``text`` is no list.
+    """
+    try:
+        return [str(raw, "utf-8") for raw in _ITEMS(text)]
+    except (ValueError, RecursionError):
+        return _items_by_brackets(text)
+
+
+def _items_by_brackets(text: str) -> list[str]:
+    depth, begin, items = 0, 0, list[str]()
+    for mark in _MARKS.finditer(text):
+        if mark[0] in {"[", "{"}:
+            depth += 1
+            begin = mark.end() if depth == 1 else begin
+        elif depth == 1 and mark[0] in {",", "]"}:
+            items.append(text[begin : mark.start()].strip())
+            begin = mark.end()
+        depth -= mark[0] in {"]", "}"}
+        if depth == 0:
+            break
+    is_list = text.lstrip()[:1] == "[" and items and depth == 0 and not text[begin:].strip()
+    if not is_list or ("" in items and items != [""]):
+        raise MalformedMessagesError(f"not a JSON list; got {_shown(text)!r}")
+    return [item for item in items if item]
 
 
 def _shown(text: str | bytes) -> str:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, cast
 
+from spanloop.semconv.surrogates import load_json
+
 PartKind = Literal["text", "reasoning", "tool_call", "tool_call_response", "raw"]
 
 
@@ -82,8 +84,8 @@ def parse_messages(text: str) -> tuple[ChatMessage, ...]:
     if not text:
         return ()
     try:
-        loaded: Any = json.loads(text)
-    except ValueError:
+        loaded: Any = load_json(text)
+    except (ValueError, RecursionError):
         return (ChatMessage("raw", (MessagePart("raw", text),)),)
     items = loaded if _is_list(loaded) else [loaded]
     return tuple(_message(item) for item in items)
@@ -100,8 +102,8 @@ def parse_tool_results(text: str) -> tuple[ToolResult, ...]:
     if not text:
         return ()
     try:
-        loaded: Any = json.loads(text)
-    except ValueError:
+        loaded: Any = load_json(text)
+    except (ValueError, RecursionError):
         return (ToolResult("", "", is_error=False, error_type="", content=text, duration_ns=0),)
     items = loaded if _is_list(loaded) else [loaded]
     return tuple(_tool_result(item) for item in items)
@@ -139,8 +141,8 @@ def build_conversation(records: list[StepRecord]) -> list[ConversationStep]:
 def pretty_json(text: str) -> str:
     """Return ``text`` indented when it is JSON, else unchanged."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+        return json.dumps(load_json(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
         return text
 
 
