@@ -28,6 +28,13 @@ def test_a_capture_joins_by_response_id() -> None:
     assert row["sampling"] == {"temperature": "1.0", "top_p": "0.9"}
 
 
+def test_the_capture_knows_better_than_the_span_how_it_was_sampled() -> None:
+    world = World()
+    one_call(world, attributes={"gen_ai.request.temperature": "0.2"})  # a default that was not sent
+    world.capture([1, 2, 3], [4, 5], response_id="r1")
+    assert only(world.convert().transitions)["sampling"] == {"temperature": "1.0"}
+
+
 def test_a_capture_joins_by_the_span_that_called_out() -> None:
     world = World()
     span = one_call(world)

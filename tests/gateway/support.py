@@ -105,6 +105,9 @@ class StandIn:
     mixed: int = 0
     """Requests during which the weights changed."""
     weights: int = 0
+    max_model_len: int | None = None
+    server_info: dict[str, Any] | None = None
+    """None: it does not tell its configuration."""
 
     def __post_init__(self) -> None:
         self.weights = int((self.root / "model.safetensors").read_text())
@@ -122,6 +125,7 @@ class StandIn:
             routes=[
                 Route("/health", self._health),
                 Route("/v1/models", self._models),
+                Route("/server_info", self._server_info),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/completions", self._probe, methods=["POST"]),
                 Route("/collective_rpc", self._reload, methods=["POST"]),
@@ -133,7 +137,15 @@ class StandIn:
         return Response(status_code=200 if self.healthy else 503)
 
     async def _models(self, _request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [{"id": "stand-in", "object": "model", "root": str(self.root)}]})
+        card: dict[str, Any] = {"id": "stand-in", "object": "model", "root": str(self.root)}
+        if self.max_model_len is not None:
+            card["max_model_len"] = self.max_model_len
+        return JSONResponse({"object": "list", "data": [card]})
+
+    async def _server_info(self, _request: Request) -> Response:
+        if self.server_info is None:
+            return JSONResponse({"detail": "Not Found"}, status_code=404)
+        return JSONResponse(self.server_info)
 
     async def _probe(self, _request: Request) -> Response:
         entries = [None, {"5": {"logprob": -0.5 * self.weights}}]

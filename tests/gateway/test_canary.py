@@ -147,8 +147,9 @@ def test_a_session_is_the_header_else_the_baggage_else_the_trace(
 
 
 def test_a_call_that_names_a_version_gets_it_and_is_not_compared(
-    gateway: RunningGateway, start_canary: Callable[..., httpx.Response]
+    gateway: RunningGateway, candidate_stand_in: StandIn, start_canary: Callable[..., httpx.Response]
 ) -> None:
+    candidate_stand_in.max_model_len = 4096
     start_canary(share=1)
     assert ask(gateway, "a", model=CHAMPION) == CHAMPION
     assert ask(gateway, "b", model=CANDIDATE) == CANDIDATE
@@ -157,6 +158,7 @@ def test_a_call_that_names_a_version_gets_it_and_is_not_compared(
     assert [call.session for call in calls(gateway, 1)] == [pseudonym(gateway, "c")]
     models = httpx.get(f"{gateway.url}/v1/models", timeout=TIMEOUT_S).json()["data"]
     assert [model["id"] for model in models] == [CHAMPION, "stand-in", CANDIDATE]
+    assert [model.get("max_model_len") for model in models] == [None, None, 4096]
     gateway.admin("canary/stop")
     assert gateway.chat(model=CANDIDATE).status_code == 404
 

@@ -11,6 +11,7 @@ import pytest
 
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.gateway.app import Gateway
+from spanloop.gateway.engine_facts import EngineFacts
 from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.vllm_api import VllmApi
 from spanloop.semconv.errors import ServiceError
@@ -29,6 +30,7 @@ class FakeChildEngine:
     def __init__(self, stand_in: StandIn, api: VllmApi) -> None:
         self._stand_in = stand_in
         self.api = api
+        self.facts = EngineFacts()
         self.pid: int | None = None
         self.broken: list[str] = []
         self.calls: list[str] = []

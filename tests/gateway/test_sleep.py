@@ -41,10 +41,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(503 if asleep else 200)
 
     def reply(self, status):
+        body = b'{"data": [{"id": "policy"}]}' if self.path == "/v1/models" else b"{}"
         self.send_response(status)
-        self.send_header("content-length", "2")
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(body)
 
     def log_message(self, *_):
         pass

@@ -25,8 +25,13 @@ from spanloop.datadir import DataDir
 from spanloop.demo.shop import SYSTEM, question
 from spanloop.demo.shop import TOOLS as SHOP_TOOLS
 from spanloop.gateway.capture import Capture
+from spanloop.gateway.engine import ChildEngine
+from spanloop.gateway.engine_facts import EngineFacts
+from spanloop.gateway.engine_socket import engine_client
 from spanloop.gateway.serving_environment import find_serving_environment
+from spanloop.gateway.settings import EngineSettings
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.semconv.sampling import constraining
 
 from .support import Process, captures, descendants, is_alive, wait_until
 
@@ -142,6 +147,32 @@ def test_tool_calls_parse_and_their_tokens_are_captured(served: Process) -> None
         capture = capture_of(served, answer.id)
         assert capture.finish_reason == answer.choices[0].finish_reason
         assert len(capture.response_token_ids) == len(capture.logprobs) == answer.usage.completion_tokens
+
+
+def test_strict_tools_are_constrained_and_recorded(served: Process) -> None:
+    tools = [{**tool, "function": {**tool["function"], "strict": True}} for tool in TOOLS]
+    names = [tool["function"]["name"] for tool in TOOLS]
+    free, strict = ask(served, temperature=1.0, seed=3), ask(served, tools=tools, temperature=1.0, seed=3)
+    assert constraining(capture_of(served, free.id).sampling) == ()
+    sampling = capture_of(served, strict.id).sampling
+    assert (constraining(sampling), json.loads(sampling["strict_tools"])) == (("strict_tools",), names)
+    assert httpx.get(f"{served.url}/v1/models", timeout=60).json()["data"][0]["max_model_len"] > 0
+
+
+async def test_the_settings_of_a_real_engine_are_read_as_an_upstream_s(models: dict[str, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "defaults"
+    shutil.copytree(models["v1"], folder)
+    generation = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**generation, "top_k": 20, "temperature": 0.6}))
+    options = ("--generation-config", "auto", "--override-generation-config", '{"top_p": 0.8}')
+    async with engine_client() as client:
+        engine = ChildEngine(EngineSettings(extra_args=options), client, tmp_path / "vllm.log")
+        try:
+            await engine.start(str(folder))
+            assert engine.facts.sampling.settings == {"top_k": "20", "temperature": "0.6", "top_p": "0.8"}
+            assert await EngineFacts.of_upstream(engine.api) == engine.facts
+        finally:
+            await engine.stop()
 
 
 def test_hot_swap_under_load_drops_no_request_and_records_the_right_version(

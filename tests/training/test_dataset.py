@@ -208,7 +208,12 @@ def test_rows_of_an_old_version_are_rejected_with_a_reason(
         ({}, 1.0, {}),
         ({"temperature": "0.7", "max_tokens": "64"}, 0.7, {}),
         ({"temperature": "0"}, None, {"greedy_sampling": 6}),
-        ({"top_p": "0.9"}, None, {"truncated_sampling": 6}),
+        ({"top_p": "0.9"}, None, {"truncated_sampling": 6, "constrained by: top_p": 6}),
+        (
+            {"strict_tools": '["price"]', "new": "1"},
+            None,
+            {"truncated_sampling": 6, "constrained by: new 6, strict_tools": 6},
+        ),
     ],
 )
 def test_a_policy_gradient_takes_the_sampling_of_a_row_s_steps_from_the_store(

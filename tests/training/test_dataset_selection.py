@@ -85,6 +85,21 @@ def test_each_broken_row_is_rejected_for_its_own_reason(changes: dict[str, Any],
     assert selection.episode_tally == Tally(2, {str(reason): 1})
 
 
+def test_truncated_rows_are_counted_by_the_parameters_that_constrained_them() -> None:
+    strict, both = sampled(strict_tools='["price"]'), sampled(strict_tools='["price"]', top_k="20")
+    rows = [*pair(sampling=[strict]), row("d", sampling=["{}", both]), row("e", loss_mask=[0, 0], sampling=[both])]
+    selection = select(rows, rules())
+    assert selection.row_tally == Tally(2, {Rejection.TRUNCATED_SAMPLING: 2, Rejection.NO_SAMPLED_TOKENS: 1})
+    assert list(selection.constrained_by.items()) == [("strict_tools", 2), ("top_k", 1)]
+
+
+@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.DPO])
+def test_imitation_and_preferences_take_constrained_rows(kind: JobKind) -> None:
+    rows = [row("a", reward=0.0, sampling=[sampled(strict_tools='["f"]')]), row("b", sampling=[sampled(new="1")])]
+    selection = select(rows, rules(kind))
+    assert (selection.row_tally, selection.constrained_by) == (Tally(2, {}), {})
+
+
 def test_a_fingerprint_of_the_capture_goes_before_the_registered_versions() -> None:
     unregistered = {"tokenizers": ["ours"], "policy_versions": ["m@v9"]}
     assert select(pair(**unregistered), rules()).row_tally == Tally(3, {})

@@ -71,6 +71,18 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     assert JobApi(seeded.data_dir).list() == ()
 
 
+def test_a_dry_run_names_the_parameters_that_constrained_rows(seeded: Runner, store: Store, tiny_model: Path) -> None:
+    seed_groups(store, tiny_model, groups=1, prefix="strict", sampling={"strict_tools": '["price"]', "seed": "1"})
+    arguments = ["train", "tiny", "--data-dir", str(seeded.data_dir.path), "--dry-run", "--task-prefix", ""]
+    completed = CliRunner().invoke(command_tree.app, arguments)
+    lines = [" ".join(line.split()) for line in completed.stdout.splitlines()]
+    assert "rows 24 of 42 accepted (rejected: reward_constant 6, truncated_sampling 12)" in lines
+    assert "constrained by strict_tools 12" in lines
+    sft = CliRunner().invoke(command_tree.app, [*arguments, "--kind", "sft", "--outcomes", "all"])
+    assert "rows 42 of 42 accepted" in " ".join(sft.stdout.split())
+    assert "constrained by" not in sft.stdout
+
+
 def test_the_estimates_are_of_the_devices_that_a_job_may_train_on() -> None:
     shape = ModelShape(parameters=1000, layers=2, hidden=8, key_value=4, intermediate=16, vocabulary=32)
     anywhere = preview_memory(JobSpec(base="m"), shape, 10)

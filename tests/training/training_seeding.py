@@ -153,6 +153,7 @@ def seed_groups(
     groups: int = 4,
     episodes: int = 4,
     seed: int = 0,
+    prefix: str = "task",
     sampling: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Trainable groups of varied reward, every second episode of two rows; one group that never varies."""
@@ -162,7 +163,7 @@ def seed_groups(
     steps: list[dict[str, object]] = []
     heads: list[dict[str, object]] = []
     for group_number in range(groups + 1):
-        group = f"task-{group_number}"
+        group = f"{prefix}-{group_number}"
         prompt = [rng.randrange(3, 300) for _ in range(rng.randrange(20, 40))]
         for number in range(episodes):
             episode = f"{group}-episode-{number}"

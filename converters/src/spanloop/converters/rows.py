@@ -205,8 +205,11 @@ def _written(results: Sequence[ToolResult]) -> str:
 
 @lru_cache(maxsize=256)
 def _sampling(captured: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What the engine sampled with, with what the span says over it; one object for all calls that agree."""
-    return {**dict(captured), **dict(own)}
+    """What the engine sampled with; one object for all calls that agree.
+
+    The span adds only what the capture lacks, since instrumentors write defaults that were not sent.
+    """
+    return {**dict(own), **dict(captured)}
 
 
 def _tokens(step: Step) -> Generation | None:

@@ -68,7 +68,7 @@ _TRANSITIONS: Final = {
     "next_state": "state of the step that goes on from here; empty at the end",
     "reward": "the step's own, else the episode's; null without any",
     "finish_reason": "`stop`, `length`, `tool_call`, `content_filter`, `error`, another one as it came, or empty",
-    "sampling": "temperature, top_p, max_tokens, seed as sent or captured",
+    "sampling": "parameters that the capture has; temperature, top_p, max_tokens and seed are else the span's",
     "token_source": "where the ids come from, see below",
     "capture_join": "`response_id`, `traceparent`, `span` or empty: how the capture was found",
     "logprobs": "natural log-probabilities of what was sampled, parallel to `response_token_ids`; empty when not known",

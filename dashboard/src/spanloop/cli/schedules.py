@@ -95,6 +95,7 @@ def preview(schedule: ScheduleArgument, data_dir: DataDirOption = None) -> None:
     Example: `spanloop schedules preview schedule-20261120-081343-bb85b936`
     """
     from spanloop.training.control.clock import utc_now
+    from spanloop.training.tally import counts_text
     from spanloop.training.tick_decision import decide_tick
 
     directory = data_directory(data_dir)
@@ -108,6 +109,8 @@ def preview(schedule: ScheduleArgument, data_dir: DataDirOption = None) -> None:
     out.print(f"[dim]next tick[/dim] {escape(_next_text(found))}")
     if data is not None:
         out.print(f"[dim]new rows[/dim] {escape(str(data.rows))}")
+        if data.constrained_by:
+            out.print(f"[dim]constrained by[/dim] {escape(counts_text(data.constrained_by))}")
         out.print(f"[dim]steps[/dim] {data.steps:,} of {data.batch_size:,} {found.spec.kind.batch_unit}")
 
 

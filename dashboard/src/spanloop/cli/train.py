@@ -162,6 +162,7 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
 
 def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:
     from spanloop.training.preview import preview
+    from spanloop.training.tally import counts_text
 
     result = preview(directory, spec, held_out_share=held_out_share)
     groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
@@ -176,6 +177,7 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
         ("", f"{spec.kind} from {result.base}"),
         [
             ("rows", str(result.rows)),
+            *([("constrained by", counts_text(result.constrained_by))] if result.constrained_by else []),
             ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
             *groups,

@@ -75,6 +75,7 @@ class Admin:
         return JSONResponse(
             {
                 **asdict(result.deployment),
+                "sampling": self._lifecycle.status.sampling,
                 "model": result.deployment.label,
                 "method": result.method,
                 "duration_s": round(result.duration_s, 3),
@@ -121,6 +122,7 @@ class Admin:
                 "state": status.state.value,
                 "paused_by": self._pauses.holders,
                 "deployment": None if deployment is None else asdict(deployment),
+                "sampling": status.sampling,
                 "error": status.error,
                 "restarts": status.restarts,
                 "start_duration_s": round(status.start_duration_s, 3),

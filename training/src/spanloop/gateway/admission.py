@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from .api_errors import ApiError, UnavailableError
 from .deployment import Deployment
+from .engine_facts import EngineFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class EngineEndpoint:
     base_url: str
     served_name: str
     """The engine's own name for the model."""
+    facts: EngineFacts = field(default_factory=EngineFacts)
 
     @property
     def accepted_names(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,7 +25,7 @@ from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
 from .admin import Admin
-from .admission import AdmissionControl
+from .admission import AdmissionControl, EngineEndpoint
 from .api_errors import ApiError, DefectError
 from .authentication import Authenticator
 from .canaries import Canaries
@@ -179,13 +179,16 @@ class Gateway:
     async def _models(self, request: Request) -> Response:
         self._authenticator.admit(request, Scope.SERVE).end()
         endpoint = self.admission.endpoint
-        names = () if endpoint is None else endpoint.accepted_names[:2]
-        if (candidate := self.canaries.candidate) is not None and candidate.admission.endpoint is not None:
-            names = (*names, candidate.canary.candidate.label)
-        models = [
-            {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"} for name in names
-        ]
-        return JSONResponse({"object": "list", "data": models})
+        models = [] if endpoint is None else [(name, endpoint) for name in endpoint.accepted_names[:2]]
+        candidate = self.canaries.candidate
+        if candidate is not None and candidate.admission.endpoint is not None:
+            models.append((candidate.canary.candidate.label, candidate.admission.endpoint))
+        return JSONResponse({"object": "list", "data": [self._model_card(*model) for model in models]})
+
+    def _model_card(self, name: str, endpoint: EngineEndpoint) -> dict[str, Any]:
+        card = {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"}
+        length = endpoint.facts.max_model_len
+        return card if length is None else {**card, "max_model_len": length}
 
     async def _healthz(self, _request: Request) -> Response:
         status, spool = self.lifecycle.status, self.recorder.stats

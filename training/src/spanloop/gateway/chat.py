@@ -30,6 +30,7 @@ from .capture import CaptureBuilder, CaptureContext
 from .chat_request import ChatRequest, for_client, to_json
 from .metrics import Metrics
 from .recorder import Recorder
+from .sampling_record import record_sampling
 from .sessions import pseudonym_of
 from .shadow import Answered, Shadows
 from .vllm_api import VllmApi
@@ -254,7 +255,7 @@ class ChatHandler:
             model=deployment.name,
             policy_version=deployment.label,
             tokenizer=deployment.tokenizer,
-            sampling=self._request.sampling(),
+            sampling=record_sampling(self._request.document, lease.endpoint.facts.sampling),
             trace=self._request.trace,
             started_ns=self._started_ns,
         )

@@ -13,11 +13,6 @@ from typing import Any, Final, NamedTuple, Self, cast
 from .request_body import invalid_request, read_body
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
-_SAMPLING_FIELDS: Final = (
-    "temperature", "top_p", "top_k", "min_p", "seed", "n", "max_tokens", "max_completion_tokens", "min_tokens", "stop",
-    "stop_token_ids", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "tool_choice",
-    "response_format", "structured_outputs", "ignore_eos", "bad_words", "allowed_token_ids",
-)  # fmt: skip
 
 
 class TraceContext(NamedTuple):
@@ -95,11 +90,6 @@ class ChatRequest:
         """Return the body for the engine, with its own model name and a request for logprobs and token ids."""
         overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
         return to_json({**self.document, **overrides})
-
-    def sampling(self) -> dict[str, str]:
-        """Return the sampling parameters of the request as JSON text; absent ones have vLLM's neutral defaults."""
-        values = ((name, self.document.get(name)) for name in _SAMPLING_FIELDS)
-        return {name: v if isinstance(v, str) else json.dumps(v) for name, v in values if v is not None}
 
 
 def _read_flag(document: Mapping[str, Any], name: str) -> bool:

@@ -19,6 +19,7 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
+from .engine_facts import EngineFacts
 from .engine_socket import EngineSocket
 from .served_adapter import ServedAdapter
 from .serving_environment import LaunchCommand, find_serving_environment, launch_command
@@ -46,6 +47,11 @@ class Engine(Protocol):
     @property
     def served_name(self) -> str:
         """The server's name for its model; only valid after a start."""
+        ...
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What requests depend on; only valid after a start."""
         ...
 
     @property
@@ -112,6 +118,7 @@ class ChildEngine:
         self._can_sleep = False
         self._is_asleep = False
         self._is_ready = False
+        self.facts = EngineFacts()
 
     @property
     def api(self) -> VllmApi:
@@ -137,9 +144,8 @@ class ChildEngine:
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
         try:
-            self._process = await self._spawn(
-                launch_command(serving, model_path, endpoint.path, self._settings, adapter)
-            )
+            command = launch_command(serving, model_path, endpoint.path, self._settings, adapter)
+            self._process = await self._spawn(command)
         except OSError as error:
             self._remove_socket()
             raise ServiceError(f"vLLM cannot be started: {error}.", next_step="run `spanloop doctor`") from error
@@ -147,6 +153,7 @@ class ChildEngine:
         try:
             await self._wait_healthy(self._api, started_at)
             await self._api.warm_up(self._requested_name)
+            self.facts = await EngineFacts.of_child(self._api, command.command)
         except BaseException:
             await self.stop()
             raise
@@ -303,15 +310,17 @@ class ExternalEngine:
     def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
         self.api = VllmApi(base_url, client)
         self.served_name = ""
+        self.facts = EngineFacts()
 
     async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:  # noqa: ARG002 - it serves its own model
-        """Read the name of the model it serves."""
+        """Read the name of the model it serves, and its settings."""
         if not await self.api.is_healthy():
             raise ServiceError(
                 f"The upstream {self.api.base_url} does not respond.",
                 next_step="start it, or omit --upstream so that the gateway starts vLLM",
             )
         self.served_name = await self.api.served_model()
+        self.facts = await EngineFacts.of_upstream(self.api)
 
     async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:  # noqa: ARG002
         """Return False: the server's adapters are not the gateway's."""

@@ -65,6 +65,8 @@ class EngineStatus(NamedTuple):
     start_duration_s: float
     """Duration of the last start or swap."""
     engine_pid: int | None
+    sampling: dict[str, str]
+    """Settings of the engine that change what its requests sample."""
 
 
 class DeployResult(NamedTuple):
@@ -116,9 +118,8 @@ class EngineLifecycle:
     @property
     def status(self) -> EngineStatus:
         """The engine's current state."""
-        return EngineStatus(
-            self._state, self._deployment, self._error, self._restarts, self._start_duration_s, self._engine.pid
-        )
+        duration_s, pid, sampling = self._start_duration_s, self._engine.pid, self._engine.facts.sampling.settings
+        return EngineStatus(self._state, self._deployment, self._error, self._restarts, duration_s, pid, sampling)
 
     @property
     def can_restart(self) -> bool:
@@ -379,7 +380,7 @@ class EngineLifecycle:
     def _set_serving(self, deployment: Deployment) -> None:
         self._state, self._error = EngineState.SERVING, ""
         name = deployment.label if deployment.adapter else self._engine.served_name
-        self._admission.open(EngineEndpoint(deployment, self._engine.api.base_url, name))
+        self._admission.open(EngineEndpoint(deployment, self._engine.api.base_url, name, self._engine.facts))
 
     def _set_restarting(self, reason: str, failures: int) -> None:
         wait_s = self._backoff_s(failures)

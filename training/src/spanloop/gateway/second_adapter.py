@@ -13,6 +13,7 @@ from spanloop.semconv.errors import ServiceError
 
 from .deployment import Deployment
 from .engine import ChildEngine
+from .engine_facts import EngineFacts
 from .served_adapter import ServedAdapter
 from .vllm_api import VllmApi
 
@@ -55,6 +56,11 @@ class SecondAdapter:
     def served_name(self) -> str:
         """The adapter's name."""
         return self._name
+
+    @property
+    def facts(self) -> EngineFacts:
+        """The host's facts."""
+        return self._host.facts
 
     @property
     def pid(self) -> int | None:

@@ -63,6 +63,23 @@ class VllmApi:
         """
         return str((await self._first_model()).get("root") or "")
 
+    async def max_model_len(self) -> int | None:
+        """Return the longest prompt plus response of the server's first model, tokens; None if the server omits it.
+
+        Raises:
+            ServiceError: It lists no model.
+        """
+        length = (await self._first_model()).get("max_model_len")
+        return length if isinstance(length, int) else None
+
+    async def server_info(self) -> dict[str, Any]:
+        """Return the server's configuration and environment.
+
+        Raises:
+            ServiceError: It does not tell them, for instance because it runs without ``VLLM_SERVER_DEV_MODE=1``.
+        """
+        return await self._call("GET", "/server_info?config_format=json")
+
     async def warm_up(self, served_name: str) -> None:
         """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.
 

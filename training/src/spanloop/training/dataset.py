@@ -281,6 +281,7 @@ def _manifest(
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
         strategies=selection.reports,
+        constrained_by=dict(selection.constrained_by),
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
         sources=rows_by_source(rows),

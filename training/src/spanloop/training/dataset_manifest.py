@@ -16,7 +16,7 @@ from spanloop.semconv.errors import JobError
 
 from .data_strategies.report import StrategyReport
 from .row_source import RowSource
-from .tally import Tally
+from .tally import Tally, counts_text
 
 MANIFEST_NAME: Final = "manifest.json"
 DATA_NAME: Final = "dataset.parquet"
@@ -78,6 +78,8 @@ class Manifest(BaseModel):
     """What each data strategy kept and why, in the order in which they were applied."""
     pairs: int = 0
     """Preference pairs, which the batches of dpo are made of; 0 for the other kinds."""
+    constrained_by: dict[str, int] = Field(default_factory=dict[str, int])
+    """Sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
     prompt_groups: int
     """Accepted groups after splitting: what batches are made of; 0 for sft and dpo."""
     temperature: float | None
@@ -110,6 +112,8 @@ class Manifest(BaseModel):
         text = f"rows: {self.rows}; episodes: {self.episodes}"
         if set(self.sources) - {RowSource.CAPTURED.value}:
             text += f"; {', '.join(f'{source} {count}' for source, count in sorted(self.sources.items()))}"
+        if self.constrained_by:
+            text += f"; constrained by: {counts_text(self.constrained_by)}"
         if self.masked_steps:
             text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
         if self.kind.has_groups:

@@ -32,8 +32,8 @@ class Rejection(StrEnum):
     GREEDY_SAMPLING = "greedy_sampling"
     """Policy gradients: sampled at temperature 0, where the policy had no choice that a ratio could weigh."""
     TRUNCATED_SAMPLING = "truncated_sampling"
-    """Policy gradients: top_p, top_k, min_p, a penalty, a bias or a forced format changed the distribution that was
-    sampled from."""
+    """Policy gradients: a parameter other than the temperature changed the distribution that was sampled from: top_p, a
+    penalty, a forced format, a strict tool, or one that is not known to be neutral (`spanloop.semconv.sampling`)."""
     OTHER_TEMPERATURE = "other_temperature"
     """Policy gradients: the row's steps were not all sampled at the temperature that most rows of the job have."""
     NOT_THE_POLICYS_FAULT = "not_the_policys_fault"

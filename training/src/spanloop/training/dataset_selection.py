@@ -85,6 +85,8 @@ class Selection(NamedTuple):
     """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
     reports: tuple[StrategyReport, ...]
     """What each data strategy kept, in the order in which they were applied."""
+    constrained_by: Mapping[str, int]
+    """Policy gradients: sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
     held_out: pl.DataFrame | None = None
     """Rows for the gate after a stage (``held_out``), with the columns of ``rows``; None without a gate."""
 
@@ -121,6 +123,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
         temperature=temperature if accepted.height else None,
         reports=reports,
+        constrained_by=_constraints(checked),
     )
 
 
@@ -137,8 +140,15 @@ def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
     samplings = [sampling_of(steps or ()) for steps in frame["sampling"].to_list()]
     return frame.with_columns(
         pl.Series("temperature", [sampling.temperature for sampling in samplings], dtype=pl.Float64),
-        pl.Series("is_truncated", [sampling.is_truncated for sampling in samplings], dtype=pl.Boolean),
+        pl.Series("constrained_by", [sampling.constrained_by for sampling in samplings], dtype=pl.List(pl.String)),
     )
+
+
+def _constraints(checked: pl.DataFrame) -> dict[str, int]:
+    """Return the number of rows that each sampling parameter rejected, the most frequent first."""
+    names = checked.filter(pl.col("reason") == Rejection.TRUNCATED_SAMPLING.value)["constrained_by"].explode()
+    counts = names.value_counts().sort("count", "constrained_by", descending=[True, False])
+    return {str(name): int(count) for name, count in counts.rows()}
 
 
 def _most_common_temperature(checked: pl.DataFrame) -> float | None:
@@ -178,7 +188,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
         usable = (logprobs.list.len() == response_tokens) & logprobs.list.eval(pl.element().is_finite()).list.all()
         checks += [
             (~usable, Rejection.NO_LOGPROBS),
-            (pl.col("is_truncated"), Rejection.TRUNCATED_SAMPLING),
+            (pl.col("constrained_by").list.len() > 0, Rejection.TRUNCATED_SAMPLING),
             (pl.col("temperature").is_null(), Rejection.OTHER_TEMPERATURE),
             (pl.col("temperature") == 0, Rejection.GREEDY_SAMPLING),
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),

@@ -8,6 +8,7 @@ from spanloop.semconv.errors import JobError
 from .dataset_rejections import Rejection
 from .dataset_selection import Selection
 from .job_spec import JobSpec
+from .tally import counts_text
 
 Reasons = frozenset[str]
 
@@ -44,6 +45,8 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
     account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
     if spec.kind.has_groups:
         account += f"; groups: {selection.group_tally}"
+    if selection.constrained_by:
+        account += f"; rows were constrained by: {counts_text(selection.constrained_by)}"
     reasons = Reasons(selection.row_tally.rejected)
     diagnosis = next((each for each in _diagnoses(spec) if each.explains(reasons)), _OTHER)
     return JobError(
@@ -104,8 +107,8 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
         _Diagnosis(
             _any_of(Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING),
             "the log-probabilities of how the policy sampled cannot be recomputed",
-            "For policy gradients let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, "
-            "logit_bias or a forced format; or train with sft.",
+            "For policy gradients let the app sample at a temperature above 0, without the parameters named here "
+            "(strict tools: send strict false); or train with sft or dpo.",
         ),
         _Diagnosis(
             _any_of(Rejection.GROUP_TOO_SMALL),

@@ -78,6 +78,8 @@ class Preview(NamedTuple):
     memory: PreviewMemory
     strategies: tuple[StrategyReport, ...]
     """What each data strategy keeps."""
+    constrained_by: Mapping[str, int]
+    """Sampling parameter → rows rejected for it, as `Selection` has them."""
 
 
 def preview(
@@ -126,6 +128,7 @@ def preview(
         sources=rows_by_source(rows),
         memory=preview_memory(spec, read_shape(weights.path), longest),
         strategies=selection.reports,
+        constrained_by=selection.constrained_by,
     )
 
 

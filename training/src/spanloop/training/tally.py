@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Return names with their counts, sorted by name."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
 class Tally(NamedTuple):
     """Numbers of accepted items, and of rejected ones by reason."""
 
@@ -16,5 +21,5 @@ class Tally(NamedTuple):
         return self.accepted + sum(self.rejected.values())
 
     def __str__(self) -> str:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.rejected.items()))
+        reasons = counts_text(self.rejected)
         return f"{self.accepted} of {self.total} accepted" + (f" (rejected: {reasons})" if reasons else "")

@@ -117,6 +117,8 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
         "longest row": f"{manifest.longest_row_tokens:,} tokens",
         "dataset SHA-256": manifest.data_sha256,
     }
+    if manifest.constrained_by:
+        facts["constrained by"] = _rejections(manifest.constrained_by)
     if set(manifest.sources) - {RowSource.CAPTURED.value}:
         facts["where the tokens come from"] = ", ".join(
             f"{rows:,} {source}" for source, rows in manifest.sources.items()
