@@ -122,6 +122,24 @@ class Score(BaseModel):
         return (self.timestamp - _EPOCH) // timedelta(microseconds=1) * 1_000
 
 
+def require_targets(store: Store, score: Score) -> None:
+    """Check that what a person's score rates is stored; a program's score may arrive before its spans.
+
+    Raises:
+        ConfigurationError: A trace, span, response, session or episode has no stored span; no score was stored.
+        StoreError: ClickHouse is unreachable.
+    """
+    targets = {name: getattr(score, name) for name in (*_TARGETS, "span_id")}
+    is_stored = store.query("scores_targets", **targets).row(0, named=True)
+    missing = [f"{name.removesuffix('_id')} {targets[name]!r}" for name, stored in is_stored.items() if not stored]
+    if missing:
+        raise ConfigurationError(
+            f"The store has no {' and no '.join(missing)}, so a score of it would count for nothing.",
+            next_step="Copy the whole id from the dashboard. If the app sent its spans just now, try again in some "
+            "seconds; spanloop status shows the spans that wait to be stored.",
+        )
+
+
 def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:
     """Store scores, corrections and deletions; return their keys.
 
