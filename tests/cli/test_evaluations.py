@@ -138,10 +138,14 @@ def test_records_that_are_no_task_are_counted_and_a_reader_that_raises_is_always
         "    yield from range(20)\n"
         "    raise OSError('the wire is cut')\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "late_reader", raising=False)
     point = EntryPoint("late", "late_reader:read", "spanloop.task_readers")
-    monkeypatch.setattr(extensions, "entry_points", lambda **_: [point])
+
+    def entry_points(**_: str) -> list[EntryPoint]:
+        return [point]
+
+    monkeypatch.setattr(extensions, "entry_points", entry_points)
     noted = io.StringIO()
     with monkeypatch.context() as patch:
         patch.setattr(console.err, "_file", noted)

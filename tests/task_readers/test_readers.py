@@ -150,7 +150,7 @@ def test_whatever_a_reader_of_ones_own_raises_ends_its_source_and_not_the_run(
         "    def __len__(self): return 1\n"
         f"def read(source, options):\n    {body}\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "raising_reader", raising=False)
     rejected: list[Rejected] = []
     reading = TaskReading("db://x", reader="raising_reader:read", on_reject=rejected.append)

@@ -57,7 +57,7 @@ def test_a_task_reader_that_raises_ends_its_source_and_the_tasks_before_are_run(
     (tmp_path / "torn_reader.py").write_text(
         "def read(source, options):\n    yield {'id': 'first', 'q': 1}\n    raise OSError('the wire is cut')\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "torn_reader", raising=False)
     rejected: list[Rejected] = []
     reading = TaskReading("db://x", reader="torn_reader:read", on_reject=rejected.append)

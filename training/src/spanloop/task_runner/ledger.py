@@ -301,7 +301,8 @@ class Ledger:
         state, *end = json.loads(ended)
         found = Verdict(*json.loads(verdict)) if verdict else None
         if found is not None and not is_valid_score(found.score):  # an earlier version took every finite score
-            found, grading_error = None, f"The score is {found.score!r}, expected {SCORE_RANGE}."
+            grading_error = f"The score is {found.score!r}, expected {SCORE_RANGE}."
+            found = None
         return EndedAttempt(self._attempt(*row[:5]), AttemptEnd(EndState(state), *end), found, grading_error)
 
     def _move(self, attempt: TaskAttempt, statement: str, *values: str) -> None:
