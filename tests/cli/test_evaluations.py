@@ -3,7 +3,9 @@
 import io
 import json
 import re
+import sys
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import polars as pl
@@ -11,6 +13,7 @@ import pytest
 
 from spanloop.cli import console
 from spanloop.cli.app import app
+from spanloop.converters import extensions
 from spanloop.datadir import DataDir
 from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
@@ -123,6 +126,41 @@ def test_what_has_no_score_is_said(models: DataDir) -> None:
         run(models, "evaluate", "m@v7")
     with pytest.raises(SpanloopError, match="no model"):
         run(models, "evaluate", "nobody")
+
+
+@pytest.mark.usefixtures("seeded")
+def test_records_that_are_no_task_are_counted_and_a_reader_that_raises_is_always_named(
+    models: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "late_reader.py").write_text(
+        "def read(source, options):\n"
+        "    yield {'id': 'test-01'}\n"
+        "    yield from range(20)\n"
+        "    raise OSError('the wire is cut')\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "late_reader", raising=False)
+    point = EntryPoint("late", "late_reader:read", "spanloop.task_readers")
+
+    def entry_points(**_: str) -> list[EntryPoint]:
+        return [point]
+
+    monkeypatch.setattr(extensions, "entry_points", entry_points)
+    noted = io.StringIO()
+    with monkeypatch.context() as patch:
+        patch.setattr(console.err, "_file", noted)
+        arguments = ["evaluate", "m@v1", "--tasks", "late:db", "--data-dir", str(models.path)]
+        assert app(arguments, standalone_mode=False) == 1
+    lines = noted.getvalue().splitlines()
+    assert "late:22: task reader" in lines[10]
+    assert "20 records are no task; the others were evaluated" in lines
+    assert "the source was not read to its end; the tasks before were evaluated" in lines
+
+
+def test_a_file_without_a_task_evaluates_nothing(models: DataDir, tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("broken\n")
+    with pytest.raises(SpanloopError, match="has no task"):
+        run(models, "evaluate", "m@v1", "--tasks", str(tmp_path / "tasks.jsonl"))
 
 
 def test_train_asks_for_what_its_options_say(models: DataDir) -> None:

@@ -57,6 +57,21 @@ def test_an_episode_is_marked_listed_and_unmarked(marks: DataDir, store: Store, 
     assert stored() == ["good"]
 
 
+@pytest.mark.parametrize("option", ["--episode", "--trace", "--response", "--session"])
+@pytest.mark.parametrize("command", ["add", "remove"])
+def test_a_mark_of_what_is_not_stored_is_refused(
+    marks: DataDir, store: Store, connection: Connection, option: str, command: str
+) -> None:
+    feed = Feed(store, connection)
+    loop(feed.world, "a", trace=TRACE)
+    feed.send()
+    unknown = "0" * 31 + "1" if option == "--trace" else TRACE[:8]
+    with pytest.raises(ConfigurationError, match=f"The store has no {option[2:]} '{unknown}'") as caught:
+        run(marks, command, "good", option, unknown)
+    assert "try again" in caught.value.next_step
+    assert store.query("scores_newest", limit=9).is_empty()
+
+
 def test_a_mark_needs_a_label_and_a_target(marks: DataDir) -> None:
     with pytest.raises(ConfigurationError, match="a mark needs a label") as caught:
         run(marks, "add", " ", "--session", "s")

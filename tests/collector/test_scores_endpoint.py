@@ -49,13 +49,14 @@ async def test_a_score_is_on_disk_when_acknowledged(app: App, body: object) -> N
 
 
 async def test_an_invalid_score_is_rejected_alone(app: App) -> None:
-    scores = [{"value": 1, "session_id": "s"}, {"value": 1}, 5, {"value": "x", "session_id": "s"}]
+    scores = [{"value": value, "session_id": "s"} for value in (1e12, "x", 1e308)] + [{"value": 1}, 5]
     answer = await send(app, {"scores": scores})
     assert answer.status_code == 200
     assert answer.json()["accepted"] == len(spooled(app)) == 1
-    assert [each["index"] for each in answer.json()["rejected"]] == [1, 2, 3]
-    assert "value" in answer.json()["rejected"][2]["error"]
-    assert app.metrics.get("rejected_total", signal="logs", reason="bad_score") == 3
+    assert [each["index"] for each in answer.json()["rejected"]] == [1, 2, 3, 4]
+    assert "value" in answer.json()["rejected"][0]["error"]
+    assert "expected a finite number between -1e12 and 1e12" in answer.json()["rejected"][1]["error"]
+    assert app.metrics.get("rejected_total", signal="logs", reason="bad_score") == 4
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,8 @@ async def test_an_invalid_score_is_rejected_alone(app: App) -> None:
         (b"[" * 100_000, "application/json", 400),
         (b"null", "application/json", 400),
         (b'{"value": 1}', "application/json", 400),
+        (b'{"value": 1e308, "session_id": "s"}', "application/json", 400),
+        (b'{"value": -3e38, "session_id": "s"}', "application/json", 400),
         (b'{"value": 1, "session_id": "\xff"}', "application/json", 400),
         (b"x", "application/x-protobuf", 415),
         (b" " * (2**20 + 1), "application/json", 413),

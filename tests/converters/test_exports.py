@@ -192,6 +192,8 @@ def test_token_rows_are_aligned_and_grouped() -> None:
     made = KINDS["verl"].make(trajectories(world), ExportOptions())
     assert isinstance(made.rows, pl.DataFrame)
     assert (made.accepted, dict(made.rejected)) == (1, {"no_reward": 1})
+    old = trajectories(world).with_columns(reward=pl.lit(1e308))
+    assert KINDS["verl"].make(old, ExportOptions())[1:] == (0, {"reward_out_of_range": 2})
     row = made.rows.row(0, named=True)
     assert (row["uid"], row["index"], row["data_source"], row["reward"]) == ("task", 0, "app", 1.0)
     assert (row["prompt_ids"], row["response_ids"], row["response_mask"]) == ([1, 2, 3], [4, 5], [1, 1])

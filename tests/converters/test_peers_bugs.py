@@ -62,13 +62,23 @@ def test_two_rewards_after_the_last_call_judge_the_same_steps(names: tuple[str, 
     assert converted.rejected["reason"].to_list() == ["context", "context"]
 
 
-def test_a_reward_that_is_no_number_in_a_span_is_rejected_by_name() -> None:
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"agentlightning.reward.0.value": "NaN"}, "score_not_finite"),
+        ({"agentlightning.reward.0.value": 3e38}, "score_out_of_range"),
+        ({"gen_ai.evaluation.score.value": 1e308}, "score_out_of_range"),
+        ({"agentops.task.output": '{"type": "reward", "value": 1e308}'}, "score_out_of_range"),
+        ({"agentops.task.output": f'{{"type": "reward", "value": 1{"0" * 400}}}'}, "score_not_finite"),
+    ],
+)
+def test_a_reward_that_is_no_score_in_a_span_is_rejected_by_name(attributes: dict[str, Any], reason: str) -> None:
     world = World()
     loop(world, "x", trace=TRACE)
-    world.span("agentlightning.annotation", {"agentlightning.reward.0.value": "NaN"}, trace=TRACE)
+    world.span("agentlightning.annotation", attributes, trace=TRACE)
     converted = world.convert()
     assert converted.transitions["reward"].to_list() == [None] * 3
-    assert sorted(converted.rejected["reason"].to_list()) == ["context", "score_not_finite"]
+    assert sorted(converted.rejected["reason"].to_list()) == ["context", reason]
 
 
 def calls_of_python(world: World) -> int:

@@ -160,6 +160,29 @@ def test_a_reward_that_is_no_number_is_rejected_with_its_place(value: float) -> 
     assert converted.episodes["reward"].to_list() == [None]
 
 
+@pytest.mark.parametrize("value", [1e308, 3e38, -1.001e12])
+def test_a_reward_beyond_the_range_of_scores_is_rejected_with_its_episode(value: float) -> None:
+    world = World()
+    episode(world)
+    world.score(value, trace_id=TRACE, score_id="old")
+    world.score(value, trace_id=TRACE, score_id="deleted", is_deleted=1)
+    world.score(1e12, name="most", trace_id=TRACE)
+    converted = world.convert()
+    ((reason, detail),) = converted.rejected.select("reason", "detail").rows()
+    assert (reason, detail) == ("score_out_of_range", f"score old 'reward' = {value!r} for episode {TRACE}")
+    assert converted.episodes["reward"].to_list() == [1e12]
+
+
+def test_a_step_score_beyond_the_range_is_rejected() -> None:
+    world = World()
+    episode(world)
+    world.score(1e308, response_id="chatcmpl-1")
+    converted = world.convert()
+    assert converted.rejected["reason"].to_list() == ["score_out_of_range"]
+    assert TRACE in converted.rejected.item(0, "detail")
+    assert converted.transitions["reward"].to_list() == [None] * converted.transitions.height
+
+
 def test_a_reward_for_an_unknown_trace_is_rejected() -> None:
     world = World()
     episode(world)

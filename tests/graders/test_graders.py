@@ -198,7 +198,7 @@ def own_graders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         "def long(task, answer):\n"
         "    return Verdict(len(answer), True, {'answer': answer})\n"
         "def broken(task, answer):\n"
-        "    return float('nan') if answer else 'good'\n"
+        "    return {'': 'good', 'x': float('nan'), 'y': 1e308, 'z': 10**400, 'v': Verdict(3e38, True, {})}[answer]\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield
@@ -215,7 +215,7 @@ def test_a_grader_of_ones_own(grade: Grade, tmp_path: Path) -> None:
     verdict = grade("own_graders:long", {}, "x" * 10_000)
     assert verdict.score == 10_000.0
     assert len(str(verdict.evidence["answer"])) < 3_000
-    for answer, message in (("x", "finite"), ("", "returned str")):
+    for answer, message in (("x", "finite"), ("", "returned str"), ("y", "1e12"), ("z", "too large"), ("v", "1e12")):
         with pytest.raises(GradingError, match=message):
             grade("own_graders:broken", {}, answer)
 

@@ -192,7 +192,7 @@ def test_a_reward_outside_a_task_joins_by_response_or_span(recorded: Recorded, t
     assert told == []
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "much", None])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e308, -3e38, 1.001e12, 10**400, "much", None])
 def test_a_reward_that_is_no_number_is_told_and_not_sent(recorded: Recorded, told: list[str], value: float) -> None:
     with task("t"):
         reward(value)

@@ -87,6 +87,8 @@ def test_ids_times_and_truths_are_read() -> None:
         ({"value": 1}, "expected one of trace_id, response_id, session_id, episode_id"),
         ({"session_id": "s"}, "value is missing"),
         ({"value": float("nan"), "session_id": "s"}, "finite"),
+        ({"value": 1e308, "session_id": "s"}, "got 1e+308, expected a finite number between -1e12 and 1e12"),
+        ({"value": -3e38, "session_id": "s"}, "got -3e+38, expected a finite number between -1e12 and 1e12"),
         ({"value": "1", "session_id": "s"}, "valid number"),
         ({"value": 1, "trace_id": "12"}, "match pattern"),
         ({"value": 1, "trace_id": "0" * 32}, "not be all zero"),

@@ -16,7 +16,7 @@ from spanloop.pipeline import run as convert
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.scores import Score, add_scores
-from spanloop.tasks import Rejected, TaskReading, read_tasks
+from spanloop.tasks import Rejected, RejectedReason, TaskReading, read_tasks
 
 from ..conftest import MakeFrame
 from ..training.fake_hub import fake_hub
@@ -120,8 +120,44 @@ def test_a_reader_of_ones_own_and_what_it_fails_at() -> None:
     assert [(task.id, task.fields) for task in reading] == [("one", {"source": "db://x", "table": "t"})]
     assert [each.detail for each in rejected] == [
         "expected named fields, got 'no mapping'",
-        "task reader 'own_reader:read' raised OSError: the wire is cut",
+        (
+            "task reader 'own_reader:read' raised OSError: the wire is cut; it had read 2 records, and the rest "
+            "is not read"
+        ),
     ]
+    assert [each.place for each in rejected] == ["own_reader:read:2", "own_reader:read:3"]
+    assert reading.rejected == {RejectedReason.BROKEN: 1, RejectedReason.READER_FAILED: 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "cause", "accepted"),
+    [
+        ("raise FileNotFoundError(source)", "FileNotFoundError: db://x; it had read 0 records", 0),
+        ("return 5", "TypeError: 'int' object is not iterable; it had read 0 records", 0),
+        ("yield {'q': 1}; import sys; sys.exit('no licence')", "SystemExit: no licence; it had read 1 records", 1),
+        ("return [{'q': 1}, {'q': 2}, Broken(), {'q': 3}]", "", 3),
+        ("yield {'q': 1}; yield {'q': Broken()}; yield {'q': 2}", "", 2),
+    ],
+)
+def test_whatever_a_reader_of_ones_own_raises_ends_its_source_and_not_the_run(
+    body: str, cause: str, accepted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_reader.py").write_text(
+        "from collections.abc import Mapping\n"
+        "class Broken(Mapping):\n"
+        "    def __iter__(self): raise KeyError('gone')\n"
+        "    def __getitem__(self, name): raise KeyError('gone')\n"
+        "    def __len__(self): return 1\n"
+        f"def read(source, options):\n    {body}\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "raising_reader", raising=False)
+    rejected: list[Rejected] = []
+    reading = TaskReading("db://x", reader="raising_reader:read", on_reject=rejected.append)
+    assert len(list(reading)) == reading.accepted == accepted
+    (failure,) = rejected
+    assert failure.reason is (RejectedReason.READER_FAILED if cause else RejectedReason.BROKEN)
+    assert cause in failure.detail
 
 
 @pytest.mark.slow

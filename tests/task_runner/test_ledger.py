@@ -91,6 +91,16 @@ def test_what_could_not_be_graded_is_graded_again_and_more_attempts_may_follow(t
     assert (summary.successes, summary.score_sum, summary.grading_failures) == (1, 1.0, 0)
 
 
+def test_a_verdict_of_an_earlier_version_out_of_range_is_a_failed_grading(tmp_path: Path) -> None:
+    with filled(tmp_path / "run", count=1, attempts=1) as ledger:
+        (attempt,) = claim_all(ledger)
+        ledger.end(attempt, FINISHED)
+        ledger.grade(attempt, Verdict(1e308, True, {}), "")
+        (graded,) = ledger.in_state(AttemptState.GRADED, limit=10)
+    assert graded.verdict is None
+    assert graded.grading_error == "The score is 1e+308, expected a finite number between -1e12 and 1e12."
+
+
 def test_one_process_at_a_time_and_one_run_of_a_name(tmp_path: Path) -> None:
     with filled(tmp_path / "run") as ledger:
         ledger.adopt({"agent": "a", "model": "m@v0"})

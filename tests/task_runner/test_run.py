@@ -17,6 +17,7 @@ from spanloop.task_runner.answers import Output, answer_of_output
 from spanloop.task_runner.attempt import EndedAttempt, EndState
 from spanloop.task_runner.run import MOST_STARTS, mark_prefix, run_attempts
 from spanloop.task_runner.served_model import Served, ServedModel
+from spanloop.tasks import Rejected, RejectedReason, TaskReading
 
 from .support import MODEL, Told, plan_of, rewards, stored_attempts
 
@@ -48,6 +49,23 @@ def go(store: Store, folder: Path, source: Path) -> Go:
         return told
 
     return ran
+
+
+def test_a_task_reader_that_raises_ends_its_source_and_the_tasks_before_are_run(
+    store: Store, folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torn_reader.py").write_text(
+        "def read(source, options):\n    yield {'id': 'first', 'q': 1}\n    raise OSError('the wire is cut')\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "torn_reader", raising=False)
+    rejected: list[Rejected] = []
+    reading = TaskReading("db://x", reader="torn_reader:read", on_reject=rejected.append)
+    plan = plan_of(folder, source, "echo 1")._replace(tasks=reading)
+    summary = run_attempts(plan, store, Told(), threading.Event())
+    assert (summary.attempts, summary.states) == (1, {EndState.FINISHED: 1})
+    assert [(each.place, each.reason) for each in rejected] == [("torn_reader:read:2", RejectedReason.READER_FAILED)]
+    assert "OSError: the wire is cut; it had read 1 records" in rejected[0].detail
 
 
 def test_each_attempt_gets_its_task_and_its_ids_and_is_graded_and_stored(go: Go, store: Store, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ verl is imported once a process, for the CPU: ``conftest`` names the platform be
 import os
 import random
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +16,7 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.checkpoints import latest_checkpoint
+from spanloop.training.dataset_selection import Selection
 from spanloop.training.metrics import StepMetrics, logged_steps
 from spanloop.training.spec_choices import Backbone, Device
 from spanloop.training.verl_plugin.main import train
@@ -27,8 +29,15 @@ from .training_seeding import token_logprobs
 
 
 def write_dataset(
-    model: Path, folder: Path, *, kind: JobKind = JobKind.DR_GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
-) -> None:
+    model: Path,
+    folder: Path,
+    *,
+    kind: JobKind = JobKind.DR_GRPO,
+    groups: int = 3,
+    episodes: int = 4,
+    seed: int = 0,
+    rewards: Sequence[float] = (0.0, 1.0),
+) -> Selection:
     """Write a job's dataset file: groups of rows with a common prompt and rewards that differ, sampled by ``model``."""
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []
@@ -40,7 +49,7 @@ def write_dataset(
                 row(
                     f"g{group}-e{number}",
                     f"g{group}",
-                    float(number % 2),
+                    rewards[number % len(rewards)],
                     prompt_token_ids=prompt,
                     response_token_ids=response,
                     loss_mask=[0 if 2 <= index < 4 else 1 for index in range(len(response))],
@@ -48,9 +57,10 @@ def write_dataset(
                     sampled_ends=[len(response)],
                 )
             )
-    selected = select(rows, rules(kind, vocabulary_size=400)).rows
+    selection = select(rows, rules(kind, vocabulary_size=400))
     folder.mkdir(parents=True, exist_ok=True)
-    selected.write_parquet(folder / "dataset.parquet")
+    selection.rows.write_parquet(folder / "dataset.parquet")
+    return selection
 
 
 def debug_plan(model: Path, folder: Path, **changes: Any) -> TrainPlan:

@@ -76,6 +76,9 @@ def test_a_healthy_group_is_accepted_whole() -> None:
         ({"sampling": ["{}", sampled(temperature="0.7")]}, Rejection.OTHER_TEMPERATURE),
         ({"reward": None}, Rejection.NO_REWARD),
         ({"reward": float("nan")}, Rejection.NO_REWARD),
+        ({"reward": 1e308}, Rejection.REWARD_OUT_OF_RANGE),
+        ({"reward": -3e38}, Rejection.REWARD_OUT_OF_RANGE),
+        ({"step_rewards": [3e38]}, Rejection.REWARD_OUT_OF_RANGE),
         ({"group_id": ""}, Rejection.NO_GROUP),
     ],
 )
@@ -98,6 +101,16 @@ def test_imitation_and_preferences_take_constrained_rows(kind: JobKind) -> None:
     rows = [row("a", reward=0.0, sampling=[sampled(strict_tools='["f"]')]), row("b", sampling=[sampled(new="1")])]
     selection = select(rows, rules(kind))
     assert (selection.row_tally, selection.constrained_by) == (Tally(2, {}), {})
+
+
+@pytest.mark.parametrize("kind", JobKind)
+def test_an_old_score_out_of_range_is_rejected_by_every_recipe_and_names_its_episode(kind: JobKind) -> None:
+    rows = [*pair(), row("d", reward=1e308), row("e", step_rewards=[-3e38]), row("f", reward=1e12)]
+    selection = select(rows, rules(kind, pairing=Pairing(0, 2, 0)))
+    assert selection.out_of_range == ("d", "e")
+    assert selection.row_tally.rejected == {Rejection.REWARD_OUT_OF_RANGE: 2}
+    advantages = selection.rows["advantages"].explode().drop_nulls()
+    assert advantages.is_finite().all()
 
 
 def test_a_fingerprint_of_the_capture_goes_before_the_registered_versions() -> None:

@@ -13,12 +13,23 @@ import pytest
 import ray
 
 from spanloop.semconv.enums import JobKind
+from spanloop.semconv.scores import SCORE_LIMIT
 from spanloop.training.drift import KlBudgetError
+from spanloop.training.metrics import StepMetrics
+from spanloop.training.tally import Tally
 
 from .debug_training import debug_plan, train_here, trained_weights, write_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
+POLICY_GRADIENTS = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind is JobKind.DR_GRPO else pytest.mark.slow)
+        for kind in JobKind
+        if kind.is_policy_gradient
+    ],
+)
 LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
 
 
@@ -45,6 +56,31 @@ def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Pat
     assert [step.step for step in train_here(again)] == [2]
     resumed = trained_weights(again, 2)
     assert all(resumed[name].equal(last[name]) for name in last)
+
+
+@POLICY_GRADIENTS
+@pytest.mark.parametrize("old", [1e308, -3e38])
+def test_an_old_score_out_of_range_costs_its_episode_and_not_the_job(
+    kind: JobKind, old: float, tiny_model: Path, tmp_path: Path
+) -> None:
+    selection = write_dataset(tiny_model, tmp_path, kind=kind, rewards=(0.0, 1.0, 0.5, old))
+    assert selection.out_of_range == ("g0-e3", "g1-e3", "g2-e3")
+    assert selection.row_tally == Tally(9, {"reward_out_of_range": 3})
+    assert_finite(kind, train_here(debug_plan(tiny_model, tmp_path, kind=kind)))
+
+
+@POLICY_GRADIENTS
+def test_the_largest_scores_are_trained_on_without_overflow(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+    selection = write_dataset(tiny_model, tmp_path, kind=kind, rewards=(-SCORE_LIMIT, SCORE_LIMIT))
+    assert selection.row_tally == Tally(12, {})
+    plan = debug_plan(tiny_model, tmp_path, kind=kind)
+    assert_finite(kind, train_here(plan))
+    assert all(weight.isfinite().all() for weight in trained_weights(plan).values())
+
+
+def assert_finite(kind: JobKind, steps: list[StepMetrics]) -> None:
+    assert [step.step for step in steps] == [1, 2]
+    assert all(step.diverged == "" and math.isfinite(step.values[LOSSES[kind]]) for step in steps)
 
 
 @pytest.mark.parametrize("kind", [JobKind.DR_GRPO, pytest.param(JobKind.SFT, marks=pytest.mark.slow)])

@@ -20,7 +20,7 @@ from spanloop.training.registry import Registry
 from spanloop.training.spec_choices import Device
 
 from .training_running import Runner
-from .training_seeding import seed_groups
+from .training_seeding import seed_groups, seed_old_score
 
 
 @pytest.fixture
@@ -81,6 +81,18 @@ def test_a_dry_run_names_the_parameters_that_constrained_rows(seeded: Runner, st
     sft = CliRunner().invoke(command_tree.app, [*arguments, "--kind", "sft", "--outcomes", "all"])
     assert "rows 42 of 42 accepted" in " ".join(sft.stdout.split())
     assert "constrained by" not in sft.stdout
+
+
+def test_a_dry_run_names_an_episode_whose_old_score_is_out_of_range(
+    seeded: Runner, store: Store, tiny_model: Path
+) -> None:
+    seed_old_score(store, tiny_model, 1e308)
+    arguments = ["train", "tiny", "--data-dir", str(seeded.data_dir.path), "--dry-run", "--task-prefix", "task-"]
+    completed = CliRunner().invoke(command_tree.app, arguments)
+    assert completed.exit_code == 0, completed.output
+    text = " ".join(completed.stdout.split())
+    assert "reward_out_of_range 1" in text
+    assert "out of range episode task-0-old: expected a finite number between -1e12 and 1e12" in text
 
 
 def test_the_estimates_are_of_the_devices_that_a_job_may_train_on() -> None:

@@ -185,3 +185,13 @@ def seed_groups(
     insert(store, "episodes", heads)
     insert(store, "trajectories", rows)
     insert(store, "transitions", steps)
+
+
+def seed_old_score(store: Store, model_path: Path, reward: float) -> None:
+    """A further episode ``task-0-old`` of the first group, whose score an earlier version let through."""
+    rng = random.Random(1)
+    prompt = [rng.randrange(3, 300) for _ in range(20)]
+    row = trajectory(model_path, rng, episode="task-0-old", group="task-0", row_number=0, prompt=prompt)
+    insert(store, "episodes", [episode_row("task-0-old", "task-0", 9, reward)])
+    insert(store, "trajectories", [row])
+    insert(store, "transitions", [transition_row("task-0-old", "task-0", 0, {})])

@@ -23,6 +23,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from spanloop.semconv import attributes as names
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 from spanloop.semconv.surrogates import replace_surrogates
 
 from .import_requests import Score, iso_nanoseconds, key_values
@@ -263,8 +264,8 @@ def _reward(value: object) -> float | None:
         reward = float(value) if isinstance(value, int | float) else math.nan
     except OverflowError:
         reward = math.inf
-    if not math.isfinite(reward):
-        raise BadItemError("bad_reward", "reward", value, "a finite number")
+    if not is_valid_score(reward):
+        raise BadItemError("bad_reward", "reward", value, SCORE_RANGE)
     return reward
 
 

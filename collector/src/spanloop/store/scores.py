@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, S
 
 from spanloop.semconv.attributes import MARK_NAME
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from .store import Store
 
@@ -38,11 +39,17 @@ def _in_range(moment: datetime) -> datetime:
     return aware
 
 
+def _valid_score(value: float) -> float:
+    if not is_valid_score(value):
+        raise ValueError(f"got {value!r}, expected {SCORE_RANGE}")
+    return value
+
+
 _Text = Annotated[str, StringConstraints(max_length=200)]
 _Prose = Annotated[str, StringConstraints(max_length=100_000)]
 _TraceId = Annotated[str, StringConstraints(to_lower=True, pattern=r"^([0-9a-fA-F]{32})?$"), AfterValidator(_not_zero)]
 _SpanId = Annotated[str, StringConstraints(to_lower=True, pattern=r"^([0-9a-fA-F]{16})?$"), AfterValidator(_not_zero)]
-_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Number = Annotated[float, Field(strict=True), AfterValidator(_valid_score)]
 _Moment = Annotated[datetime, AfterValidator(_in_range)]
 
 
@@ -56,7 +63,7 @@ class Score(BaseModel):
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = "reward"
     """Name of the score; ``reward`` is an episode's reward, ``spanloop.mark`` marks it with ``label``."""
     value: StrictBool | _Number | None = None
-    """Higher is better; true is 1. Required unless ``deleted``."""
+    """Higher is better; between -1e12 and 1e12, true is 1. Required unless ``deleted``."""
     label: _Text = ""
     comment: _Prose = ""
     source: _Text = "api"
@@ -81,7 +88,7 @@ class Score(BaseModel):
         if self.span_id and not self.trace_id:
             raise ValueError("span_id needs a trace: expected trace_id too")
         if self.value is None and not self.deleted:
-            raise ValueError("value is missing; expected a finite number, or deleted: true")
+            raise ValueError(f"value is missing; expected {SCORE_RANGE}, or deleted: true")
         if self.name == MARK_NAME and not self.label:
             raise ValueError("a mark needs a label, such as good")
         return self
@@ -113,6 +120,24 @@ class Score(BaseModel):
         if self.timestamp is None:
             return time.time_ns()
         return (self.timestamp - _EPOCH) // timedelta(microseconds=1) * 1_000
+
+
+def require_targets(store: Store, score: Score) -> None:
+    """Check that what a person's score rates is stored; a program's score may arrive before its spans.
+
+    Raises:
+        ConfigurationError: A trace, span, response, session or episode has no stored span; no score was stored.
+        StoreError: ClickHouse is unreachable.
+    """
+    targets = {name: getattr(score, name) for name in (*_TARGETS, "span_id")}
+    is_stored = store.query("scores_targets", **targets).row(0, named=True)
+    missing = [f"{name.removesuffix('_id')} {targets[name]!r}" for name, stored in is_stored.items() if not stored]
+    if missing:
+        raise ConfigurationError(
+            f"The store has no {' and no '.join(missing)}, so a score of it would count for nothing.",
+            next_step="Copy the whole id from the dashboard. If the app sent its spans just now, try again in some "
+            "seconds; spanloop status shows the spans that wait to be stored.",
+        )
 
 
 def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:

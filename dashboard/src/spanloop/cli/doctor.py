@@ -9,7 +9,7 @@ from rich.status import Status
 from spanloop.runtime.check import Check
 from spanloop.runtime.environment_checks import all_checks
 
-from .console import err, out
+from .console import err, markup_text, out
 from .options import ConfigOption, DataDirOption, configured_directory
 
 
@@ -47,11 +47,11 @@ def doctor(
 
 
 def _show(spinner: Status, title: str, line: str) -> None:
-    spinner.update(escape(title) + (f"\n  [dim]{escape(line)}[/dim]" if line else ""))
+    spinner.update(markup_text(escape(title) + (f"\n  [dim]{escape(line)}[/dim]" if line else "")))
 
 
 def _print(check: Check) -> None:
     mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]" if check.needed else "[yellow]-[/yellow]"
-    out.print(f"{mark} {check.name}: {escape(check.detail)}")
+    out.print(f"{mark} {escape(check.name)}: {escape(check.detail)}")
     if not check.ok and check.fix:
         out.print(f"    fix: [bold]{escape(check.fix)}[/bold]")

@@ -12,6 +12,7 @@ from spanloop.runtime.command_line import command_line
 from .console import err
 from .evaluations import print_evaluations, print_figures, print_uncounted
 from .options import DataDirOption, data_directory, exact_version
+from .rejected_records import RejectedRecords
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -54,11 +55,13 @@ def evaluate(
     """Measure a model on its stored attempts, with confidence intervals, and store the result.
 
     Attempts are those of `spanloop run` and other episodes of the version. One that crashed, ran out of time or has no
-    score is a failure. Tasks that the version or its ancestors were trained on do not count.
+    score is a failure. Tasks that the version or its ancestors were trained on do not count. Exit code 1
+    when a record of --tasks is no task.
 
     Example: `spanloop evaluate mine@v3 --run nightly-v3`
     """
     from spanloop.configuration import load_configuration
+    from spanloop.semconv.errors import ConfigurationError
     from spanloop.store import connect
     from spanloop.tasks import read_tasks
     from spanloop.training.evaluation import evaluate as compute_evaluation
@@ -66,7 +69,10 @@ def evaluate(
 
     directory = data_directory(data_dir)
     runs = run or []
-    chosen = read_tasks(str(tasks)) if tasks else []
+    rejected = RejectedRecords()
+    chosen = read_tasks(str(tasks), on_reject=rejected.add) if tasks else []
+    if tasks and not chosen:
+        raise ConfigurationError(f"{tasks} has no task.", next_step="Name another file, or leave --tasks out.")
     known = chosen or _tasks_of_runs(directory, runs)
     with connect(directory) as store:
         reference = _reference(directory, store, model, runs)
@@ -87,7 +93,9 @@ def evaluate(
         print_evaluations([evaluation])
         print_figures(store, evaluation)
     print_uncounted(evaluation)
+    rejected.report("evaluated")
     err.print(f"more: {command_line(f'evaluations show {evaluation.evaluation_id}', directory)}", markup=False)
+    rejected.exit_if_any()
 
 
 def _reference(directory: "DataDir", store: "Store", model: str, runs: list[str]) -> str:

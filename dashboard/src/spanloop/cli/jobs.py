@@ -158,7 +158,7 @@ def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
                 f"stopped watching; the job continues: {command_line(f'jobs wait {job_id}', data_dir)}", markup=False
             )
             raise typer.Exit(_INTERRUPTED) from None
-    out.print(f"{job_id} made {job.model_version}")
+    out.print(f"{job_id} made {job.model_version}", markup=False)
     ended_early = Registry(data_dir).get(job.model_version).metadata.get("ended_early")
     if ended_early:
         err.print(f"ended early: {ended_early}", markup=False)

@@ -28,7 +28,7 @@ def add(
 ) -> None:
     """Mark an episode, found by its id, a trace, a response or a session.
 
-    The episode is converted again, and jobs with `--marks LABEL` train on it.
+    The episode is converted again, and jobs with `--marks LABEL` train on it. It must be stored already.
 
     Example: `spanloop marks add good --episode 4bf92f3577b34da6a3ce929d0e0e4736`
     """

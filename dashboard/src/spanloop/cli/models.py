@@ -12,7 +12,7 @@ import typer
 from spanloop.runtime import service_health
 from spanloop.runtime.command_line import command_line
 
-from .console import err, out, print_table
+from .console import err, markup_text, out, print_table
 from .options import DataDirOption, ModelArgument, data_directory
 
 if TYPE_CHECKING:
@@ -167,13 +167,14 @@ def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
 
     completed = threading.Event()
     started_s = time.monotonic()
-    with err.status(f"deploying {escape(model)}") as spinner:
+    with err.status(markup_text(f"deploying {escape(model)}")) as spinner:
 
         def show() -> None:
             while not completed.wait(_POLL_S):
                 gateway = service_health.gateway_health(data_dir)
                 state = f": the engine is {gateway.state}" if gateway else ""
-                spinner.update(f"deploying {escape(model)}{state} [dim]{time.monotonic() - started_s:.0f} s[/dim]")
+                elapsed_s = time.monotonic() - started_s
+                spinner.update(markup_text(f"deploying {escape(model)}{state} [dim]{elapsed_s:.0f} s[/dim]"))
 
         watcher = threading.Thread(target=show, daemon=True)
         watcher.start()

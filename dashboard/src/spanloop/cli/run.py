@@ -13,6 +13,7 @@ from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table, progress_bar
 from .options import DataDirOption, data_directory, exact_version
+from .rejected_records import RejectedRecords
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
     from spanloop.datadir import DataDir
     from spanloop.task_runner.attempt import EndedAttempt
     from spanloop.task_runner.ledger import Counts, Summary
-    from spanloop.tasks import Rejected
 
 app = typer.Typer(help="List and show runs of agents on tasks.", no_args_is_help=True)
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, as listed.")]
-_MAX_PRINTED: Final = 10
 _ERROR_CHARACTERS: Final = 200
 
 
@@ -97,7 +96,7 @@ def run(
 
     The task's fields reach a command as one JSON object on standard input, and a callable as its argument. A run that
     was stopped, by Ctrl-C or by a power cut, continues with the same command and --run. Exit code 1 when a record was
-    rejected, or a grader failed.
+    rejected, a task reader of your own raised, or a grader failed.
 
     Example: `spanloop run tasks.jsonl --agent "python app.py" --model mine@v3 --attempts 8 --grader exact`
     """
@@ -129,7 +128,7 @@ def run(
         base_url=base_url,
         is_instrumented=instrument,
     )
-    rejected = _RejectedRecords()
+    rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:
         plan = plan_run(directory, request, store, on_reject=rejected.add)
         try:
@@ -137,26 +136,11 @@ def run(
         except BaseException:
             err.print(f"the same command continues this run with --run {run_id}", markup=False)
             raise
-    rejected.report()
+    rejected.report("run")
     _print_summary(directory, run_id, summary)
-    if rejected.count or summary.grading_failures:
+    rejected.exit_if_any()
+    if summary.grading_failures:
         raise typer.Exit(1)
-
-
-class _RejectedRecords:
-    """Prints the first records that are no task, and counts all."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, rejected: "Rejected") -> None:
-        self.count += 1
-        if self.count <= _MAX_PRINTED:
-            err.print(str(rejected), markup=False)
-
-    def report(self) -> None:
-        if self.count:
-            err.print(f"{self.count:,} records are no task; the others were run")
 
 
 class _Display:

@@ -39,6 +39,8 @@ def add(
 ) -> None:
     """Score a span, trace, response, session or episode, and print the key; the same key replaces a score.
 
+    What is scored must be stored already.
+
     Example: `spanloop scores add 1 --episode 4bf92f3577b34da6a3ce929d0e0e4736 --comment "solved it"`
     """
     fields: dict[str, Any] = {
@@ -62,13 +64,13 @@ def store_score(data_dir: DataDirOption, fields: dict[str, Any], *, what: str = 
     """Store one score and return its key.
 
     Raises:
-        ConfigurationError: A field is invalid.
+        ConfigurationError: A field is invalid, or a target is not stored.
     """
     from pydantic import ValidationError
 
     from spanloop.semconv.errors import ConfigurationError
     from spanloop.store import connect
-    from spanloop.store.scores import Score, add_scores
+    from spanloop.store.scores import Score, add_scores, require_targets
 
     try:
         score = Score.model_validate(fields)
@@ -78,6 +80,7 @@ def store_score(data_dir: DataDirOption, fields: dict[str, Any], *, what: str = 
             f"The {what} is invalid: {problems}.", next_step=f"See the options: spanloop {what}s add --help"
         ) from error
     with connect(data_directory(data_dir), start=True) as store:
+        require_targets(store, score)
         (score_key,) = add_scores(store, [score])
     return score_key
 

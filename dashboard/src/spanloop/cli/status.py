@@ -115,14 +115,14 @@ def _print_store(directory: "DataDir") -> None:
 def _print_collector(health: service_health.CollectorHealth | None) -> None:
     if health is None:
         return
-    out.print(f"[bold]accepted[/bold] {_format_counts(health.accepted)}, since the collector's start")
+    out.print(f"[bold]accepted[/bold] {escape(_format_counts(health.accepted))}, since the collector's start")
     for title, counts in (
         ("rejected", health.rejected),
         ("refused requests", health.refused_requests),
         ("redacted", health.redacted),
     ):
         if counts:
-            out.print(f"[bold]{title}[/bold] {_format_counts(counts)}")
+            out.print(f"[bold]{title}[/bold] {escape(_format_counts(counts))}")
     latency = health.insert_latency
     if latency.get("count"):
         p50, p99 = (_format_bound(latency[name]) for name in ("p50_s", "p99_s"))

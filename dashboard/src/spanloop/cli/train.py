@@ -161,11 +161,13 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
 
 
 def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:
+    from spanloop.training.dataset_rejections import out_of_range_text
     from spanloop.training.preview import preview
     from spanloop.training.tally import counts_text
 
     result = preview(directory, spec, held_out_share=held_out_share)
     groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
+    out_of_range = [("out of range", out_of_range_text(result.out_of_range))] if result.out_of_range else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
     steps = (
@@ -180,6 +182,7 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
             *([("constrained by", counts_text(result.constrained_by))] if result.constrained_by else []),
             ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
+            *out_of_range,
             *groups,
             *((report.strategy, str(report).removeprefix(f"{report.strategy} ")) for report in result.strategies),
             ("tokens", tokens),

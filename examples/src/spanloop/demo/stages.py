@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from spanloop.cli.console import err
+from spanloop.cli.console import err, markup_text
 from spanloop.semconv.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class StageDisplay:
         """Display and time the block; its notes are added to the line."""
         started_s = time.monotonic()
         self.notes.clear()
-        with err.status(title) as spinner:
+        with err.status(markup_text(title)) as spinner:
             self._spinner, self._title = spinner, title
             try:
                 yield
@@ -55,7 +55,7 @@ class StageDisplay:
     def progress(self, text: str) -> None:
         """Display the progress of the running stage; on a terminal only."""
         if self._spinner is not None:
-            self._spinner.update(f"{self._title}: [dim]{escape(text)}[/dim]")
+            self._spinner.update(markup_text(f"{self._title}: [dim]{escape(text)}[/dim]"))
 
     def note(self, text: str) -> None:
         """Add a note to the running stage's line."""

@@ -80,13 +80,13 @@ def load_grader(name: str, options: Mapping[str, str], context: GraderContext) -
 
 
 def _verdict(name: str, found: object, answer: str) -> Verdict:
-    if isinstance(found, Verdict):
-        return Verdict.of(found.score, is_success=found.is_success, **found.evidence)
-    if not isinstance(found, int | float):
+    if not isinstance(found, Verdict | int | float):
         raise GradingError(f"Grader {name!r} returned {type(found).__name__}, expected a Verdict or a number.")
     try:
+        if isinstance(found, Verdict):
+            return Verdict.of(found.score, is_success=found.is_success, **found.evidence)
         return Verdict.of(float(found), answer=answer)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise GradingError(f"Grader {name!r}: {error}.") from error
 
 

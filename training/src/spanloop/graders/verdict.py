@@ -1,11 +1,12 @@
 """What a grader says of an answer."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from pydantic import JsonValue
+
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 SUCCESS_SCORE: Final = 0.5
 """From this score on a number is a success, as in the converters."""
@@ -17,7 +18,7 @@ class Verdict(NamedTuple):
     """A score with its evidence."""
 
     score: float
-    """Finite; 1 is the best that the built-in graders give, 0 the worst."""
+    """Between -1e12 and 1e12; 1 is the best that the built-in graders give, 0 the worst."""
     is_success: bool
     evidence: Mapping[str, JsonValue]
     """What was compared; long texts are cut."""
@@ -27,10 +28,10 @@ class Verdict(NamedTuple):
         """Make a verdict; by default the score decides whether it is a success.
 
         Raises:
-            ValueError: The score is not finite.
+            ValueError: The score is out of range.
         """
-        if not math.isfinite(score):
-            raise ValueError(f"a score must be a finite number, got {score!r}")
+        if not is_valid_score(score):
+            raise ValueError(f"a score must be {SCORE_RANGE}, got {score!r}")
         succeeded = score >= SUCCESS_SCORE if is_success is None else is_success
         return cls(float(score), succeeded, {name: shortened(value) for name, value in evidence.items()})
 

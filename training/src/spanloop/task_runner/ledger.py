@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Self, cast
 from spanloop.datadir.directory import disk_error
 from spanloop.graders import Verdict
 from spanloop.semconv.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 from spanloop.tasks import Task
 
 from .attempt import AttemptEnd, EndedAttempt, EndState, TaskAttempt
@@ -298,12 +299,11 @@ class Ledger:
     def _ended(self, row: tuple[int, int, str, str, int, str, str, str]) -> EndedAttempt:
         ended, verdict, grading_error = row[5:]
         state, *end = json.loads(ended)
-        return EndedAttempt(
-            self._attempt(*row[:5]),
-            AttemptEnd(EndState(state), *end),
-            Verdict(*json.loads(verdict)) if verdict else None,
-            grading_error,
-        )
+        found = Verdict(*json.loads(verdict)) if verdict else None
+        if found is not None and not is_valid_score(found.score):  # an earlier version took every finite score
+            grading_error = f"The score is {found.score!r}, expected {SCORE_RANGE}."
+            found = None
+        return EndedAttempt(self._attempt(*row[:5]), AttemptEnd(EndState(state), *end), found, grading_error)
 
     def _move(self, attempt: TaskAttempt, statement: str, *values: str) -> None:
         """Change an attempt that is in the statement's state: an attempt that ended never ends again."""

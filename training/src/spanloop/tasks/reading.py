@@ -31,6 +31,8 @@ class RejectedReason(StrEnum):
     """An earlier record has the same id."""
     DUPLICATE_CONTENT = "duplicate_content"
     """An earlier record has the same content under another id."""
+    READER_FAILED = "reader_failed"
+    """A reader of one's own raised: the tasks before stay, and the rest of the source is not read."""
 
 
 class Rejected(NamedTuple):
@@ -89,12 +91,13 @@ class TaskReading:
 
     def _task(self, record: Record) -> Task | Rejected:
         if isinstance(record.fields, str):
-            return Rejected(record.place, RejectedReason.BROKEN, record.fields)
+            reason = RejectedReason.READER_FAILED if record.ends_source else RejectedReason.BROKEN
+            return Rejected(record.place, reason, record.fields)
         try:
             fields = {name: json_value(value) for name, value in record.fields.items()}
             own_id = fields.pop(self.id_field, None)
             digest = content_digest(fields)
-        except (ValueError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - the border to values of a user's reader: one costs its record
             return Rejected(record.place, RejectedReason.BROKEN, f"the record cannot be read: {error}")
         if isinstance(own_id, bool | float | list | dict):
             detail = f"field {self.id_field!r} is {own_id!r:.60}, expected text or an integer"
@@ -115,13 +118,19 @@ class _Seen(NamedTuple):
     place: str
 
 
-def read_tasks(source: str, *, reader: str = "", options: Mapping[str, str] | None = None) -> list[Task]:
-    """Read all tasks of a source into memory; records that are no task are left out.
+def read_tasks(
+    source: str,
+    *,
+    reader: str = "",
+    options: Mapping[str, str] | None = None,
+    on_reject: Callable[[Rejected], None] = lambda _: None,
+) -> list[Task]:
+    """Read all tasks of a source into memory; records that are no task are left out, and ``on_reject`` gets them.
 
     Raises:
         ConfigurationError: The reader, an option or the source cannot be used.
     """
-    return list(TaskReading(source, reader=reader, options=options or {}))
+    return list(TaskReading(source, reader=reader, options=options or {}, on_reject=on_reject))
 
 
 def _duplicate(place: str, task: Task, ids: dict[str, _Seen], digests: dict[str, _Seen]) -> Rejected | None:

@@ -278,6 +278,7 @@ def _manifest(
         query=QUERY,
         query_parameters=query_parameters(spec, consumed, now),
         rows=Count.of(selection.row_tally),
+        out_of_range=selection.out_of_range,
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
         strategies=selection.reports,

@@ -15,6 +15,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
 from .data_strategies.report import StrategyReport
+from .dataset_rejections import Rejection, out_of_range_text
 from .row_source import RowSource
 from .tally import Tally, counts_text
 
@@ -87,6 +88,9 @@ class Manifest(BaseModel):
     sources: dict[str, int] = Field(default_factory=dict[str, int])
     """Accepted rows by source: captured tokens, rendered messages, dialog files."""
     dialogs: tuple[DialogFileFacts, ...] = ()
+    out_of_range: tuple[str, ...] = Field(default=(), exclude=True)
+    """Ids of episodes that were rejected as ``reward_out_of_range``. The file does not hold them: an episode that was
+    never trained on is erased without a change of the dataset."""
     masked_steps: int = 0
     """Steps in accepted rows that are left out of the loss: mistakes (sft and the better side of a pair), or broken by
     others (attributed credit and the worse side of a pair; a row on both sides counts for each)."""
@@ -114,6 +118,8 @@ class Manifest(BaseModel):
             text += f"; {', '.join(f'{source} {count}' for source, count in sorted(self.sources.items()))}"
         if self.constrained_by:
             text += f"; constrained by: {counts_text(self.constrained_by)}"
+        if self.out_of_range:
+            text += f"; {Rejection.REWARD_OUT_OF_RANGE}: {out_of_range_text(self.out_of_range)}"
         if self.masked_steps:
             text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
         if self.kind.has_groups:

@@ -1,7 +1,12 @@
 """Why a job does not train on a row, an episode or a group."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
+
+from spanloop.semconv.scores import SCORE_RANGE
+
+_NAMED_EPISODES: Final = 5
 
 
 class Rejection(StrEnum):
@@ -46,6 +51,9 @@ class Rejection(StrEnum):
     and attributed credit others broke them."""
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
+    REWARD_OUT_OF_RANGE = "reward_out_of_range"
+    """The reward, or a score of a step, is a number that losses in float32 cannot hold (``semconv.scores``). Scores are
+    checked when they arrive; this one was stored by an earlier version."""
     BELOW_MIN_REWARD = "below_min_reward"
     ABOVE_MAX_REWARD = "above_max_reward"
     NOT_SELECTED = "not_selected"
@@ -75,6 +83,13 @@ class Rejection(StrEnum):
     """Kept from the training of a stage, to measure its result."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
     """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
+
+
+def out_of_range_text(episode_ids: Sequence[str]) -> str:
+    """Return the episodes that were rejected as ``reward_out_of_range``, the first few by id, and the valid range."""
+    more = len(episode_ids) - _NAMED_EPISODES
+    named = ", ".join(episode_ids[:_NAMED_EPISODES]) + (f" and {more:,} more" if more > 0 else "")
+    return f"episode{'s' if len(episode_ids) > 1 else ''} {named}: expected {SCORE_RANGE}"
 
 
 REASONS_OF_GROUPS: Final = frozenset[str](

@@ -11,6 +11,7 @@ import polars as pl
 
 from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_policys_mistake
 from spanloop.semconv.enums import JobKind
+from spanloop.semconv.scores import SCORE_LIMIT
 
 from .call_returns import with_compared_rewards
 from .data_strategies.apply import apply_strategies, order_of
@@ -87,6 +88,8 @@ class Selection(NamedTuple):
     """What each data strategy kept, in the order in which they were applied."""
     constrained_by: Mapping[str, int]
     """Policy gradients: sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
+    out_of_range: tuple[str, ...]
+    """Ids of the episodes with a row rejected as ``reward_out_of_range``, in order."""
     held_out: pl.DataFrame | None = None
     """Rows for the gate after a stage (``held_out``), with the columns of ``rows``; None without a gate."""
 
@@ -95,6 +98,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     """Apply ``rules`` to the rows of the query ``training_trajectories``."""
     temperature = None
     checked = _with_sampling(frame).with_columns(*NO_PAIR, reason=_row_reason(rules))
+    out_of_range = checked.filter(pl.col("reason") == Rejection.REWARD_OUT_OF_RANGE)["episode_id"].unique().sort()
     if rules.kind.is_policy_gradient:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
@@ -124,6 +128,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         temperature=temperature if accepted.height else None,
         reports=reports,
         constrained_by=_constraints(checked),
+        out_of_range=tuple(out_of_range),
     )
 
 
@@ -182,6 +187,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
         (prompt_tokens > rules.max_prompt_tokens, Rejection.PROMPT_TOO_LONG),
         (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
         (prompt_tokens + response_tokens > rules.context_tokens, Rejection.CONTEXT_TOO_LONG),
+        (_is_out_of_range(reward) | _has_step_out_of_range(), Rejection.REWARD_OUT_OF_RANGE),
     ]
     if rules.kind.is_policy_gradient:
         logprobs = pl.col("logprobs")
@@ -216,6 +222,15 @@ def _row_reason(rules: Rules) -> pl.Expr:
         *(pl.when(broken).then(pl.lit(why.value) if isinstance(why, Rejection) else why) for broken, why in checks),
         pl.lit(""),
     )
+
+
+def _is_out_of_range(score: pl.Expr) -> pl.Expr:
+    """Return whether a score exceeds the limit; NaN counts as no score."""
+    return (score.is_not_nan() & (score.abs() > SCORE_LIMIT)).fill_null(value=False)
+
+
+def _has_step_out_of_range() -> pl.Expr:
+    return pl.col("step_rewards").list.eval(_is_out_of_range(pl.element())).list.any().fill_null(value=False)
 
 
 def is_of_the_base(rules: Rules) -> pl.Expr:

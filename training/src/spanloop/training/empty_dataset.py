@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .dataset_rejections import Rejection
+from .dataset_rejections import Rejection, out_of_range_text
 from .dataset_selection import Selection
 from .job_spec import JobSpec
 from .tally import counts_text
@@ -47,6 +47,8 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
         account += f"; groups: {selection.group_tally}"
     if selection.constrained_by:
         account += f"; rows were constrained by: {counts_text(selection.constrained_by)}"
+    if selection.out_of_range:
+        account += f"; {Rejection.REWARD_OUT_OF_RANGE}: {out_of_range_text(selection.out_of_range)}"
     reasons = Reasons(selection.row_tally.rejected)
     diagnosis = next((each for each in _diagnoses(spec) if each.explains(reasons)), _OTHER)
     return JobError(
@@ -98,6 +100,11 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
             _any_of(Rejection.NOT_SUCCESSFUL),
             "no episode with usable rows was successful",
             "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all.",
+        ),
+        _Diagnosis(
+            _any_of(Rejection.REWARD_OUT_OF_RANGE),
+            "scores of its episodes are out of range",
+            "Delete or correct these scores: spanloop scores list --episode ID, then spanloop scores delete SCORE.",
         ),
         _Diagnosis(
             _any_of(Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN),

@@ -76,6 +76,8 @@ class Preview(NamedTuple):
     sources: Mapping[str, int]
     """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: PreviewMemory
+    out_of_range: tuple[str, ...]
+    """Ids of episodes that would be rejected as ``reward_out_of_range``."""
     strategies: tuple[StrategyReport, ...]
     """What each data strategy keeps."""
     constrained_by: Mapping[str, int]
@@ -127,6 +129,7 @@ def preview(
         passes=passes(steps, batch, units) if batch else 0.0,
         sources=rows_by_source(rows),
         memory=preview_memory(spec, read_shape(weights.path), longest),
+        out_of_range=selection.out_of_range,
         strategies=selection.reports,
         constrained_by=selection.constrained_by,
     )

@@ -8,6 +8,8 @@ from typing import Final, cast
 
 import polars as pl
 
+from spanloop.semconv.scores import SCORE_LIMIT
+
 from ..credit import CREDIT_METHODS, assign
 from ..messages import MalformedMessagesError, dump, parse_messages
 from ..trajectories import shared_prompt_tokens
@@ -39,9 +41,11 @@ def _transitions(rows: pl.DataFrame, options: ExportOptions) -> Made:
 def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
     ordered = rows.sort("group_id", "episode_id", "row_number")
     unscored = pl.col("is_trainable") & pl.col("reward").is_null()
+    out_of_range = pl.col("is_trainable") & (pl.col("reward").abs() > SCORE_LIMIT).fill_null(value=False)
+    reason = pl.when(unscored).then(pl.lit("no_reward")).when(out_of_range).then(pl.lit("reward_out_of_range"))
     marked = ordered.with_columns(
-        pl.when(unscored).then(pl.lit("no_reward")).otherwise("untrainable_reason").alias("untrainable_reason"),
-        (pl.col("is_trainable") & ~unscored).alias("is_trainable"),
+        reason.otherwise("untrainable_reason").alias("untrainable_reason"),
+        (pl.col("is_trainable") & ~unscored & ~out_of_range).alias("is_trainable"),
         (pl.col("episode_id").rank("dense").over("group_id") - 1).cast(pl.Int64).alias("session"),
     )
     states = marked.select("state", "is_trainable").iter_rows()

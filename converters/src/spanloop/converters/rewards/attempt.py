@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
+
 from ..attribution import Failure, attribute
 from ..messages import ToolCall
 from ..steps import Episode, Step
@@ -90,13 +92,13 @@ def judgement(found: Judgement | float) -> Judgement:
     """What a reward function gave, as a judgement.
 
     Raises:
-        ValueError: When the value or a component is not finite, or the components do not add up to the value.
+        ValueError: When the value or a component is not a valid score, or the components do not add up to the value.
     """
     made = found if isinstance(found, Judgement) else Judgement(float(found), {})
     values = {"value": made.value, **made.components}
     for name, value in values.items():
-        if not math.isfinite(value):
-            raise ValueError(f"{name} is {value!r}, expected a finite number")
+        if not is_valid_score(value):
+            raise ValueError(f"{name} is {value!r}, expected {SCORE_RANGE}")
     total = math.fsum(made.components.values())
     if made.components and not math.isclose(total, made.value, rel_tol=1e-6, abs_tol=1e-9):
         raise ValueError(f"components add up to {total!r}, expected the value {made.value!r}")

@@ -49,7 +49,7 @@ def _ask(named: NamedReward, attempt: Attempt) -> Judgement | Rejected | None:
         return None
     try:
         return judgement(found)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         return Rejected(last.trace_id, last.span_id, "reward_invalid", f"{where}: {error}")
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import polars as pl
 
 from spanloop.semconv.attributes import MARK_NAME
+from spanloop.semconv.scores import is_valid_score
 
 from .. import frames
 from ..spans import Rejected
@@ -71,8 +72,9 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
         target = index.locate(score)
         if isinstance(target, str):
             rejected.append(_rejection(score, target))
-        elif not math.isfinite(score.value) and not score.is_deleted:
-            rejected.append(_rejection(score, "score_not_finite"))
+        elif not is_valid_score(score.value) and not score.is_deleted:
+            reason = "score_out_of_range" if math.isfinite(score.value) else "score_not_finite"
+            rejected.append(_rejection(score, reason, target.episode_id))
         elif score.name == MARK_NAME and not score.label:
             rejected.append(_rejection(score, "mark_without_label"))
         else:
@@ -85,8 +87,9 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
     return Joined(rewards, rejected)
 
 
-def _rejection(score: Score, reason: str) -> Rejected:
+def _rejection(score: Score, reason: str, episode_id: str = "") -> Rejected:
     ids = {
+        "episode": episode_id,
         "response": score.response_id,
         "episode key": score.episode_key,
         "session": score.session_id,

@@ -103,7 +103,8 @@ def _returned(own: Mapping[str, str]) -> list[dict[str, str]]:
     for found in (fields_of(own[key]) for key in _RETURNED if "reward" in own.get(key, "")):
         value = found.get("value")
         if found.get("type") == "reward" and isinstance(value, int | float):
-            return [{names.GEN_AI_EVALUATION_NAME: "reward", names.GEN_AI_EVALUATION_SCORE_VALUE: str(float(value))}]
+            text = str(value + 0)  # true is 1; the text of a whole number beyond float64 is read as infinite
+            return [{names.GEN_AI_EVALUATION_NAME: "reward", names.GEN_AI_EVALUATION_SCORE_VALUE: text}]
     return []
 
 

@@ -36,7 +36,7 @@ def show_conversation(records: list[StepRecord], first_step: int) -> None:
 
 
 def _step(step: ConversationStep, *, has_several_agents: bool) -> None:
-    agent = f" · {step.agent_name}" if has_several_agents and step.agent_name else ""
+    agent = f" · {markup.escape_md(step.agent_name)}" if has_several_agents and step.agent_name else ""
     st.caption(f"step {step.step}{agent}")
     if step.is_restart:
         st.caption(":orange[This prompt does not continue an earlier step; all its messages are shown.]")
@@ -81,7 +81,7 @@ def _part(part: MessagePart, *, is_folded: bool = False) -> None:
             with st.expander("Reasoning"):
                 st.html(markup.text_block(part.content))
         case "tool_call":
-            call = f" · `{short_id(part.call_id, 14)}`" if part.call_id else ""
+            call = f" · {markup.escape_md(short_id(part.call_id, 14))}" if part.call_id else ""
             st.markdown(f":material/build: calls **{markup.escape_md(part.name)}**{call}")
             st.code(markup.truncate(pretty_json(part.content)), language="json", wrap_lines=True)
         case "tool_call_response":

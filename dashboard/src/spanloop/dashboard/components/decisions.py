@@ -77,8 +77,8 @@ def _evidence(decision: Decision) -> None:
 def _measured(decision: Decision, measured: Measured) -> None:
     columns = st.columns(4)
     name = evaluation_figures.title(measured.metric).capitalize()
-    columns[0].metric(f"{name}, {decision.candidate}", number(measured.candidate))
-    columns[1].metric(f"{name}, {decision.champion}", number(measured.champion))
+    columns[0].metric(escape_md(f"{name}, {decision.candidate}"), number(measured.candidate))
+    columns[1].metric(escape_md(f"{name}, {decision.champion}"), number(measured.champion))
     columns[2].metric("Difference", f"{measured.difference:+.3f}")
     if measured.low is not None and measured.high is not None:
         columns[2].caption(f"{measured.low:+.3f} to {measured.high:+.3f}, at all looks at once")

@@ -198,7 +198,9 @@ def show_failure_cards(store: Store, episode: episodes.Episode) -> int:
             owner, error_class = escape_md(row["fault_owner"]), escape_md(row["error_class"])
             st.markdown(f"Step {row['step']} · **{owner}** · {error_class}{tool} · {recovered}")
             st.html(markup.text_block(row["message"]))
-            st.caption(f"rule {escape_md(row['rule'])} · confidence {row['confidence']:.0%} · span {row['span_id']}")
+            st.caption(
+                f"rule {escape_md(row['rule'])} · confidence {row['confidence']:.0%} · span {escape_md(row['span_id'])}"
+            )
             with st.expander("Evidence of the rule"):
                 st.code(markup.truncate(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(

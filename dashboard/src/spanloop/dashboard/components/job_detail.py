@@ -9,6 +9,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, charts, tables
 from spanloop.dashboard.components.actions import Action
+from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -63,7 +64,7 @@ def _curves(job_id: str) -> None:
     try:
         metrics = training_jobs.fetch_metrics(resources.store(), [job_id], [curve.metric for curve in JOB_CURVES])
     except SpanloopError as error:
-        st.caption(f"No curves: {error.what}")
+        st.caption(f"No curves: {escape_md(error.what)}")
         return
     finite = metrics.filter(pl.col("value").is_finite()).rename({"job_id": "job"})
     drawn = [(curve, finite.filter(pl.col("name") == curve.metric)) for curve in JOB_CURVES]
@@ -103,7 +104,7 @@ def _state(job: Job) -> None:
     now = resources.now()
     facts = [
         f":{STATE_COLOURS[job.state]}[**{STATE_MARKS[job.state]}**]",
-        f"{recipe(job.spec)} from **{job.spec.base}**",
+        f"{recipe(job.spec)} from **{escape_md(job.spec.base)}**",
         f"created {ago(job.created_at, now)}",
         f"ran {run_duration(job, now)}" if job.started_at else "not started yet",
         f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",
@@ -128,7 +129,7 @@ def _buttons(job: Job) -> None:
 def _links(job: Job) -> None:
     ended_early = resources.registry().get(job.model_version).metadata.get("ended_early") if job.model_version else ""
     if ended_early:
-        st.info(f"Ended early: {ended_early}", icon=":material/flag:")
+        st.info(f"Ended early: {escape_md(str(ended_early))}", icon=":material/flag:")
     with st.container(horizontal=True):
         if job.step:
             st.page_link(
@@ -137,7 +138,7 @@ def _links(job: Job) -> None:
         if job.model_version:
             st.page_link(
                 "../pages/models.py",
-                label=f"What it made: {job.model_version}",
+                label=f"What it made: {escape_md(job.model_version)}",
                 icon=":material/deployed_code:",
                 query_params={"model": job.model_version},
             )

@@ -4,6 +4,7 @@ Invariant: every text from the store is escaped; only numbers and constants of t
 unescaped. Styles are inline and use translucent greys, so that light and dark themes both work.
 """
 
+import re
 from html import escape
 from typing import Final
 
@@ -12,7 +13,24 @@ from spanloop.dashboard.view_models.span_tree import SpanKind, SpanLine
 from spanloop.dashboard.view_models.token_cells import TokenCell
 
 _BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
-_MARKDOWN: Final = frozenset("\\`*_[]<>#|~$")
+_MARKDOWN: Final = re.compile(
+    r"""
+      (?P<replaced>
+          (?<=[<>=~-])(?=[<>=~-])                   # <- -> >= --
+        | (?<=:)(?=//|[\w+/-]*:)                    # https:// :smile: :material/delete:
+        | (?<=@)(?=[\w-]+\.)                        # someone@example.com
+        | (?<=www)(?=\.)
+      )
+    | (?P<edge>[\r\n]|\A[ \t]|[ \t]\Z)             # would end the emphasis or the paragraph around the text
+    | (?P<number>\A\d{1,9}(?=[.)](?:\s|\Z)))        # a list
+    | (?P<escaped>[\\`*_\[\]<>#|~$&]|:(?=\S)|\A[-+](?=\s|\Z))
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Characters with a meaning (``&`` begins a character reference, ``:`` a directive), and the places within arrows,
+emoji, icons and links, which Streamlit replaces whether they are escaped or not."""
+_EMPTY: Final = ":small[]"
+"""Markdown that draws nothing. Streamlit replaces within one text node; this divides a text into two."""
 _MAX_INDENT: Final = 14
 _LINE: Final = "border-top:1px solid rgba(128,128,128,.18)"
 _GRID: Final = (
@@ -67,14 +85,29 @@ def text_block(text: str, *, at_most: int = 20_000) -> str:
 
 
 def escape_md(text: str) -> str:
-    """Escape text for a Markdown element, so that stored names and errors cannot become links or images."""
-    return "".join(f"\\{character}" if character in _MARKDOWN else character for character in text)
+    """Escape text for one line of a Markdown element or label, so that it is drawn as it is.
+
+    Stored names and errors become no links, images, icons, emoji or arrows, and do not end the emphasis around them.
+    """
+    return _MARKDOWN.sub(_escaped, text)
 
 
 def truncate(text: str, at_most: int = 20_000) -> str:
     """Cut long text of a code block, which would make a page slow, and append the number of hidden characters."""
     hidden = len(text) - at_most
     return f"{text[:at_most]}\n… {hidden:,} more characters" if hidden > 0 else text
+
+
+def _escaped(match: re.Match[str]) -> str:
+    match match.lastgroup:
+        case "replaced":
+            return _EMPTY
+        case "edge":
+            return f"&#{ord(match[0])};"
+        case "number":
+            return f"{match[0]}\\"
+        case _:
+            return f"\\{match[0]}"
 
 
 def _span_line(line: SpanLine) -> str:

@@ -72,7 +72,7 @@ def show_transition(store: Store, episode: episodes.Episode, step: int) -> None:
         ", ".join(f"{escape_md(name)} {escape_md(str(value))}" for name, value in sampling.items()),
         f"reward **{signed(transition.reward)}**" if transition.reward is not None else "",
         f"finish {escape_md(transition.finish_reason)}" if transition.finish_reason else "",
-        f"response `{transition.response_id}`" if transition.response_id else "",
+        f"response {escape_md(transition.response_id)}" if transition.response_id else "",
     ]
     with facts_area:
         st.markdown(" · ".join(fact for fact in facts if fact))
@@ -120,7 +120,7 @@ def _training_jobs(episode: episodes.Episode) -> None:
             result = f" → {job.model_version}" if job.model_version else ""
             st.page_link(
                 "../pages/jobs.py",
-                label=f"Trained on by {recipe(job.spec)} {job.spec.base}{result}",
+                label=escape_md(f"Trained on by {recipe(job.spec)} {job.spec.base}{result}"),
                 icon=":material/model_training:",
                 query_params={"job": job.id},
             )
@@ -128,7 +128,7 @@ def _training_jobs(episode: episodes.Episode) -> None:
 
 def _tokens(window: TokenWindow, policy_version: str, *, prompt_is_shown: bool) -> None:
     if mismatch := window.mismatch():
-        st.error(f"The arrays are not parallel: {mismatch}. Do not train on it.", icon=":material/error:")
+        st.error(f"The arrays are not parallel: {escape_md(mismatch)}. Do not train on it.", icon=":material/error:")
     hidden = window.prompt_tokens - len(window.prompt_tail)
     if hidden and prompt_is_shown:
         st.caption(f"The first {hidden:,} prompt tokens are not shown.")
@@ -136,7 +136,7 @@ def _tokens(window: TokenWindow, policy_version: str, *, prompt_is_shown: bool) 
     decoded = token_decoder.decode_tokens(policy_version, [cell.token_id for cell in cells])
     label: str | None = _LABELS[1]
     if decoded is None:
-        st.caption(f"Ids only: {token_decoder.undecodable_reason(policy_version)}.")
+        st.caption(escape_md(f"Ids only: {token_decoder.undecodable_reason(policy_version)}."))
     else:
         cells = with_texts(cells, decoded)
         label = st.segmented_control(

@@ -48,9 +48,8 @@ def _evaluations(store: Store) -> None:
     names = sorted({evaluation.name for evaluation in evaluations})
     name = names[0]
     if len(names) > 1:
-        name = st.segmented_control(
-            "Evaluation", names, default=names[0], key="name", bind="query-params", required=True
-        )
+        # the options of a selection box are plain text, and those of other controls are Markdown
+        name = st.selectbox("Evaluation", names, key="name", bind="query-params", width=420)
     results = [evaluation for evaluation in evaluations if evaluation.name == name]
     _results(results)
     if len(results) < 2:

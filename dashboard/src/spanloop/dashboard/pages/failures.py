@@ -122,7 +122,7 @@ def _group_table(groups: pl.DataFrame, versions: list[str]) -> pl.DataFrame:
 
 def _group_columns(versions: list[str]) -> tables.Columns:
     by_version: tables.Columns = {
-        name: NumberColumn(name, help=f"Episodes of {name} that had it, recovered or not", width=75)
+        name: NumberColumn(name, help=f"Episodes of {escape_md(name)} that had it, recovered or not", width=75)
         for name in versions
     }
     return by_version | {

@@ -132,9 +132,9 @@ def _steps(model: ModelVersion, job: Job) -> object:
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
     if serving:
-        st.markdown(f":green[●] The gateway serves **{serving}**.")
+        st.markdown(f":green[●] The gateway serves **{escape_md(serving)}**.")
         return
-    last_served = f" The last one served was **{deployed.reference}**." if deployed else ""
+    last_served = f" The last one served was **{escape_md(deployed.reference)}**." if deployed else ""
     if resources.data_dir().find("gateway"):
         st.warning(f"Nothing is served yet.{last_served}", icon=":material/cloud_off:")
         return
@@ -179,7 +179,7 @@ def _columns() -> tables.Columns:
 
 
 def _version(model: ModelVersion, serving: str) -> None:
-    st.subheader(model.reference, anchor=False)
+    st.subheader(escape_md(model.reference), anchor=False)
     _episodes(model)
     job = training_jobs.find_source_job(model.job_id)
     manifest = training_jobs.find_manifest(model.training_id) if job and model.training_id else None
@@ -313,7 +313,7 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
         is_disabled=bool(reason),
         hint=reason or None,
     ):
-        with st.spinner(f"The gateway loads {model.reference}; requests wait until then…"):
+        with st.spinner(f"The gateway loads {escape_md(model.reference)}; requests wait until then…"):
             actions.act(Action.DEPLOY_MODEL, model.reference, lambda: deploy(resources.data_dir(), model.reference))
         st.rerun()
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
+from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range, show_not_running
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
@@ -129,7 +130,7 @@ def _services() -> None:
     parts = [f"{_mark(state)} {state.name}" for state in states]
     deployed = resources.registry().deployed()
     if deployed and any(state.name == "gateway" and state.is_running for state in states):
-        parts.append(f"serving **{deployed.reference}**")
+        parts.append(f"serving **{escape_md(deployed.reference)}**")
     st.markdown("\u2003".join(parts))
     stopped = [state for state in states if not state.is_running and not state.note and state.name != "dashboard"]
     if stopped:

@@ -140,7 +140,7 @@ def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, 
         pl.col("value").is_finite()
     )
     if points.is_empty():
-        st.caption(f"{name}: no finite value.")
+        st.caption(f"{escape_md(name)}: no finite value.")
         return
     st.altair_chart(charts.metric_by_step(points, name, is_tall=is_tall))
 

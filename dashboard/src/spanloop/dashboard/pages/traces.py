@@ -7,6 +7,7 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import span_inspector, tables
+from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range
 from spanloop.dashboard.queries import traces
 from spanloop.dashboard.view_models.formatting import count, duration
@@ -108,7 +109,7 @@ def _trace(store: Store, trace_id: str) -> None:
     for column, (name, value) in zip(st.columns(len(values)), values.items(), strict=True):
         column.metric(name, value)
     for episode_id in trace.episode_ids:
-        if st.button(f"Open episode {episode_id}", icon=":material/forum:", key=f"open_{episode_id}"):
+        if st.button(f"Open episode {escape_md(episode_id)}", icon=":material/forum:", key=f"open_{episode_id}"):
             st.switch_page("../pages/episodes.py", query_params={"episode": episode_id})
     if not trace.episode_ids:
         st.caption("No episode contains it: it has no model call, or is not converted yet.")

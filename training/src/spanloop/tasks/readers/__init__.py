@@ -79,17 +79,13 @@ def _choose(source: str) -> tuple[str, str]:
 def _read_custom(
     custom: CustomReader, name: str, place: str, options: Mapping[str, str], _: ReadContext
 ) -> Iterator[Record]:
-    records = iter(custom(place, options))
     number = 0
-    while True:
-        number += 1
-        try:
-            fields = next(records)
-        except StopIteration:
-            return
-        except Exception as error:  # noqa: BLE001 - the border to a user's code: what it yielded before stays
-            yield Record(f"{name}:{number}", f"task reader {name!r} raised {type(error).__name__}: {error}")
-            return
-        is_record = isinstance(fields, Mapping)
-        found = cast("Mapping[str, object]", fields) if is_record else f"expected named fields, got {fields!r:.60}"
-        yield Record(f"{name}:{number}", found)
+    try:
+        for number, fields in enumerate(custom(place, options), start=1):
+            is_record = isinstance(fields, Mapping)
+            found = cast("Mapping[str, object]", fields) if is_record else f"expected named fields, got {fields!r:.60}"
+            yield Record(f"{name}:{number}", found)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the border to a user's code: what it yielded before stays
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        why = f"task reader {name!r} raised {cause}; it had read {number:,} records, and the rest is not read"
+        yield Record(f"{name}:{number + 1}", why, ends_source=True)

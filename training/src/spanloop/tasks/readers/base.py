@@ -20,6 +20,8 @@ class Record(NamedTuple):
     """Where it stands, for messages: ``tasks.jsonl:17``."""
     fields: Mapping[str, object] | str
     """Its fields; or a text that says why it cannot be read."""
+    ends_source: bool = False
+    """Whether the reader failed here, so that the rest of the source is not read."""
 
 
 class ReadContext(NamedTuple):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Final, cast
@@ -25,7 +26,7 @@ class JsonlReader(Reader):
                 for number, line in enumerate(lines, start=1):
                     if line.strip():
                         yield Record(f"{source}:{number}", _object(line))
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or error
             raise unreadable(source, why, "Name a file of JSON objects, one a line.") from error
 
