@@ -325,7 +325,7 @@ def join_carried(
         for key in (span.key, held.get(span.key)):
             if key in generations:
                 generation = generations[key]
-                found[span.key] = checked(span, generation._replace(row=generation.row + offset), IN_SPAN)
+                found[span.key] = checked(span, [generation._replace(row=generation.row + offset)], IN_SPAN)
                 break
             if key in carried.problems:
                 found[span.key] = Capture(None, IN_SPAN, carried.problems[key], 0)
