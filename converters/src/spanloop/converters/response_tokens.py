@@ -41,11 +41,12 @@ def further_choices(told: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
         told: By ``_row`` the texts of response, log-probabilities and whole response, each beside its key.
         attributes: Of all rows.
     """
-    has_key = {key: _of_choice(key, 1) in attributes for key in told["response:key"].unique().drop_nulls()}
+    keys = told["response:key"].unique().drop_nulls().to_list()
+    of_several = [key for key in keys if (second := _of_choice(key, 1)) != key and second in attributes]
     may_have = (
         pl.col("response").str.contains(_NESTED)
         | pl.col("whole").str.contains(_SECOND)
-        | pl.col("response:key").is_in([key for key, is_there in has_key.items() if is_there])
+        | pl.col("response:key").is_in(of_several)
     )
     names = ("_row", "response", "response:key", "logprobs", "logprobs:key", "whole")
     candidates = told.filter(may_have.fill_null(value=False)).select(names).sort("_row")
