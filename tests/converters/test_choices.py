@@ -272,6 +272,7 @@ def test_equal_choices_are_one_action(recorded: int | None) -> None:
             generation |= {"response_token_ids": [4], "logprobs": [-0.5]}
     (row,) = rows(program.world)
     assert (row["untrainable_reason"], said(row)) == ("", ["It rains."])
+    assert row["untrainable_detail"] == "span 0000000000000001: choices of its output that are no steps: 2"
     assert row["response_token_ids"] == program.world.generations[0]["response_token_ids"]
 
 
@@ -421,3 +422,24 @@ def test_a_choice_has_its_own_finish_reason_without_a_capture() -> None:
     world.call([*OPENING, choices[1], text("user", "Go on.")], DONE, trace=TRACE)
     first, _ = rows(world)
     assert (said(first), first["finish_reason"], first["untrainable_reason"]) == (["It ra"], "length", "")
+
+
+def test_the_next_prompts_tokens_show_the_choice_that_an_edited_history_hides() -> None:
+    program = Program()
+    choices = [text("assistant", "One."), text("assistant", "Two.")]
+    sampled = program.request(choices)
+    program.go_on(text("assistant", "(left out)"), sampled[1], text("user", "Sure?"))
+    program.request([DONE])
+    first, _ = rows(program.world)
+    assert (said(first), first["response_token_ids"], first["untrainable_reason"]) == (["Two."], sampled[1], "")
+
+
+def test_a_stream_of_several_choices_is_joined_like_a_whole_answer() -> None:
+    program = Program(attributes={"gen_ai.is_streaming": True})
+    choices = [text("assistant", "One."), text("assistant", "Two.")]
+    sampled = program.request(choices)
+    program.go_on(choices[1], sampled[1], text("user", "Sure?"))
+    program.request(choices)
+    first, last = rows(program.world)
+    assert (first["response_token_ids"], first["untrainable_reason"]) == (sampled[1], "")
+    assert last["untrainable_reason"] == AMBIGUOUS

@@ -146,15 +146,18 @@ class _Choices:
 
     def _shown(self, after: Span, capture: Capture) -> list[_Used]:
         """The choices that a later call shows, by the strongest evidence that there is."""
-        captured = self._tokens.continued_choice(self._capture.choices, capture.generation)
-        if captured is not None and not self._is_recorded:
-            return self._continued(captured.choice_index, after)
+        if not self._is_recorded and (continued := self._continued_index(capture)) is not None:
+            return self._continued(continued, after)
         places = self._by_history(after) or self._by_ids(after) or self._by_content(after)
-        if places:
+        if places or not self._is_recorded:
             return [self._recorded(place, after) for place in places]
-        if captured is None or captured.choice_index >= len(self._call.output):
-            return []
-        return [_Used(self._call.output[captured.choice_index], captured.choice_index)]
+        continued = self._continued_index(capture)
+        return [] if continued is None else [_Used(self._call.output[continued], continued)]
+
+    def _continued_index(self, after: Capture) -> int | None:
+        """The choice that the captured prompt of a later call goes on from, token for token."""
+        continued = self._tokens.continued_choice(self._capture.choices, after.generation)
+        return None if continued is None else continued.choice_index
 
     def _by_history(self, after: Span) -> list[int]:
         """The choice with which the history of ``after`` goes on from the input of the call."""
@@ -209,7 +212,9 @@ class _Choices:
 
     def _with(self, used: _Used) -> tuple[Span, Capture]:
         call, capture = self._call, self._capture
-        others = [message for message in call.output if message is not used.message]
+        others = list(call.output)
+        if used.message in others:
+            others.remove(used.message)
         before = call.input_chain[-1] if call.input_chain else b""
         output = (used.message, *others)
         if used.choice_index is None:
@@ -263,11 +268,11 @@ def _finish_reason(call: Span, used: _Used, generation: Generation | None) -> st
 
 def next_calls(continues: Sequence[int | None], following: Mapping[int, int]) -> dict[int, list[int]]:
     """Place of a call → places of the calls that continue it, else of the one that follows it in its thread."""
-    found: dict[int, list[int]] = defaultdict(list)
+    later: dict[int, list[int]] = defaultdict(list)
     for place, above in enumerate(continues):
         if above is not None:
-            found[above].append(place)
+            later[above].append(place)
     for place, after in following.items():
-        if place not in found:
-            found[place] = [after]
-    return found
+        if place not in later:
+            later[place] = [after]
+    return later
