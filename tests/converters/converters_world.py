@@ -176,12 +176,14 @@ class World:
         version: str = "tiny@v1",
         tokenizer: str = "",
         generation_id: str = "",
+        choice: int = 0,
+        finish: str = "stop",
     ) -> None:
         self.generations.append(
             {
-                "generation_id": generation_id or f"{response_id or len(self.generations)}/0",
+                "generation_id": generation_id or f"{response_id or len(self.generations)}/{choice}",
                 "response_id": response_id,
-                "choice_index": 0,
+                "choice_index": choice,
                 "trace_id": trace,
                 "parent_span_id": parent,
                 "policy_version": version,
@@ -189,7 +191,7 @@ class World:
                 "prompt_token_ids": list(prompt),
                 "response_token_ids": list(response),
                 "logprobs": [-0.5 - token / 1000 for token in response] if logprobs is None else list(logprobs),
-                "finish_reason": "stop",
+                "finish_reason": finish,
                 "is_complete": is_complete,
                 "sampling": [{"key": "temperature", "value": "1.0"}],
                 "ingested_at": _us(self.clock_s),

@@ -17,7 +17,7 @@ LAWS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChe
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """A few loops, interleaved: bare or in one trace, named or not, with tools, failures, captures and scores."""
+    """A few loops, interleaved: bare or in one trace, named or not, with tools, failures, choices, captures, scores."""
     world = World()
     loops: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, 4))):
@@ -48,6 +48,11 @@ def _take_step(draw: st.DrawFn, world: World, loop: dict[str, Any]) -> None:
     where["dropped"] = draw(st.sampled_from([0, 0, 0, 1]))
     where["error"] = "boom" if said is None else ""
     where["start_s"] = draw(st.sampled_from([None, None, None, 0.0, 1.0, 5.0]))
+    choices = [text("assistant", "one"), text("assistant", "two")][: draw(st.sampled_from([0, 0, 1, 2]))]
+    choices.insert(draw(st.integers(0, len(choices))), said or text("assistant", ""))
+    recorded = draw(st.sampled_from([1, len(choices)]))
+    if said is not None:
+        where["attributes"] = loop["extra"] | {"gen_ai.output.messages": json.dumps(choices[:recorded])}
     span = world.call(loop["seen"], said, **where)
     loop["step"] += 1
     if draw(st.booleans()):
@@ -55,7 +60,9 @@ def _take_step(draw: st.DrawFn, world: World, loop: dict[str, Any]) -> None:
     if said is not None:
         response = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
         if draw(st.booleans()):
-            world.capture(loop["prompt"], response, response_id=response_id, trace=trace, parent=span)
+            for place, choice in enumerate(choices):
+                sampled = response if choice is said else [place, *response]
+                world.capture(loop["prompt"], sampled, response_id=response_id, trace=trace, parent=span, choice=place)
         loop["prompt"] = [*loop["prompt"], *response, *draw(st.lists(st.integers(0, 9), max_size=2))]
         content = draw(st.sampled_from(["ok", "Error: boom"]))
         loop["seen"] = [*loop["seen"], said, answers(identity, content)]

@@ -22,7 +22,7 @@ def only_step(attributes: dict[str, Any], *, captures: bool = False) -> dict[str
 
 SPELLINGS: list[dict[str, Any]] = [
     {"prompt_token_ids": [1, 2], "response_token_ids": [3, 4], "logprobs.content": OPENAI_LOGPROBS},
-    {"prompt_token_ids": "[1,2]", "response_token_ids": "[[3,4],[7]]", "response_logprobs": [-0.25, -0.5]},
+    {"prompt_token_ids": "[1,2]", "response_token_ids": "[[3,4]]", "response_logprobs": [-0.25, -0.5]},
     {
         "llm.hosted_vllm.prompt_token_ids": str([1, 2]),
         "llm.hosted_vllm.choices": str(
@@ -148,3 +148,66 @@ def test_one_bad_list_costs_one_step() -> None:
         world.call([text("user", f"{number}")], text("assistant", "x"), trace=f"{number:032x}", attributes=carried)
     found = world.convert().transitions
     assert found.filter(pl.col("is_trainable"))["response_token_ids"].list.len().to_list() == [1] * 199
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "nested": {"prompt_token_ids": [1, 2], "response_token_ids": [[3], [4, 5]], "logprobs": [[-0.5], [-0.25, -0.75]]},
+    "nested text": {
+        "prompt_token_ids": "[1, 2]",
+        "llm.hosted_vllm.response_token_ids": "[[3], [4, 5]]",
+        "logprobs.content": [[{"logprob": -0.5}], [{"logprob": -0.25}, {"logprob": -0.75}]],
+    },
+    "keys": {
+        "prompt_token_ids": [1, 2],
+        **{
+            f"agentlightning.operation.output.choices.{place}.{key}": value
+            for place, (ids, logprobs) in enumerate([([3], [-0.5]), ([4, 5], [-0.25, -0.75])])
+            for key, value in (("token_ids", ids), ("logprobs.content", logprobs))
+        },
+    },
+    "whole": {
+        "output.value": {
+            "prompt_token_ids": [1, 2],
+            "choices": [
+                {"index": 0, "token_ids": [3], "logprobs": {"content": [{"logprob": -0.5}]}},
+                {"index": 1, "token_ids": [4, 5], "logprobs": {"token_logprobs": [-0.25, -0.75]}},
+            ],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("attributes", SEVERAL.values(), ids=SEVERAL)
+@pytest.mark.parametrize("used", [0, 1])
+def test_the_used_choice_has_the_ids_that_the_span_carries_of_it(attributes: dict[str, Any], used: int) -> None:
+    world = World()
+    choices = [text("assistant", "One."), text("assistant", "Two.")]
+    told = {"gen_ai.output.messages": json.dumps(choices), "gen_ai.usage.output_tokens": 3}
+    world.call(OPENING, choices[0], trace=TRACE, attributes=attributes | told)
+    seen = [*OPENING, choices[used], text("user", "Sure?")]
+    world.call(seen, text("assistant", "Yes."), trace=TRACE)
+    row = world.convert().transitions.sort("step").row(0, named=True)
+    assert (row["prompt_token_ids"], row["response_token_ids"]) == ([1, 2], [[3], [4, 5]][used])
+    assert (row["logprobs"], row["token_source"]) == ([[-0.5], [-0.25, -0.75]][used], "span")
+    assert (row["untrainable_reason"], row["is_trainable"]) == ("", True)
+
+
+@pytest.mark.parametrize("attributes", SEVERAL.values(), ids=SEVERAL)
+def test_ids_of_more_choices_than_the_span_has_messages_are_ambiguous(attributes: dict[str, Any]) -> None:
+    assert only_step(attributes)["untrainable_reason"] == "ambiguous_choice"
+
+
+def test_a_bad_id_of_a_further_choice_costs_only_that_choice() -> None:
+    for used, reason in ((0, ""), (1, "token_mismatch")):
+        world = World()
+        choices = [text("assistant", "One."), text("assistant", "Two.")]
+        attributes = {
+            "prompt_token_ids": [1, 2],
+            **{f"choices.{place}.token_ids": ids for place, ids in enumerate([[3], ["x"]])},
+            **{f"choices.{place}.logprobs.content": [-0.5] for place in range(2)},
+        }
+        told = {"gen_ai.output.messages": json.dumps(choices)}
+        world.call(OPENING, choices[0], trace=TRACE, attributes=attributes | told)
+        seen = [*OPENING, choices[used], text("user", "Sure?")]
+        world.call(seen, text("assistant", "Yes."), trace=TRACE)
+        assert world.convert().transitions.sort("step")["untrainable_reason"].to_list() == [reason, ""]

@@ -175,6 +175,24 @@ def test_a_late_capture_brings_the_tokens(store: Store, feed: Feed) -> None:
     assert run(store).trajectories == 1
 
 
+def test_a_late_call_shows_which_choice_was_used(store: Store, feed: Feed) -> None:
+    world, choices = feed.world, [text("assistant", "One."), text("assistant", "Two.")]
+    told = {"gen_ai.output.messages": json.dumps(choices)}
+    world.call(OPENING, choices[0], trace=trace_id("a"), response_id="r", attributes=told)
+    for place in (0, 1):
+        world.capture([1], [2 + place], response_id="r", choice=place)
+    feed.send()
+    run(store)
+    assert feed.current("transitions")["untrainable_reason"].to_list() == ["ambiguous_choice"]
+    world.call([*OPENING, choices[1], text("user", "Sure?")], text("assistant", "Yes."), trace=trace_id("a"))
+    feed.send()
+    run(store)
+    first, last = feed.current("transitions").iter_rows(named=True)
+    assert (first["response_token_ids"], first["is_trainable"], last["is_trainable"]) == ([3], True, True)
+    expected = world.convert()
+    assert feed.current("trajectories")["loss_mask"].to_list() == expected.trajectories["loss_mask"].to_list()
+
+
 @pytest.mark.parametrize("named", ["response_id", "trace"])
 def test_a_capture_by_a_clock_that_is_a_month_off_brings_the_tokens(store: Store, feed: Feed, named: str) -> None:
     calls = loop(feed.world, "a", trace=trace_id("a"))

@@ -1,8 +1,9 @@
 """Which of the gateway's captures belongs to which model call.
 
-Invariant: a call gets a capture only when exactly one fits. The response id decides where it is known to both
-sides; else the caller's trace context. Several fitting captures (a client's retries), or several calls that claim
-one, are ``ambiguous_capture``; a capture that contradicts itself or the call's token counts is ``token_mismatch``.
+Invariant: a call gets a capture only when the choices of exactly one response fit. The response id decides where it is
+known to both sides; else the caller's trace context. Several fitting captures (a client's retries), or several calls
+that claim one, are ``ambiguous_capture``; a capture that contradicts itself or the call's token counts is
+``token_mismatch``. Here a call gets the capture of its first choice; ``choices`` finds the one that was used.
 """
 
 from collections import defaultdict
@@ -72,6 +73,24 @@ class Capture(NamedTuple):
     problem: Problem | None
     ingested_us: int
     """Newest of all captures that had a say; 0 without any."""
+    choices: tuple[Generation, ...] = ()
+    """The captures of all choices of the response, by index, where it has several; else empty."""
+
+    @property
+    def choice_count(self) -> int:
+        """How many choices the response has, as far as captures tell; at least 1."""
+        return self.choices[-1].choice_index + 1 if self.choices else 1
+
+    def of_choice(self, call: Span, index: int) -> "Capture":
+        """The capture of another choice of the response; without a generation where that one was not captured."""
+        generation = next((choice for choice in self.choices if choice.choice_index == index), None)
+        if generation is None:
+            return self.without_generation()
+        return self._replace(generation=generation, problem=_mismatch(call, generation, self))
+
+    def without_generation(self) -> "Capture":
+        """The capture of a call whose choice is known, and its tokens are not."""
+        return self._replace(generation=None, problem=None)
 
 
 _TOKENS: Final = ("prompt_token_ids", "response_token_ids", "logprobs")
@@ -80,14 +99,14 @@ NO_CAPTURE: Final = Capture(None, "", None, 0)
 
 
 def read_generations(frame: pl.DataFrame) -> Generations:
-    """The first choice of each response in ``frame``; the newest row of each generation id counts."""
+    """All choices of each response in ``frame``; the newest row of each generation id counts."""
     given = frames.conform(frame, frames.GENERATIONS)
     tokens = given.select(_TOKENS)
     if any(tokens[name].null_count() for name in _TOKENS):
         tokens = tokens.with_columns(pl.all().fill_null([]))
     told = given.select(
         pl.col("generation_id", "response_id").fill_null(""),
-        "choice_index",
+        pl.col("choice_index").fill_null(0),
         pl.col("trace_id", "parent_span_id", "policy_version", "tokenizer").fill_null(""),
         pl.int_range(pl.len()).alias("row"),
         *(tokens[name].list.len() for name in _TOKENS),
@@ -96,9 +115,9 @@ def read_generations(frame: pl.DataFrame) -> Generations:
         pl.col("sampling").fill_null([]),
         "ingested_at",
     )
-    newest = told.filter(pl.col("choice_index") == 0)
-    if newest["generation_id"].n_unique() < newest.height:
-        in_order = newest.sort("ingested_at", "generation_id")
+    newest = told
+    if told["generation_id"].n_unique() < told.height:
+        in_order = told.sort("ingested_at", "generation_id")
         newest = in_order.unique("generation_id", keep="last", maintain_order=True)
     return Generations(newest.with_columns(pl.col("ingested_at").cast(pl.Int64).fill_null(0)), tokens)
 
@@ -122,8 +141,8 @@ def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> d
     found: dict[tuple[str, str], Capture] = {}
     for call in calls:
         fitting = by_response.get(call.response_id, []) if call.response_id else []
-        if len(fitting) == 1 and claims[call.response_id] == 1:
-            found[call.key] = checked(call, fitting[0], BY_RESPONSE_ID)
+        if fitting and claims[call.response_id] == 1 and _is_one_response(fitting):
+            found[call.key] = checked(call, fitting, BY_RESPONSE_ID)
             continue
         contexts = contexts or _contexts(spans)
         nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
@@ -147,8 +166,8 @@ def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, st
 
 
 def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:
-    if len(fitting) == 1 and claims == 1:
-        return checked(call, fitting[0], join)
+    if claims == 1 and _is_one_response(fitting):
+        return checked(call, fitting, join)
     named = ", ".join(sorted(capture.generation_id for capture in fitting)[:5])
     detail = (
         f"span {call.span_id}: {len(fitting)} captures ({named}) for {claims} calls by {join}, expected one for one"
@@ -157,18 +176,39 @@ def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) 
     return Capture(None, join, problem, max(capture.ingested_us for capture in fitting))
 
 
-def checked(call: Span, generation: Generation, join: str) -> Capture:
-    """``generation`` as what belongs to ``call``, with what contradicts that, if anything."""
-    problem = _mismatch(call, generation, join)
-    return Capture(generation, join, problem, generation.ingested_us)
+def _is_one_response(fitting: Sequence[Generation]) -> bool:
+    """Whether the captures are choices of one response, each of another one."""
+    if len(fitting) == 1:
+        return True
+    response_ids = {capture.response_id for capture in fitting}
+    return len(response_ids) == 1 and "" not in response_ids and _has_distinct_choices(fitting)
 
 
-def _mismatch(call: Span, generation: Generation, join: str) -> Problem | None:
+def _has_distinct_choices(fitting: Sequence[Generation]) -> bool:
+    return len({capture.choice_index for capture in fitting}) == len(fitting)
+
+
+def checked(call: Span, response: Sequence[Generation], join: str) -> Capture:
+    """The capture of the first choice of ``response``, with what contradicts that it belongs to ``call``, if anything.
+
+    Args:
+        call: The model call.
+        response: The captured choices of one response, in any order; at least one.
+        join: How they were found.
+    """
+    choices = tuple(sorted(response, key=lambda choice: choice.choice_index))
+    newest_us = max(choice.ingested_us for choice in choices)
+    has_several = choices[-1].choice_index > 0
+    capture = Capture(choices[0], join, None, newest_us, choices if has_several else ())
+    return capture._replace(problem=_mismatch(call, choices[0], capture))
+
+
+def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem | None:
     where = f"span {call.span_id}, generation {generation.generation_id}"
     ids = generation.response_tokens
     if not generation.is_complete:
         return Problem(UntrainableReason.INCOMPLETE_STREAM, f"{where}: the gateway saw the stream break off")
-    if join == IN_SPAN and ids and not generation.logprobs:
+    if capture.join == IN_SPAN and ids and not generation.logprobs:
         detail = f"{where}: {ids} response tokens without log-probabilities; ask the engine for logprobs"
         return Problem(UntrainableReason.MISSING_LOGPROBS, detail)
     if generation.logprobs != ids:
@@ -177,12 +217,15 @@ def _mismatch(call: Span, generation: Generation, join: str) -> Problem | None:
     if not ids or not generation.prompt_tokens:
         detail = f"{where}: {generation.prompt_tokens} prompt and {ids} response tokens, expected some of each"
         return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    # APIs count the prompt once, and the tokens of all choices together.
+    is_whole = len(capture.choices) == capture.choice_count if capture.choices else len(call.output) == 1
+    sampled = sum(choice.response_tokens for choice in capture.choices) or ids
     counted = (
         ("gen_ai.usage.input_tokens", call.input_tokens, generation.prompt_tokens),
-        ("gen_ai.usage.output_tokens", call.output_tokens, ids),
+        ("gen_ai.usage.output_tokens", call.output_tokens, sampled),
     )
-    for attribute, expected, got in counted:
-        if len(call.output) == 1 and expected and expected != got:
+    for attribute, expected, got in counted if is_whole else ():
+        if expected and expected != got:
             detail = f"{where}: {got} tokens captured, attribute {attribute} says {expected}"
             return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
     return None

@@ -16,6 +16,7 @@ from . import frames
 from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
+from .choices import CapturedTokens
 from .collapse import collapse
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
@@ -33,8 +34,8 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected
-from .steps import Episode, Step, build_episode, repeats
+from .spans import Rejected, repeats
+from .steps import Episode, Step, build_episode
 from .stitch import Stitched, stitch
 from .together import reached
 from .trainable import abandoned, untrainable
@@ -132,7 +133,7 @@ def _convert(
         stitched = stitched._replace(groups=wanted)
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
-    episodes = _episodes(stitched, captures)
+    episodes = _episodes(stitched, captures, CapturedTokens(tokens))
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -149,8 +150,8 @@ def _convert(
     return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
 
 
-def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:
-    return [build_episode(group, stitched.parents, captures) for group in stitched.groups]
+def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture], tokens: CapturedTokens) -> list[Episode]:
+    return [build_episode(group, stitched.parents, captures, tokens) for group in stitched.groups]
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:

@@ -34,7 +34,17 @@ def canonical_finish_reason(text: str) -> str:
     """
     reason = text.strip()
     if reason.startswith("["):
-        reasons = cast("list[object] | None", parse_json_or_none(reason))
+        reasons = _listed(reason)
         reason = reason.strip("[]'\" ") if reasons is None else str(next(iter(reasons), None) or "")
     lowered = reason.rsplit(".", maxsplit=1)[-1].lower().replace("-", "_")
     return _SPELLINGS.get(lowered, "" if lowered in {"none", "null"} else lowered)
+
+
+def choice_finish_reasons(text: str) -> list[str]:
+    """The reasons in a JSON list of them, one a choice, as they came; empty for other text."""
+    reasons = _listed(text) if text.lstrip().startswith("[") else None
+    return [reason if isinstance(reason, str) else "" for reason in reasons or ()]
+
+
+def _listed(text: str) -> list[object] | None:
+    return cast("list[object] | None", parse_json_or_none(text))

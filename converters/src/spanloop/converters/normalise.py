@@ -5,6 +5,7 @@ once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
@@ -17,7 +18,7 @@ from . import frames
 from .attributes import Attributes
 from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
-from .finish_reasons import TOOL_CALL, canonical_finish_reason
+from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
 from .messages import (
     Facts,
     MalformedMessagesError,
@@ -258,6 +259,8 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
         seen, digests, facts = reader.read_conversation(told.input, told.trace_id, told.system)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         said = reader.read(told.output) if told.output else ()
+        if len(said) > 1:
+            said = _with_finish_reasons(said, choice_finish_reasons(told.finish_reasons))
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
@@ -266,6 +269,16 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
     before = digests[-1] if digests else b""
     after = tuple([extend(before, message) for message in said])
     return _Content(seen, digests, said, after, tools, _problem(told, seen, facts, said))
+
+
+def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
+    """The choices of an answer, each with its reason out of a list of as many; one that has its own keeps it."""
+    if len(choices) != len(reasons):
+        return choices
+    return tuple(
+        choice if choice.finish_reason else choice._replace(finish_reason=reason)
+        for choice, reason in zip(choices, reasons, strict=True)
+    )
 
 
 def _problem(told: _Told, seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...]) -> Problem | None:

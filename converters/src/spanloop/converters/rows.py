@@ -17,7 +17,7 @@ from .finish_reasons import LENGTH
 from .messages import digest, dump, join_json
 from .options import CONVERTER_VERSION
 from .rewards import Rewards, broadcast, own_reward
-from .spans import Problem, Span
+from .spans import Problem
 from .steps import Episode, Step
 from .tool_results import ToolResult
 from .trajectories import Row, exact_tokens
@@ -183,7 +183,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
         tokens.row if tokens else None,
         problem is None,
         problem.reason.value if problem else "",
-        problem.detail if problem else _unused_choices(span) if len(span.output) > 1 else "",
+        problem.detail if problem else _unused_choices(step),
         sum([result.is_error for result in step.results]),
         str(failure.finding.error_class) if failure else "",
         str(failure.finding.owner) if failure else "",
@@ -194,9 +194,10 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
     )
 
 
-def _unused_choices(span: Span) -> str:
-    """That a request had other choices, which nothing is trained on."""
-    return f"span {span.span_id}: choices of its output that are no steps: {len(span.output) - 1}"
+def _unused_choices(step: Step) -> str:
+    """That a request had other choices, which nothing is trained on; empty where it had none."""
+    unused = max(len(step.span.output), step.capture.choice_count) - 1
+    return f"span {step.span.span_id}: choices of its output that are no steps: {unused}" if unused > 0 else ""
 
 
 def _written(results: Sequence[ToolResult]) -> str:

@@ -63,7 +63,7 @@ _TRANSITIONS: Final = {
     "state": "JSON list of messages that the policy saw",
     "tools": "JSON list of `{name, description, parameters}` that it was offered",
     "action": "JSON assistant message; without parts where the call gave none. Parallel tool calls are one action; "
-    "of several choices the one that a later step goes on from, else the first",
+    "of several choices the one that the program used, else the first: see `ambiguous_choice` below",
     "tool_results": "JSON list, one a call: `{tool_call_id, name, status, error_type, content, duration_ns, span_id}`",
     "next_state": "state of the step that goes on from here; empty at the end",
     "reward": "the step's own, else the episode's; null without any",
@@ -139,6 +139,8 @@ _REASONS: Final = {
     UntrainableReason.ENVIRONMENT_FAULT: "the environment or the harness decided the episode",
     UntrainableReason.UNATTRIBUTED_FAILURE: "a failure decided the episode, and nothing shows whose fault it is",
     UntrainableReason.ABANDONED_ATTEMPT: "the program asked again, and went on from the later answer",
+    UntrainableReason.AMBIGUOUS_CHOICE: "neither a later call nor a tool shows which of several choices (`n` > 1) the "
+    "program used, or they show more than one; choices with equal text and tool calls count as one",
 }
 
 _SOURCES: Final = {

@@ -5,14 +5,15 @@ of the gateway goes before them. Lists of numbers never pass through Python: onl
 ``output.value``) and log-probabilities with their tokens are decoded one by one.
 
 vLLM, LiteLLM and Agent Lightning write them. Known by the end of the key, whatever stands before it:
-``prompt_token_ids`` (``input_…``), ``response_token_ids`` (``completion_…``, ``output_…``; also one list a choice, of
-which the first counts), ``logprobs`` (numbers, OpenAI's objects, ``logprobs.content``), and ``choices`` or
-``output.value`` with ``token_ids`` in them.
+``prompt_token_ids`` (``input_…``), ``response_token_ids`` (``completion_…``, ``output_…``; also one list a choice),
+``logprobs`` (numbers, OpenAI's objects, ``logprobs.content``), and ``choices`` or ``output.value`` with ``token_ids``
+in them. Here the first choice is read; ``response_tokens`` reads the others where there are any.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from math import isfinite, nan
-from typing import Final, NamedTuple, cast
+from math import isfinite
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,9 +22,10 @@ from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
 from .attributes import Attributes, Mask
-from .captures import IN_SPAN, Capture, Generations, checked, read_generations
-from .chat_forms import Fields, as_fields, as_list
+from .captures import IN_SPAN, Capture, Generation, Generations, checked, read_generations
+from .chat_forms import Fields, as_fields
 from .dialects.rows import decoded
+from .response_tokens import choice_token_ids, further_choices, logprobs_in, response_choices, token_ids
 from .spans import Problem, Span, SpanKind
 from .token_texts import turns
 
@@ -46,14 +48,13 @@ _LIST_LIKE: Final = r"^\s*[\[{]"
 _NUMBERS: Final = r"^\s*\[[\d\s,\[\]]*\]\s*$"
 _FLOATS: Final = r"^\s*\[[\d\s,.eE+\-\[\]]*\]\s*$"
 _KEY: Final = ["TraceId", "SpanId"]
-_LOGPROB: Final = ("logprob", "log_prob", "token_logprob")
 
 
 class Carried(NamedTuple):
     """What spans carry, told by ``trace_id`` and ``parent_span_id``: those of the span itself."""
 
     captured: Generations
-    """By trace, start and span, their tokens in the same order."""
+    """By trace, start and span, their tokens in the same order; behind them all choices but the first."""
     problems: dict[SpanKey, Problem]
 
     def beside(self, tokens: pl.DataFrame) -> pl.DataFrame:
@@ -78,7 +79,8 @@ def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -
     if not marked.any():
         return Carried(Generations(_NO_ROWS, _NO_TOKENS), {})
     rows = _in_order(known.drop("SpanAttributes").with_row_index("_row").filter(pl.Series(marked, dtype=pl.Boolean)))
-    found = rows.hstack(_decoded_rows(_numbers(_told(rows["_row"], attributes))).drop("_row"))
+    told = _told(rows["_row"], attributes)
+    found = rows.hstack(_decoded_rows(_numbers(told)).drop("_row"))
     problems = {
         (trace_id, span_id): Problem(UntrainableReason.TOKEN_MISMATCH, f"span {span_id}, attribute {problem}")
         for trace_id, span_id, problem in found.filter(pl.col("problem").is_not_null())
@@ -86,15 +88,19 @@ def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -
         .iter_rows()
     }
     sound = found.filter(pl.col("problem").is_null()) if problems else found
+    sound = _with_choices(
+        sound.with_columns(choice_index=pl.lit(0, dtype=pl.UInt16)), further_choices(told, attributes)
+    )
     tokens = sound.select(
         pl.col("prompt").alias("prompt_token_ids"), pl.col("response").alias("response_token_ids"), "logprobs"
     )
     if any(tokens[name].null_count() for name in tokens.columns):
         tokens = tokens.with_columns(pl.all().fill_null([]))
-    told = {
-        "generation_id": pl.concat_str(*_KEY, separator="/"),
+    columns = {
+        "generation_id": pl.concat_str(*_KEY, "choice_index", separator="/"),
         "trace_id": pl.col("TraceId"),
         "parent_span_id": pl.col("SpanId"),
+        "choice_index": pl.col("choice_index"),
         "row": pl.int_range(pl.len()),
         **{name: pl.lit(tokens[name].list.len()) for name in tokens.columns},
         "is_complete": pl.lit(value=True),
@@ -105,7 +111,7 @@ def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -
     return Carried(
         Generations(
             sound.select(
-                told.get(name, pl.lit("" if dtype == pl.String else 0)).cast(dtype).alias(name)
+                columns.get(name, pl.lit("" if dtype == pl.String else 0)).cast(dtype).alias(name)
                 for name, dtype in schema.items()
             ),
             tokens,
@@ -115,6 +121,14 @@ def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -
 
 
 _NO_ROWS, _NO_TOKENS = read_generations(frames.empty(frames.GENERATIONS))
+
+
+def _with_choices(first: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
+    """``first``, and behind it the other choices of its rows."""
+    if further.is_empty():
+        return first
+    others = first.drop("response", "logprobs", "choice_index").join(further, on="_row", maintain_order="left")
+    return pl.concat([first, others.select(first.columns)])
 
 
 def _marked(attributes: Attributes) -> Mask:
@@ -245,53 +259,17 @@ def _from_response(row: int, logprobs: str | None, logprobs_key: str, whole: str
     """What stands in a response whole, and log-probabilities that are no plain numbers."""
     response = decoded(whole) if whole and (_MARK in whole or "logprob" in whole) else None
     told = as_fields(response)
-    choices = as_list(told.get("choices")) if told else as_list(response)
-    choice = as_fields(choices[0]) if choices else {}
-    special = as_fields(choice.get("provider_specific_fields"))
+    choice = next(iter(response_choices(response)), Fields())
     try:
-        prompt = _ids(told.get("prompt_token_ids"))
-        answered = _ids(choice.get("token_ids", special.get("token_ids", told.get("response_token_ids"))))
+        prompt = token_ids(told.get("prompt_token_ids"))
+        answered = token_ids(choice_token_ids(choice) or told.get("response_token_ids"))
     except ValueError as error:
         return row, None, None, None, f"{whole_key}: expected token ids, got {error}"
     given: object = decoded(logprobs) if logprobs else choice.get("logprobs")
-    found = _logprobs(given)
+    found = logprobs_in(given)
     if found is not None and not all(isfinite(value) for value in found):
         return row, None, None, None, f"{logprobs_key or whole_key}: expected finite logprobs, got {found[:5]}"
     return row, prompt, answered, found, None
-
-
-def _first_list(value: object) -> list[object]:
-    """The list, or of a list of lists (one a choice) the first."""
-    listed = as_list(value)
-    head = listed[0] if listed else None
-    return cast("list[object]", head) if isinstance(head, list) else listed
-
-
-def _ids(value: object) -> list[int] | None:
-    """Token ids out of a list, or out of the first of several lists.
-
-    Raises:
-        ValueError: When something in it is no token id.
-    """
-    listed = _first_list(value)
-    for item in listed:
-        if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < 2**32:
-            raise ValueError(repr(item)[:80])
-    return cast("list[int]", listed) or None
-
-
-def _logprobs(value: object) -> list[float] | None:
-    """Natural log-probabilities out of numbers, OpenAI's objects or an object that holds either; None without any."""
-    for key in ("content", "token_logprobs", "logprobs"):
-        value = as_fields(value).get(key, value)
-    listed = _first_list(value)
-    return [_logprob(item) for item in listed] or None
-
-
-def _logprob(item: object) -> float:
-    fields: Fields = as_fields(item)
-    told = next((fields[key] for key in _LOGPROB if key in fields), None) if fields else item
-    return float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) else nan
 
 
 def join_carried(
@@ -317,15 +295,16 @@ def join_carried(
     held: dict[SpanKey, SpanKey] = {kept: gone for gone, kept in sorted(duplicates.items(), reverse=True)}
     found = dict(captures)
     of_rest = rows.filter(pl.col("trace_id").is_in(list({span.trace_id for span in spans})))
-    generations = {(one.trace_id, one.parent_span_id): one for one in carried.captured._replace(rows=of_rest).found}
     offset = captured.tokens.height
+    generations: dict[SpanKey, list[Generation]] = defaultdict(list)
+    for one in carried.captured._replace(rows=of_rest).found:
+        generations[one.trace_id, one.parent_span_id].append(one._replace(row=one.row + offset))
     for span in spans:
         if span.kind is not SpanKind.LLM or span.key in found:
             continue
         for key in (span.key, held.get(span.key)):
             if key in generations:
-                generation = generations[key]
-                found[span.key] = checked(span, generation._replace(row=generation.row + offset), IN_SPAN)
+                found[span.key] = checked(span, generations[key], IN_SPAN)
                 break
             if key in carried.problems:
                 found[span.key] = Capture(None, IN_SPAN, carried.problems[key], 0)

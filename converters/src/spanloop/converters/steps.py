@@ -14,9 +14,9 @@ from typing import Final
 
 from .captures import NO_CAPTURE, Capture
 from .chat_forms import as_fields, as_list
-from .finish_reasons import TOOL_CALL, canonical_finish_reason
+from .choices import CapturedTokens, next_calls, with_used_choices
 from .messages import chain, parse_json
-from .spans import Span, SpanKind
+from .spans import Span, SpanKind, repeats
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
 from .untold_answers import with_told_answers
@@ -85,20 +85,22 @@ class Episode:
         return min(found or [span.conversation_id for span in self.spans if span.conversation_id], default="")
 
 
-def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Mapping[SpanKey, Capture]) -> Episode:
+def build_episode(
+    group: Group,
+    parents: Mapping[SpanKey, SpanKey],
+    captures: Mapping[SpanKey, Capture],
+    tokens: CapturedTokens,
+) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
-    calls = with_written_calls(with_told_answers(group.calls), group.context)
+    calls = with_told_answers(group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
-    others: set[SpanKey] = set()
-    if any(len(call.output) > 1 for call in calls):
-        used = _with_used_choices(calls, continues)
-        others = {call.key for call, chosen in zip(calls, used, strict=True) if chosen is not call}
-        calls = used
     threads = _threads(calls, continues, agents)
     previous = _previous(continues, threads)
     following = _following(continues, previous)
+    calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
+    calls = with_written_calls(calls, group.context)
     results = _results(calls, following, group.context)
     steps = tuple(
         Step(
@@ -110,40 +112,11 @@ def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Ma
             previous=previous[index],
             following=following.get(index),
             results=results[index],
-            capture=_of_other_choice(captures.get(call.key))
-            if call.key in others
-            else captures.get(call.key, NO_CAPTURE),
+            capture=captures.get(call.key, NO_CAPTURE),
         )
         for index, call in enumerate(calls)
     )
     return Episode(group.episode_id, group.episode_key, steps, tuple(group.context))
-
-
-def _with_used_choices(calls: Sequence[Span], continues: Sequence[int | None]) -> list[Span]:
-    """The calls, each with the choice first that a later call goes on from, if any does."""
-    after: dict[int, Span] = {}
-    for call, above in zip(calls, continues, strict=True):
-        if above is not None:
-            after.setdefault(above, call)
-    return [_with_used_choice(call, after[index]) if index in after else call for index, call in enumerate(calls)]
-
-
-def _with_used_choice(call: Span, after: Span) -> Span:
-    answered = {response.id for message in after.input for response in message.tool_responses if response.id}
-    used = next((place for place, digest in enumerate(call.output_chain) if digest in after.input_chain), None)
-    if used is None:
-        asked = ({tool_call.id for tool_call in said.tool_calls} for said in call.output)
-        used = next((place for place, ids in enumerate(asked) if ids & answered), 0)
-    if not used:
-        return call
-    said, others = call.output[used], (*call.output[:used], *call.output[used + 1 :])
-    reason = canonical_finish_reason(said.finish_reason) or (TOOL_CALL if said.tool_calls else call.finish_reason)
-    return call._replace(output=(said, *others), finish_reason=reason)
-
-
-def _of_other_choice(capture: Capture | None) -> Capture:
-    """``capture`` without its tokens, which are those of the first choice."""
-    return NO_CAPTURE if capture is None else capture._replace(generation=None, problem=None)
 
 
 def _earlier(parent: int | None, index: int) -> int | None:
@@ -313,12 +286,6 @@ def _results_of(
     found = tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
     failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
     return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
-
-
-def repeats(call: Span, after: Span) -> bool:
-    """Whether ``after`` was sent all that ``call`` was sent; what it holds for an id may then be an older answer."""
-    count = len(call.input)
-    return 0 < count < len(after.input) and after.input_chain[count - 1] == call.input_chain[-1]
 
 
 IS_ERROR: Final = '"is_error":true'

@@ -14,8 +14,8 @@ from spanloop.semconv.enums import FaultOwner, UntrainableReason
 from .attribution import Failure, is_incomplete
 from .finish_reasons import LENGTH, TOOL_CALL
 from .messages import Message
-from .spans import Problem, Span
-from .steps import Step, Thread, repeats
+from .spans import Problem, Span, repeats
+from .steps import Step, Thread
 
 
 def untrainable(

@@ -42,6 +42,7 @@ class UntrainableReason(StrEnum):
     ENVIRONMENT_FAULT = "environment_fault"
     UNATTRIBUTED_FAILURE = "unattributed_failure"
     ABANDONED_ATTEMPT = "abandoned_attempt"
+    AMBIGUOUS_CHOICE = "ambiguous_choice"
 
 
 class RowStart(StrEnum):

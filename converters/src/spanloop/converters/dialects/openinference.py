@@ -110,7 +110,7 @@ def _call(span: RawSpan) -> dict[str, str]:
         or attributes.get(names.GEN_AI_RESPONSE_MODEL, "")
         or (model if said else ""),
         "response_id": identity,
-        "finish_reasons": reason_said(reason, said) if reason else "",
+        "finish_reasons": reason_said(reason, said[:1]) if reason else "",
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
         "tools": _tools(span, given),
@@ -171,15 +171,27 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
 
 
 def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
-    found = [item for item in span.lists.get("said", ()) if item["parts"]]
+    listed: Sequence[Fields] = span.lists.get("said", ())
+    found = [item for item in listed if item["parts"]]
     if not found:
         # Of a call that failed, text is the error's.
         return [] if has_failed and isinstance(answered, str) else response_messages(answered)
-    response = cast("Fields", answered) if isinstance(answered, dict) else {}
-    choices = response.get("choices")
-    if len(found) == 1 or (isinstance(choices, list) and len(cast("list[object]", choices)) == len(found)):
+    response = as_fields(answered)
+    choices = as_list(response.get("choices"))
+    if len(choices) == len(listed) > 1:
+        return [_with_reason(*pair) for pair in zip(listed, choices, strict=True)]
+    if len(found) == 1:
         return found
-    return found if response.get("generations") else [joined(found)]
+    # LiteLLM's instrumentor keeps the text of one choice; the items of a Responses API stand in an object.
+    is_text = isinstance(answered, str) and answered.strip()[:1] not in {"", "{", "["}
+    is_choices = is_text or len(choices) == len(found) or response.get("generations")
+    return found if is_choices else [joined(found)]
+
+
+def _with_reason(item: Fields, choice: object) -> Fields:
+    """A choice with its finish reason, which the whole response has."""
+    reason = as_text(as_fields(choice).get("finish_reason"))
+    return {**item, "finish_reason": reason} if reason else item
 
 
 def _has_old_calls(seen: Sequence[_Entry], said: list[Fields]) -> bool:
