@@ -77,12 +77,15 @@ def test_the_facts_of_a_dataset_say_what_strategies_and_masks_did() -> None:
         episodes=counts, groups=counts, prompt_groups=0, temperature=None, longest_prompt_tokens=1,
         longest_response_tokens=1, longest_row_tokens=2, mean_reward=1.0, data_sha256="", pinned=(),
         sources={"captured": 1, "rendered": 1}, masked_steps=3, masked_tokens=40, constrained_by={"strict_tools": 2},
+        untrainable_calls={"ambiguous_choice": 5},
         strategies=(StrategyReport(strategy="coreset", unit="episodes", kept=2, available=5, why="random"),),
     )  # fmt: skip
     facts = dataset_facts(manifest)
     assert facts["where the tokens come from"] == "1 captured, 1 rendered"
     assert facts["constrained by"] == "2 strict_tools"
     assert "constrained by: strict_tools 2" in manifest.summary
+    assert facts["calls left out of the loss"] == "5 ambiguous_choice"
+    assert "calls left out of the loss: ambiguous_choice 5" in manifest.summary
     assert facts["masked"] == "3 steps, 40 tokens"
     assert facts["coreset"] == "kept 2 of 5 episodes (random)"
 

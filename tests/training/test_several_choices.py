@@ -88,3 +88,29 @@ def test_preferences_count_the_ambiguous_ones_too(seeded: Store, base: BaseModel
     assert {tuple(ids) for ids in selection.rows["response_token_ids"].to_list()} == {
         (21, 30 + number, 7, 8) for number in range(ATTEMPTS)
     }
+
+
+@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.PPO])
+def test_an_ambiguous_call_behind_a_trained_one_is_counted(
+    store: Store, connection: Connection, base: BaseModelFacts, kind: JobKind
+) -> None:
+    feed = Feed(store, connection)
+    for number in range(ATTEMPTS):
+        trace, first, last = trace_id(f"ended-{number}"), f"ended-{number}", f"ended-{number}-last"
+        attributes = {"spanloop.task.id": "ended"}
+        answer = text("assistant", "Let me think.")
+        feed.world.call(OPENING, answer, trace=trace, response_id=first, attributes=attributes)
+        feed.world.capture([5, 6], [21, 30 + number], response_id=first, tokenizer=base.tokenizer)
+        choices = {"gen_ai.output.messages": json.dumps([{**choice, "finish_reason": "stop"} for choice in CHOICES])}
+        seen = [*OPENING, answer, text("user", "And?")]
+        feed.world.call(seen, CHOICES[0], trace=trace, response_id=last, attributes=attributes | choices)
+        for place in (0, 1):
+            prompt = [5, 6, 21, 30 + number, 7]
+            feed.world.capture(prompt, [8 + place], response_id=last, choice=place, tokenizer=base.tokenizer)
+        feed.world.score(float(number % 2), trace_id=trace)
+    feed.send()
+    convert(store)
+    selection = select_dataset(store, JobSpec(kind=kind, base="tiny"), base, nobody)
+    assert (selection.row_tally.accepted, dict(selection.row_tally.rejected)) == (ATTEMPTS, {})
+    assert {sum(mask) for mask in selection.rows["loss_mask"].to_list()} == {2}
+    assert selection.untrainable_calls == {"ambiguous_choice": ATTEMPTS}

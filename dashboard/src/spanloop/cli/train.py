@@ -180,6 +180,7 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
         [
             ("rows", str(result.rows)),
             *([("constrained by", counts_text(result.constrained_by))] if result.constrained_by else []),
+            *([("calls left out", counts_text(result.untrainable_calls))] if result.untrainable_calls else []),
             ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
             *out_of_range,

@@ -283,6 +283,7 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         strategies=selection.reports,
         constrained_by=dict(selection.constrained_by),
+        untrainable_calls=dict(selection.untrainable_calls),
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
         sources=rows_by_source(rows),

@@ -81,6 +81,8 @@ class Manifest(BaseModel):
     """Preference pairs, which the batches of dpo are made of; 0 for the other kinds."""
     constrained_by: dict[str, int] = Field(default_factory=dict[str, int])
     """Sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
+    untrainable_calls: dict[str, int] = Field(default_factory=dict[str, int])
+    """The converters' reason → model calls of accepted rows that are not in the loss for it."""
     prompt_groups: int
     """Accepted groups after splitting: what batches are made of; 0 for sft and dpo."""
     temperature: float | None
@@ -118,6 +120,8 @@ class Manifest(BaseModel):
             text += f"; {', '.join(f'{source} {count}' for source, count in sorted(self.sources.items()))}"
         if self.constrained_by:
             text += f"; constrained by: {counts_text(self.constrained_by)}"
+        if self.untrainable_calls:
+            text += f"; calls left out of the loss: {counts_text(self.untrainable_calls)}"
         if self.out_of_range:
             text += f"; {Rejection.REWARD_OUT_OF_RANGE}: {out_of_range_text(self.out_of_range)}"
         if self.masked_steps:

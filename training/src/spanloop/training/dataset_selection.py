@@ -88,6 +88,8 @@ class Selection(NamedTuple):
     """What each data strategy kept, in the order in which they were applied."""
     constrained_by: Mapping[str, int]
     """Policy gradients: sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
+    untrainable_calls: Mapping[str, int]
+    """The converters' reason → model calls of accepted rows that are not in the loss for it."""
     out_of_range: tuple[str, ...]
     """Ids of the episodes with a row rejected as ``reward_out_of_range``, in order."""
     held_out: pl.DataFrame | None = None
@@ -127,7 +129,8 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
         temperature=temperature if accepted.height else None,
         reports=reports,
-        constrained_by=_constraints(checked),
+        constrained_by=_counts(checked, "constrained_by", Rejection.TRUNCATED_SAMPLING.value),
+        untrainable_calls=_counts(checked, "untrainable_calls", ""),
         out_of_range=tuple(out_of_range),
     )
 
@@ -149,11 +152,11 @@ def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _constraints(checked: pl.DataFrame) -> dict[str, int]:
-    """Return the number of rows that each sampling parameter rejected, the most frequent first."""
-    names = checked.filter(pl.col("reason") == Rejection.TRUNCATED_SAMPLING.value)["constrained_by"].explode()
-    counts = names.value_counts().sort("count", "constrained_by", descending=[True, False])
-    return {str(name): int(count) for name, count in counts.rows()}
+def _counts(checked: pl.DataFrame, column: str, reason: str) -> dict[str, int]:
+    """Return how often each text is in the lists of ``column`` of rows with ``reason``, the most frequent first."""
+    texts = checked.filter(pl.col("reason") == reason)[column].explode(empty_as_null=False).drop_nulls()
+    counts = texts.value_counts().sort("count", column, descending=[True, False])
+    return {str(text): int(count) for text, count in counts.rows()}
 
 
 def _most_common_temperature(checked: pl.DataFrame) -> float | None:

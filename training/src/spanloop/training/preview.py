@@ -82,6 +82,8 @@ class Preview(NamedTuple):
     """What each data strategy keeps."""
     constrained_by: Mapping[str, int]
     """Sampling parameter → rows rejected for it, as `Selection` has them."""
+    untrainable_calls: Mapping[str, int]
+    """Reason → model calls of accepted rows that are not in the loss, as `Selection` has them."""
 
 
 def preview(
@@ -132,6 +134,7 @@ def preview(
         out_of_range=selection.out_of_range,
         strategies=selection.reports,
         constrained_by=selection.constrained_by,
+        untrainable_calls=selection.untrainable_calls,
     )
 
 

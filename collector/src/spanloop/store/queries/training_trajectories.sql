@@ -1,6 +1,7 @@
 -- The current token rows of the episodes that a training job requests; an episode without rows has one row without trajectory_id.
 -- sampling, policy_versions: the distinct sampling parameters (JSON objects) and policy versions of the row's steps; for rows of
 -- earlier converters, which have no sampled_steps, of the same agent's steps from the row's first to its last.
+-- untrainable_calls: the reasons of the row's steps that are not in its loss.
 -- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
 -- tokenizers: distinct fingerprints that the captures of the row's steps carry.
 -- step_rewards: parallel to sampled_steps. is_scored: the episode itself was scored; otherwise its reward is the mean of its steps'.
@@ -112,6 +113,7 @@ SELECT
         arrayMap(step -> step.3, arrayFilter(step -> notEmpty(t.sampled_steps) OR step.3 != '', row_steps)),
         toString(t.policy_version)
     )) AS policy_versions,
+    arrayFilter(reason -> notEmpty(reason), arrayMap(step -> step.4, row_steps)) AS untrainable_calls,
     arrayMap(fault -> fault.1, f.faults) AS fault_steps,
     arrayMap(fault -> fault.2, f.faults) AS fault_classes,
     arrayMap(fault -> fault.3, f.faults) AS fault_owners,
@@ -123,7 +125,7 @@ LEFT JOIN (
     PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
 ) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
-    SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling), toString(policy_version))) AS steps
+    SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling), toString(policy_version), toString(untrainable_reason))) AS steps
     FROM transitions
     WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
     GROUP BY episode_id, revision, agent_name

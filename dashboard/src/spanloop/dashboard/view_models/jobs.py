@@ -119,6 +119,8 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
     }
     if manifest.constrained_by:
         facts["constrained by"] = _rejections(manifest.constrained_by)
+    if manifest.untrainable_calls:
+        facts["calls left out of the loss"] = _rejections(manifest.untrainable_calls)
     if set(manifest.sources) - {RowSource.CAPTURED.value}:
         facts["where the tokens come from"] = ", ".join(
             f"{rows:,} {source}" for source, rows in manifest.sources.items()
