@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ from .training_seeding import seed_groups
 
 
 def trained(
-    model: Path, folder: Path, kind: JobKind, sizes: Mapping[str, int] = MappingProxyType({}), **changes: object
+    model: Path, folder: Path, kind: JobKind, sizes: Mapping[str, Any] = MappingProxyType({}), **changes: object
 ) -> tuple[TrainPlan, list[StepMetrics]]:
     write_dataset(model, folder, kind=kind, **sizes)
     plan = debug_plan(model, folder, kind=kind, **changes)

@@ -97,9 +97,7 @@ def selection(groups: list[str]) -> Selection:
         schema=["trajectory_id", "episode_id", "group_id"],
         orient="row",
     )
-    return Selection(
-        rows, Tally(len(groups), {"x": 1}), Tally(len(groups), {}), Tally(len(set(groups)), {}), None, (), {}
-    )
+    return Selection(rows, Tally(len(groups), {"x": 1}), Tally(len(groups), {}), Tally(len(set(groups)), {}), None, ())
 
 
 @given(st.lists(st.sampled_from(["", "g#1", "g#2", "h", "i"]), min_size=1, max_size=30), st.floats(0.01, 0.5))

@@ -49,7 +49,7 @@ _Text = Annotated[str, StringConstraints(max_length=200)]
 _Prose = Annotated[str, StringConstraints(max_length=100_000)]
 _TraceId = Annotated[str, StringConstraints(to_lower=True, pattern=r"^([0-9a-fA-F]{32})?$"), AfterValidator(_not_zero)]
 _SpanId = Annotated[str, StringConstraints(to_lower=True, pattern=r"^([0-9a-fA-F]{16})?$"), AfterValidator(_not_zero)]
-_Number = Annotated[float, Field(strict=True), AfterValidator(_valid_score)]
+_Value = Annotated[StrictBool | Annotated[float, Field(strict=True)], AfterValidator(_valid_score)]
 _Moment = Annotated[datetime, AfterValidator(_in_range)]
 
 
@@ -62,7 +62,7 @@ class Score(BaseModel):
     """Key for correction and deletion; empty: derived from target, name and source, of a mark from its label too."""
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = "reward"
     """Name of the score; ``reward`` is an episode's reward, ``spanloop.mark`` marks it with ``label``."""
-    value: StrictBool | _Number | None = None
+    value: _Value | None = None
     """Higher is better; between -1e12 and 1e12, true is 1. Required unless ``deleted``."""
     label: _Text = ""
     comment: _Prose = ""

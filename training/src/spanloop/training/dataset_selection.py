@@ -5,6 +5,7 @@ in, frames and counts out.
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import polars as pl
@@ -86,11 +87,11 @@ class Selection(NamedTuple):
     """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
     reports: tuple[StrategyReport, ...]
     """What each data strategy kept, in the order in which they were applied."""
-    constrained_by: Mapping[str, int]
+    constrained_by: Mapping[str, int] = MappingProxyType({})
     """Policy gradients: sampling parameter → rows rejected as ``truncated_sampling`` for it; a row may have several."""
-    untrainable_calls: Mapping[str, int]
+    untrainable_calls: Mapping[str, int] = MappingProxyType({})
     """The converters' reason → model calls of accepted rows that are not in the loss for it."""
-    out_of_range: tuple[str, ...]
+    out_of_range: tuple[str, ...] = ()
     """Ids of the episodes with a row rejected as ``reward_out_of_range``, in order."""
     held_out: pl.DataFrame | None = None
     """Rows for the gate after a stage (``held_out``), with the columns of ``rows``; None without a gate."""
