@@ -31,7 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self.reply(200, {})
+        self.reply(200, {"data": [{"id": "policy"}]} if self.path == "/v1/models" else {})
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")

@@ -167,7 +167,7 @@ def test_the_reward_of_the_episode_follows_its_last_call() -> None:
         {"loss_mask": [0]},
         {"is_trainable": False, "untrainable_reason": "environment_fault"},
         {"response_token_ids": [4] * 101, "loss_mask": [1] * 101, "logprobs": [-0.5] * 101},
-        {"sampling": ['{"top_p": 0.9}']},
+        {"sampling": ['{"top_p": "0.9"}']},
     ],
 )
 def test_a_call_that_is_not_trained_on_keeps_its_number_and_its_score(change: Row) -> None:
