@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := .setup/main-$(shell cksum < pyproject.toml | cut -d' ' -f1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs docker
+SOURCES := instrumentation collector converters training gateway evaluation dashboard foundation tests examples benchmarks docs docker
 
 # Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder

@@ -24,20 +24,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spanloop.cli.console import err
-from spanloop.datadir import DataDir
 from spanloop.demo.agent_runner import AgentRun, ExampleAgent
 from spanloop.demo.experiment import Experiment
 from spanloop.demo.stages import FinishedStages, StageDisplay
+from spanloop.evaluation.results import load_episodes, load_evaluation
+from spanloop.evaluation.results.bootstrap import Interval, bootstrap_mean
+from spanloop.foundation.paths import DataDir
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.store import connect
-from spanloop.training.evaluation import load_episodes, load_evaluation
-from spanloop.training.evaluation.bootstrap import Interval, bootstrap_mean
-from spanloop.training.spec_fields import build_spec, read_job_file
+from spanloop.training.spec.fields import build_spec, read_job_file
 
 if TYPE_CHECKING:
     from spanloop.store import Store
-    from spanloop.training.jobs import JobSpec
+    from spanloop.training.jobs.api import JobSpec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = ("sql", "math", "countdown")

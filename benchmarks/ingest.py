@@ -60,8 +60,8 @@ from ingesting.servers import (
 from peers import HOW_TO, python
 
 from spanloop.collector.otlp.clickhouse_encoding import encode_body
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address

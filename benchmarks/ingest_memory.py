@@ -29,8 +29,8 @@ import psutil
 from ingesting.load import BATCH_SPANS, CONNECTIONS, make_bodies
 from ingesting.servers import Server, collector, wait_for
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address

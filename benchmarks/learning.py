@@ -37,16 +37,16 @@ from typing import Any, NamedTuple
 from learners import expert
 
 from spanloop.cli.console import err
-from spanloop.datadir import DataDir
 from spanloop.demo.agent_runner import AgentRun, office_agent
 from spanloop.demo.experiment import Experiment
 from spanloop.demo.learning_loop import Recipe
 from spanloop.demo.stages import FinishedStages, StageDisplay
+from spanloop.evaluation.results import load_episodes, load_evaluation
+from spanloop.evaluation.results.bootstrap import Interval, bootstrap_mean
+from spanloop.foundation.paths import DataDir
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.store import connect
-from spanloop.training.evaluation import load_episodes, load_evaluation
-from spanloop.training.evaluation.bootstrap import Interval, bootstrap_mean
 
 SHORT_SFT_STEPS = 4
 """Few enough that success stays below 80 %, so that something is left to learn."""

@@ -29,12 +29,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from spanloop.converters import Converted, convert, frames
 from spanloop.converters.exports.chat import chat, tool_definitions
-from spanloop.converters.messages import dump, parse_messages
 from spanloop.converters.trajectories import shared_prompt_tokens
 from spanloop.demo.smollm2 import packaged_template
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.models import fetch_model
-from spanloop.training.models.chat_template import render
+from spanloop.foundation.errors import SpanloopError
+from spanloop.messages import dump, parse_messages
+from spanloop.training.models.fetching import fetch_model
+from spanloop.training.models.files.chat_template import render
 
 DATA: Final = Path(__file__).parents[2] / "shared" / "data"
 CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "spanloop" / "smollm2"

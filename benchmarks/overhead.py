@@ -35,8 +35,8 @@ import psutil
 from ingesting.servers import collector, free_port, stored, wait_for
 from peers import ROOT, Environment
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.store.client import DEFAULT_DATABASE, Connection
 from spanloop.store.discovery import embedded_address

@@ -20,10 +20,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spanloop.configuration import Promotion
-from spanloop.semconv.enums import Metric, PromotionVerdict
-from spanloop.training.promotion.canary_test import Session
+from spanloop.foundation.settings import Promotion
+from spanloop.foundation.settings.metric import Metric
+from spanloop.training.promotion.canary.session_blocks import Session
 from spanloop.training.promotion.judge import Pair, judge, judge_canary
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 RULE: Final = Promotion()
 LOOKS: Final = 10

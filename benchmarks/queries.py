@@ -20,8 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address

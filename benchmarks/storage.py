@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.pipeline import run
 from spanloop.pipeline.replaced_revisions import erase_replaced
 from spanloop.store import Store, connect

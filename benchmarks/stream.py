@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.pipeline.run import memory_from_environment
 from spanloop.store import Store
 from spanloop.store.client import Connection
@@ -38,7 +38,7 @@ SERVER_BYTES: Final = 3 << 30
 CONVERT: Final = """
 import importlib, json, sys, time
 from pathlib import Path
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
 
 module = importlib.import_module("spanloop.pipeline.run")

@@ -25,8 +25,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.store import connect
 

@@ -39,17 +39,17 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from spanloop.cpu_features import computes_bfloat16
 from spanloop.demo.tiny_model import build_tiny_model
-from spanloop.semconv.enums import JobKind
-from spanloop.training.metrics import MetricsTail
-from spanloop.training.planning import training_threads
-from spanloop.training.spec_choices import Device
-from spanloop.training.spec_defaults import MICRO_BATCH_TOKENS
-from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
-from spanloop.training.verl_plugin.token_logprobs import token_logprobs
+from spanloop.foundation.cpu_features import computes_bfloat16
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.run.monitor.metrics import MetricsTail
+from spanloop.training.run.planning import training_threads
+from spanloop.training.spec.choices import Device
+from spanloop.training.spec.defaults import MICRO_BATCH_TOKENS
+from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch
+from spanloop.training.verl_plugin.engine.token_logprobs import token_logprobs
+from spanloop.training.verl_plugin.engine.tree_attention import ATTENTION, tree_attention
 from spanloop.training.verl_plugin.train_plan import TrainPlan
-from spanloop.training.verl_plugin.tree_attention import ATTENTION, tree_attention
 
 GROUP_SIZE = 8
 SYSTEM_TOKENS, QUESTION_TOKENS, RESPONSE_TOKENS = 400, 50, 70
@@ -129,7 +129,7 @@ def make_model(path: Path, *, layers: int) -> None:
 
 
 def make_rows(groups: int) -> pl.DataFrame:
-    """Rows as ``spanloop.training.dataset`` exports them."""
+    """Rows as ``spanloop.training.dataset.export`` exports them."""
     rng = random.Random(0)
 
     def some(length: int) -> list[int]:

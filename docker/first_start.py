@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.users import Role, Users
-from spanloop.datadir import DataDir, write_atomically
-from spanloop.semconv.errors import SpanloopError
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.users import Role, Users
+from spanloop.foundation.paths import DataDir, write_atomically
 
 ROOT: Final = Path("/run/spanloop")
 DASHBOARD_USER: Final = "operator"

@@ -19,10 +19,10 @@ from typing import Final
 
 from playwright.sync_api import Page, sync_playwright
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.store import connect
-from spanloop.training.registry import Registry
+from spanloop.training.models.registry import Registry
 
 CHROMIUM: Final = "/usr/bin/chromium"
 WIDTH: Final = 1280

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import (
     CLICKHOUSE_URL_ENV,
     CONFIG_ENV,
@@ -49,8 +49,8 @@ settings.load_profile("steady")
 HEAVY = (
     "tests/e2e/test_tiny_demo.py",
     "tests/gateway/test_vllm.py",
-    "tests/training/test_backbones.py",
-    "tests/training/test_run_job.py",
+    "tests/training/verl_plugin/test_backbones.py",
+    "tests/training/run/test_run_job.py",
 )
 """Files whose tests run vLLM or verl: gigabytes each, and minutes."""
 

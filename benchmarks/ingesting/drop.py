@@ -6,7 +6,7 @@ import sys
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from spanloop.collector.connections import uvicorn_config
+from spanloop.collector.endpoints.connections import uvicorn_config
 
 
 async def drop(_: Scope, receive: Receive, send: Send) -> None:

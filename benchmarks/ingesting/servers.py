@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import httpx
 from peers import FOLDER as PEERS
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store.client import Address, Connection
 
 TIMEOUT_S: Final = 300

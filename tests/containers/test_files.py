@@ -17,10 +17,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.users import Role, Users
-from spanloop.datadir import DataDir
-from spanloop.gateway.serving_environment import SERVING_VENV_ENV
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.users import Role, Users
+from spanloop.foundation.paths import DataDir
+from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 from spanloop.runtime.environment_checks import CPU_REQUIREMENT, GPU_REQUIREMENT
 from spanloop.semconv.environment import DATA_DIR_ENV, SHARED_DIR_ENV
 

@@ -127,8 +127,8 @@ def test_every_container_is_killed_during_work_and_nothing_acknowledged_is_lost(
 
 
 BASE = """
-from spanloop.datadir import DataDir
-from spanloop.training.registry import Registry
+from spanloop.foundation.paths import DataDir
+from spanloop.training.models.registry import Registry
 registry = Registry(DataDir())
 print(registry.lineage(registry.deployed().reference)[0].reference, registry.deployed().reference)
 """
@@ -205,7 +205,7 @@ def sending(url: str, key: str, ledger: Ledger) -> Generator[None]:
 
 
 QUERY = f"""
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
 with connect(DataDir()) as store:
     print(*store.query("demo_spans", model="{MODEL}")["span_id"])

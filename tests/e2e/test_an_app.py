@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV
 from spanloop.store import connect
 
-from ..cli.support import Up, eventually, everything_up
+from ..dashboard.cli.support import Up, eventually, everything_up
 from ..instrumentation.support import App, FakeModel, calls, clean_environment, modelling, says
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "weather_agent.py"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from spanloop.semconv.enums import JobState
-from spanloop.training.jobs import JobApi
+from spanloop.training.jobs.api import JobApi
+from spanloop.training.jobs.states import JobState
 
-from ..cli.support import SPANLOOP, Up, eventually, everything_up
+from ..dashboard.cli.support import SPANLOOP, Up, eventually, everything_up
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = Path("/usr/bin/chromium")

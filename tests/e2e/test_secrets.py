@@ -8,14 +8,14 @@ import httpx
 import psutil
 import pytest
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.users import Role, Users
-from spanloop.datadir import DataDir
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.users import Role, Users
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV
 from spanloop.store import connect
-from spanloop.training.registry import Registry
+from spanloop.training.models.registry import Registry
 
-from ..cli.support import SPANLOOP, Up, eventually, everything_up
+from ..dashboard.cli.support import SPANLOOP, Up, eventually, everything_up
 from ..gateway.support import write_model
 from ..instrumentation.support import App, clean_environment
 

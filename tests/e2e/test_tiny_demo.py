@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.gateway.serving_environment import find_serving_environment
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.gateway.engine.serving_environment import find_serving_environment
 
-from ..cli.support import everything_up
+from ..dashboard.cli.support import everything_up
 
 SPANLOOP = Path(sys.executable).with_name("spanloop")
 

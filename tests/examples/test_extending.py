@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from spanloop.converters.dialects import registered_dialects
-from spanloop.graders import GraderContext, load_grader
+from spanloop.evaluation.graders import GraderContext, load_grader
+from spanloop.evaluation.tasks import read_tasks
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.pipeline.model_call_condition import model_call_condition
-from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.model_call_marks import mark_model_calls
-from spanloop.tasks import read_tasks
-from spanloop.training.dataset_selector import load_selector
+from spanloop.training.dataset.selector import load_selector
+from spanloop.training.jobs.kinds import JobKind
 
-from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
-from ..converters.pipeline_feed import Feed
+from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
+from ..converters.converters.pipeline_feed import Feed
 from ..training.selection_rows import row, rules, select
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "extending"

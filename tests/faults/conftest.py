@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store.client import Address
 
 from .ledger import Ledger

@@ -18,12 +18,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.otlp.wire import serialize
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
 
-from ..collector.collectors import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
+from ..collector.collector.collectors import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
 from .ledger import Balance, Ledger, balance
 
 FAILPOINT_PROGRAM = Path(__file__).with_name("failpoint_collector.py")

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
 from spanloop.spool import Batch, Spool, SpoolDamageError, SpoolDiskError
 
 from .disk import Disk, Fault

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.collector.protobuf_blocks import ProtobufStrategy
+from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
 from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection

@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from spanloop.collector.protobuf_blocks import ProtobufStrategy
+from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.semconv.errors import StoreError
+from spanloop.foundation.errors import StoreError
 from spanloop.spool import Batch, Record
 from spanloop.store import Store
 
-from ..collector.collectors import trace_request
+from ..collector.collector.collectors import trace_request
 from .lossy_proxy import Loss, LossyProxy
 from .support import (
     MEMORY_CAP_BYTES,

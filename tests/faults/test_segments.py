@@ -12,7 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from ..spool.test_spool_damage import BODIES, SCRATCH, drain, fill, frame_ends, the_segment
+from ..collector.spool.test_spool_damage import BODIES, SCRATCH, drain, fill, frame_ends, the_segment
 from .ledger import Balance, total
 
 ENDS: Final = frame_ends()

@@ -16,15 +16,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spanloop.datadir import DataDir
-from spanloop.processes.marked import VariableMark, find_processes
+from spanloop.evaluation.runner.run import mark_prefix
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.processes.marked import VariableMark, find_processes
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV, PROCESS_MARK_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.task_runner.run import mark_prefix
 
-from ..cli.support import SPANLOOP
-from ..task_runner.support import rewards
+from ..dashboard.cli.support import SPANLOOP
+from ..evaluation.runner.support import rewards
 
 AGENT = """
 import os, sys, time

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV

@@ -23,9 +23,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.capture import Capture, decode_captures
+from spanloop.gateway.capture.tokens import Capture, decode_captures
 from spanloop.semconv.environment import read_run_file
 from spanloop.spool import Spool
 

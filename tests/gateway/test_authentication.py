@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.local_tokens import serve_token
-from spanloop.configuration import KeyLimits, Limits
-from spanloop.datadir import DataDir
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.local_tokens import serve_token
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import KeyLimits, Limits
 from spanloop.gateway.__main__ import main
 
 from .support import TIMEOUT_S, Process, RunningGateway, StandIn, wait_until

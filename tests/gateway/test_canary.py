@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from spanloop.datadir import DataDir
-from spanloop.gateway.canary_call import KIND, CanaryCall, decode_call
-from spanloop.gateway.sessions import SessionLog, fraction_of, pseudonym_of
+from spanloop.foundation.paths import DataDir
+from spanloop.gateway.canary.call import KIND, CanaryCall, decode_call
+from spanloop.gateway.chat.sessions import SessionLog, fraction_of, pseudonym_of
 
 from .support import TIMEOUT_S, Process, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 

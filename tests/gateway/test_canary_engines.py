@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.gateway.serving_environment import SERVING_VENV_ENV
+from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 
 from .support import RunningGateway, descendants, wait_until, write_model
 

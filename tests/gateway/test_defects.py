@@ -14,10 +14,10 @@ from openai import APIError, BadRequestError, DefaultHttpxClient, InternalServer
 from starlette.requests import Request
 from starlette.responses import Response
 
-from spanloop.gateway.canaries import Canaries
-from spanloop.gateway.canary_call import CanaryCall, decode_call, encode_call
-from spanloop.gateway.engine_lifecycle import EngineLifecycle
-from spanloop.gateway.shadow_answer import KIND, decode_shadow
+from spanloop.gateway.canary.call import CanaryCall, decode_call, encode_call
+from spanloop.gateway.canary.canaries import Canaries
+from spanloop.gateway.canary.shadow_answer import KIND, decode_shadow
+from spanloop.gateway.engine.lifecycle import EngineLifecycle
 
 from .support import PROMPT_IDS, TIMEOUT_S, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from httpx import ConnectError
 
-from spanloop.gateway.engine_socket import EngineSocket, engine_client
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.gateway.engine.unix_socket import EngineSocket, engine_client
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

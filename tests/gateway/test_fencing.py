@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.paths import DataDir
 from spanloop.gateway.fencing import _MAX_HOLDERS, FencingTokens  # pyright: ignore[reportPrivateUsage]
-from spanloop.semconv.errors import ConfigurationError
 
 from .support import RunningGateway, wait_until, write_model
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.datadir import DataDir
-from spanloop.processes.identity import ProcessIdentity
+from spanloop.evaluation.runner.served_model import resolve_model
+from spanloop.foundation.errors import ConfigurationError, NotRunningError, ServiceError
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.runtime.check import Check
 from spanloop.runtime.service_checks import service_checks
-from spanloop.semconv.errors import ConfigurationError, NotRunningError, ServiceError
 from spanloop.store import server_clock
-from spanloop.task_runner.served_model import resolve_model
-from spanloop.training.canary import served_version
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.leadership import SCHEDULER, Leadership
-from spanloop.training.control.paths import ControlPaths
-from spanloop.training.deploy import deploy
-from spanloop.training.registry import ModelVersion, Registry
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.leadership import SCHEDULER, Leadership
+from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.promotion.canary.gateway_canary import served_version
+from spanloop.training.promotion.deploy import deploy
 
 from .support import RunningGateway, wait_until, write_model
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.engine_facts import EngineFacts
-from spanloop.gateway.served_adapter import ServedAdapter
-from spanloop.gateway.vllm_api import VllmApi
-from spanloop.semconv.errors import ServiceError
+from spanloop.gateway.engine.facts import EngineFacts
+from spanloop.gateway.engine.served_adapter import ServedAdapter
+from spanloop.gateway.engine.vllm_api import VllmApi
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanloop.datadir import DataDir
-from spanloop.gateway import process_reaper
+from spanloop.foundation.paths import DataDir
 from spanloop.gateway.__main__ import main
+from spanloop.gateway.engine import process_reaper
 
 from .support import TIMEOUT_S, Process, StandIn, captures, descendants, is_alive, wait_until, write_model
 

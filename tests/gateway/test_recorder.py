@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.gateway.capture import Capture, encode_captures
+from spanloop.foundation.errors import NotRunningError, StoreError
+from spanloop.gateway.capture.recorder import Recorder
+from spanloop.gateway.capture.tokens import Capture, encode_captures
 from spanloop.gateway.metrics import Metrics
-from spanloop.gateway.recorder import Recorder
-from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.spool import Spool
 from spanloop.store import Store
 from spanloop.store.client import Address

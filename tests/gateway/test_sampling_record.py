@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.gateway.engine_sampling import EngineSampling
-from spanloop.gateway.sampling_record import record_sampling
-from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.sampling import RECORDED, UNRECORDED, constraining
+from spanloop.gateway.capture.sampling_record import record_sampling
+from spanloop.gateway.engine.sampling import EngineSampling
+from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 from spanloop.gateway.settings import EngineSettings
-from spanloop.semconv.errors import ConfigurationError
-from spanloop.semconv.sampling import RECORDED, UNRECORDED, constraining
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spanloop.gateway.answers import Agreement, Answer, AnswerBuilder, ToolCall
-from spanloop.gateway.shadow_answer import KIND, ShadowAnswer, decode_shadow
+from spanloop.gateway.canary.shadow_answer import KIND, ShadowAnswer, decode_shadow
+from spanloop.gateway.chat.answers import Agreement, Answer, AnswerBuilder, ToolCall
 
 from .support import WORDS, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, wait_until, write_model
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.datadir import DataDir
-from spanloop.gateway import sse
-from spanloop.gateway.admission import AdmissionControl, EngineEndpoint
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.paths import DataDir
 from spanloop.gateway.api_errors import ApiError, UnavailableError
-from spanloop.gateway.capture import CaptureBuilder, CaptureContext, decode_captures, encode_captures
-from spanloop.gateway.chat_request import ChatRequest, TraceContext, for_client
-from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
-from spanloop.gateway.recorder import to_frame
-from spanloop.gateway.served_adapter import ServedAdapter
-from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command
+from spanloop.gateway.capture.recorder import to_frame
+from spanloop.gateway.capture.tokens import CaptureBuilder, CaptureContext, decode_captures, encode_captures
+from spanloop.gateway.chat import sse
+from spanloop.gateway.chat.request import ChatRequest, TraceContext, for_client
+from spanloop.gateway.engine.admission import AdmissionControl, EngineEndpoint
+from spanloop.gateway.engine.deployment import Deployment, DeploymentFile, ModelFolder
+from spanloop.gateway.engine.served_adapter import ServedAdapter
+from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 from spanloop.gateway.settings import EngineSettings
-from spanloop.semconv.errors import ConfigurationError
 
 from .support import write_model
 
@@ -240,7 +240,7 @@ def test_the_serving_environment_detects_a_cpu_build(
 def test_a_cpu_without_bfloat16_serves_in_float32(
     monkeypatch: pytest.MonkeyPatch, requested: str, expected: str, *, is_cpu: bool, has_bfloat16: bool
 ) -> None:
-    monkeypatch.setattr("spanloop.gateway.serving_environment.computes_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr("spanloop.gateway.engine.serving_environment.computes_bfloat16", lambda: has_bfloat16)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
     command = launch_command(serving, "/m", SOCKET, EngineSettings(dtype=requested)).command
     assert command[command.index("--dtype") + 1] == expected

@@ -21,17 +21,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from spanloop.datadir import DataDir
 from spanloop.demo.shop import SYSTEM, question
 from spanloop.demo.shop import TOOLS as SHOP_TOOLS
-from spanloop.gateway.capture import Capture
-from spanloop.gateway.engine import ChildEngine
-from spanloop.gateway.engine_facts import EngineFacts
-from spanloop.gateway.engine_socket import engine_client
-from spanloop.gateway.serving_environment import find_serving_environment
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.sampling import constraining
+from spanloop.gateway.capture.tokens import Capture
+from spanloop.gateway.engine.facts import EngineFacts
+from spanloop.gateway.engine.serving_environment import find_serving_environment
+from spanloop.gateway.engine.unix_socket import engine_client
+from spanloop.gateway.engine.vllm_server import ChildEngine
 from spanloop.gateway.settings import EngineSettings
-from spanloop.semconv.errors import ConfigurationError
-from spanloop.semconv.sampling import constraining
 
 from .support import Process, captures, descendants, is_alive, wait_until
 

@@ -13,15 +13,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from spanloop.datadir import DataDir
-from spanloop.gateway.served_adapter import ServedAdapter
-from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command
+from spanloop.foundation.paths import DataDir
+from spanloop.gateway.engine.served_adapter import ServedAdapter
+from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 from spanloop.gateway.settings import EngineSettings
-from spanloop.training.deploy import deploy
-from spanloop.training.lora_adapter import LowRank, read_adapter, write_adapter
-from spanloop.training.lora_merge import merge_into_base
-from spanloop.training.models.weights import check_weights
-from spanloop.training.registry import ADAPTER_BASE, ModelVersion, Registry
+from spanloop.training.models.files.lora_adapter import LowRank, read_adapter, write_adapter
+from spanloop.training.models.files.lora_merge import merge_into_base
+from spanloop.training.models.files.weights import check_weights
+from spanloop.training.models.registry import ADAPTER_BASE, ModelVersion, Registry
+from spanloop.training.promotion.deploy import deploy
 
 from .support import Process, captures
 from .test_vllm import MAKE_MODEL, QUESTION, serving_is_missing

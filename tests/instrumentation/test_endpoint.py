@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.instrumentation.endpoint import (
+from spanloop.instrumentation.sending.endpoint import (
     Compression,
     OtlpSettings,
     Signal,

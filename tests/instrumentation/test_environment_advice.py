@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.instrumentation import environment_advice
-from spanloop.instrumentation.environment_advice import PLAIN_HTTP, advice, install, missing_packages
-from spanloop.instrumentation.instrumentor_choice import Choice, Skipped, environment_choices
-from spanloop.instrumentation.libraries import LIBRARIES, Native
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.instrumentation.loading import environment_advice
+from spanloop.instrumentation.loading.environment_advice import PLAIN_HTTP, advice, install, missing_packages
+from spanloop.instrumentation.loading.instrumentor_choice import Choice, Skipped, environment_choices
+from spanloop.instrumentation.loading.libraries import LIBRARIES, Native
 
 _BY_NAME = {library.name: library for library in LIBRARIES}
 

@@ -7,8 +7,8 @@ import pytest
 
 from spanloop.instrumentation.content_capture import captures_content, switch_content_capture
 from spanloop.instrumentation.frameworks import FRAMEWORKS
-from spanloop.instrumentation.instrumentor_choice import Choice, choose, describe, module_name
-from spanloop.instrumentation.libraries import LIBRARIES, Native, library_of
+from spanloop.instrumentation.loading.instrumentor_choice import Choice, choose, describe, module_name
+from spanloop.instrumentation.loading.libraries import LIBRARIES, Native, library_of
 
 CONTENT_VARIABLES = (
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",

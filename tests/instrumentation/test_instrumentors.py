@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.instrumentation import libraries, notice
+from spanloop.instrumentation import notice
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
-from spanloop.instrumentation.instrumentor_choice import Choice
-from spanloop.instrumentation.instrumentors import Instrumentors
-from spanloop.instrumentation.libraries import Candidate, Library
+from spanloop.instrumentation.loading import libraries
+from spanloop.instrumentation.loading.instrumentor_choice import Choice
+from spanloop.instrumentation.loading.instrumentors import Instrumentors
+from spanloop.instrumentation.loading.libraries import Candidate, Library
 
 from .support import App, Receiver
 

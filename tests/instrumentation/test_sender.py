@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanloop.instrumentation import exporters
-from spanloop.instrumentation.endpoint import OtlpSettings, Signal, TlsFiles
-from spanloop.instrumentation.exporters import SpanloopSpanExporter, encode_in_chunks
-from spanloop.instrumentation.lifetime import EXIT_BUDGET_S, ExitBudget, exit_budget_s
-from spanloop.instrumentation.sender import Rejected, Sender
-from spanloop.instrumentation.transport import Connection
+from spanloop.instrumentation.sending import exporters
+from spanloop.instrumentation.sending.endpoint import OtlpSettings, Signal, TlsFiles
+from spanloop.instrumentation.sending.exporters import SpanloopSpanExporter, encode_in_chunks
+from spanloop.instrumentation.sending.lifetime import EXIT_BUDGET_S, ExitBudget, exit_budget_s
+from spanloop.instrumentation.sending.sender import Rejected, Sender
+from spanloop.instrumentation.sending.transport import Connection
 
 from .support import Receiver, announce, black_hole, receiving, refused_url
 
@@ -205,7 +205,7 @@ def test_the_environment_may_allow_an_app_more_time_at_its_end(text: str, expect
 
 def test_the_exit_budget_is_one_clock_and_starts_anew_long_after(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("spanloop.instrumentation.lifetime.time.monotonic", lambda: now)
+    monkeypatch.setattr("spanloop.instrumentation.sending.lifetime.time.monotonic", lambda: now)
     budget = ExitBudget()
     assert budget.remaining_s() == EXIT_BUDGET_S
     now += 0.75 * EXIT_BUDGET_S

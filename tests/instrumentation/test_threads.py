@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from opentelemetry.context import attach, detach, get_value, set_value
 
-from spanloop.instrumentation.threads import carry_context_into_threads
+from spanloop.instrumentation.calls.threads import carry_context_into_threads
 
 KEY = "of the span"
 

@@ -13,9 +13,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanloop.instrumentation import model_calls, tool
-from spanloop.instrumentation.model_call_processor import ModelCallProcessor
-from spanloop.instrumentation.threads import carry_context_into_threads
+from spanloop.instrumentation import tool
+from spanloop.instrumentation.calls import model_calls
+from spanloop.instrumentation.calls.model_call_processor import ModelCallProcessor
+from spanloop.instrumentation.calls.threads import carry_context_into_threads
 
 CONTENT_ENV = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 

@@ -18,8 +18,8 @@ from opentelemetry.instrumentation.utils import suppress_instrumentation
 from opentelemetry.sdk.trace import Tracer, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from spanloop.instrumentation.http_clients import ModelRequest, watch_http_clients
-from spanloop.instrumentation.untraced_calls import NAME, PATIENCE_NS, UntracedCalls
+from spanloop.instrumentation.calls.http_clients import ModelRequest, watch_http_clients
+from spanloop.instrumentation.calls.untraced_calls import NAME, PATIENCE_NS, UntracedCalls
 
 from .support import App, Receiver
 

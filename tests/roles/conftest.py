@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.control.engines import dispose_engines
+from spanloop.training.jobs.database.engines import dispose_engines
 
-from ..control.postgresql_server import PostgreSqlServer, find_programs
+from ..training.jobs.postgresql_server import PostgreSqlServer, find_programs
 from .processes import Roles
 
 

@@ -18,10 +18,10 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.otlp.wire import serialize
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.foundation.errors import SpanloopError
+from spanloop.training.jobs.api import JobApi, JobSpec
 
-from ..collector.collectors import PROTOBUF
+from ..collector.collector.collectors import PROTOBUF
 from ..faults.ledger import Ledger
 from .processes import Roles
 

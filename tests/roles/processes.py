@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store.client import Address
 
-from ..cli.support import SPANLOOP
-from ..control.postgresql_server import PostgreSqlServer
+from ..dashboard.cli.support import SPANLOOP
 from ..faults.support import wait_for
 from ..ports import free_port
+from ..training.jobs.postgresql_server import PostgreSqlServer
 
 STORE_PASSWORD = "a-password-of-the-store"
 WITH_PORTS = ("clickhouse", "collector-1", "collector-2", "gateway", "dashboard")

@@ -11,16 +11,16 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.authentication.users import Role, Users
+from spanloop.foundation.keys.users import Role, Users
 from spanloop.pipeline import run
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.training.jobs import JobApi, JobKind, JobSpec, JobState
-from spanloop.training.registry import Registry
+from spanloop.training.jobs.api import JobApi, JobKind, JobSpec, JobState
+from spanloop.training.models.registry import Registry
 
-from ..control.postgresql_server import PostgreSqlServer
 from ..faults.ledger import Ledger, balance
 from ..faults.support import find_ids, wait_for
+from ..training.jobs.postgresql_server import PostgreSqlServer
 from .load import Load
 from .processes import Killable, PostgreSql, Roles
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
-from spanloop.training.deploy import deploy
-from spanloop.training.registry import ModelVersion, Registry
+from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.promotion.deploy import deploy
 
-from ..cli.support import SPANLOOP, eventually
-from ..collector.collectors import PROTOBUF, trace_request
+from ..collector.collector.collectors import PROTOBUF, trace_request
+from ..dashboard.cli.support import SPANLOOP, eventually
 from ..gateway.support import StandIn, serving, write_model
 from .processes import Roles
 

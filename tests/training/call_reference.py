@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spanloop.semconv.enums import JobKind
+from spanloop.training.jobs.kinds import JobKind
 
 Row = dict[str, Any]
 Calls = dict[str, dict[int, float]]

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.datadir import DataDir
 from spanloop.demo.tiny_model import build_tiny_model
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.registry import Registry
+from spanloop.training.models.registry import Registry
 
 from .training_running import Runner
 
 # verl decides for a device when it is first imported, and other test modules import it before `debug_training` trains.
-os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "spanloop.training.verl_plugin.cpu_platform"}
+os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "spanloop.training.verl_plugin.engine.cpu_platform"}
 
 
 @pytest.fixture(scope="session")

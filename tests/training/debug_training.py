@@ -14,14 +14,14 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.checkpoints import latest_checkpoint
-from spanloop.training.dataset_selection import Selection
-from spanloop.training.metrics import StepMetrics, logged_steps
-from spanloop.training.spec_choices import Backbone, Device
+from spanloop.training.dataset.selection import Selection
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.models.checkpoints import latest_checkpoint
+from spanloop.training.run.monitor.metrics import StepMetrics, logged_steps
+from spanloop.training.run.verl_process import ray_folder, verl_process
+from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.verl_plugin.main import train
 from spanloop.training.verl_plugin.train_plan import TrainPlan
-from spanloop.training.verl_process import ray_folder, verl_process
 
 from .selection_rows import row, rules, select
 from .training_running import a_plan

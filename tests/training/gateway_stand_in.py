@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 
 TOKEN = "s3cret"
 

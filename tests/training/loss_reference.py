@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spanloop.semconv.enums import JobKind
+from spanloop.training.jobs.kinds import JobKind
 
 Array = npt.NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import polars as pl
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.dataset_selection import Rules, Selection, select_rows
+from spanloop.training.dataset.selection import Rules, Selection, select_rows
+from spanloop.training.jobs.kinds import JobKind
 
 COLUMNS: dict[str, pl.DataType] = {
     "episode_id": pl.String(),

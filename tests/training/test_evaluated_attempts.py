@@ -8,15 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.datadir import DataDir
-from spanloop.semconv.enums import Metric
-from spanloop.store import Store
-from spanloop.tasks import Task
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.tables import ModelVersionRow
-from spanloop.training.dataset_manifest import MANIFEST_NAME
-from spanloop.training.evaluation import (
+from spanloop.evaluation.results import (
     NOTHING_TRAINED,
     Evaluation,
     EvaluationError,
@@ -27,8 +19,16 @@ from spanloop.training.evaluation import (
     reference_calls_of,
     trained_tasks,
 )
-from spanloop.training.evaluation import evaluate as evaluate_version
-from spanloop.training.registry import Registry
+from spanloop.evaluation.results import evaluate as evaluate_version
+from spanloop.evaluation.tasks import Task
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.metric import Metric
+from spanloop.store import Store
+from spanloop.training.dataset.manifest import MANIFEST_NAME
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.database.tables import ModelVersionRow
+from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.models.registry import Registry
 
 from .evaluation_seeding import Attempt, RunAttempt, seed_attempts, seed_run
 from .training_seeding import REVISION

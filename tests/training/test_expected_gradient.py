@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.spec_choices import Credit
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.spec.choices import Credit
 
+from .dataset.test_call_returns import calls
 from .selection_rows import row, rules, select
-from .test_call_returns import calls
 
 Node = tuple[str, ...]
 """The actions before a call."""

@@ -11,19 +11,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from spanloop.datadir import DataDir
-from spanloop.processes.marked import find_processes, kill_processes
-from spanloop.semconv.enums import JobKind
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.processes.marked import find_processes, kill_processes
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
-from spanloop.training.control.clock import utc_now
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.job_outcomes import mark_failed, requeue_interrupted
-from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
-from spanloop.training.control.job_queue import find_job, lease_next_job
-from spanloop.training.control.leases import Lease
-from spanloop.training.control.paths import ControlPaths
-from spanloop.training.jobs import Job, JobApi, JobSpec
+from spanloop.training.jobs.api import Job, JobApi, JobSpec
+from spanloop.training.jobs.database.clock import utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.job_outcomes import mark_failed, requeue_interrupted
+from spanloop.training.jobs.job_queue import find_job, lease_next_job
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..ports import free_port
@@ -105,7 +105,7 @@ class Runner(NamedTuple):
         with log_path.open("ab") as log:
             process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "spanloop.training.run_job"),
+                    *(sys.executable, "-m", "spanloop.training.run.run_job"),
                     *("--data-dir", str(self.data_dir.path), "--job", job_id),
                 ],
                 env=os.environ

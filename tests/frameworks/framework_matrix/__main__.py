@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 
 from .environments import FOLDER, ROOT, Environment, run
 from .rows import Row

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 import polars as pl
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.pipeline import run as convert
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV, EXIT_TIMEOUT_ENV
 from spanloop.store import Store

@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanloop.datadir import DataDir, disk_error, sync_directory
-from spanloop.semconv.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
+from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
+from spanloop.foundation.paths import DataDir, disk_error, sync_directory
 from spanloop.store.store import Store
 
 from . import TransferProgress

@@ -14,8 +14,8 @@ from xml.etree import ElementTree as ET
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from spanloop.datadir import write_atomically
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.paths import write_atomically
 
 from . import TransferProgress
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from spanloop.semconv.errors import ConfigurationError, StoreError
+from spanloop.foundation.errors import ConfigurationError, StoreError
 from spanloop.store.store import Store
 
 from . import TransferProgress

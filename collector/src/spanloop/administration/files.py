@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanloop.datadir import DataDir, sync_directory
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.paths import DataDir, sync_directory
 
 from . import TransferProgress
 from .backup_manifest import FILES, BackupManifest, describe

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.store.store import Store
 
 _IDS_PER_STATEMENT: Final = 2_000

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.datadir import DataDir, disk_error, sync_directory
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
+from spanloop.foundation.errors import ConfigurationError, DataDirectoryError
+from spanloop.foundation.paths import DataDir, disk_error, sync_directory
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate

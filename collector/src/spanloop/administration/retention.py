@@ -8,7 +8,7 @@ failures) and scores are kept.
 import re
 from typing import Final
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.store.discovery import RETENTION_STATEMENTS, retention_days
 from spanloop.store.store import Store
 

@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.config import backups_folder
 from spanloop.embedded_clickhouse.lock import is_locked
-from spanloop.semconv.errors import DataDirectoryError, StoreError
+from spanloop.foundation.errors import DataDirectoryError, StoreError
+from spanloop.foundation.paths import DataDir
 from spanloop.store.discovery import embedded_address
 from spanloop.store.store import Store
 

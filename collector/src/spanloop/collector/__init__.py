@@ -4,7 +4,7 @@ Two halves meet only in the spool: the app (HTTP or gRPC request, spool, respons
 writer (spool, rows, ClickHouse) never sees a request. Start it with ``python -m spanloop.collector``.
 """
 
-from .app import create_app
+from .endpoints.app import create_app
 from .settings import Settings
 from .writer import Writer
 

@@ -4,12 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from spanloop.authentication.tls import add_tls_options, tls_files
-from spanloop.configuration import load_configuration
-from spanloop.datadir import DataDir
-from spanloop.operation.logs import add_log_option, configure_logging, report_failure
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.keys.tls import add_tls_options, tls_files
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import load_configuration
+from spanloop.foundation.telemetry.logs import add_log_option, configure_logging, report_failure
 from spanloop.semconv.environment import default_data_dir
-from spanloop.semconv.errors import SpanloopError
 
 from .server import run
 from .settings import Settings

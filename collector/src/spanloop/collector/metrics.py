@@ -6,7 +6,7 @@ means on disk.
 
 from typing import Final
 
-from spanloop.operation import metrics
+from spanloop.foundation.telemetry import metrics
 
 FAMILIES: Final[metrics.Families] = {
     "accepted_total": ("counter", "Spans or log records that are on disk."),

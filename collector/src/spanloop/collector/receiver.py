@@ -16,14 +16,14 @@ from typing import Final
 from spanloop.spool import Spool, SpoolDiskError, SpoolFullError
 
 from . import dead_letters
-from .authentication import Authenticator
+from .blocks.record_kinds import encoded_traces_kind
+from .endpoints.authentication import Authenticator
+from .endpoints.memory_budget import MemoryBudget
+from .endpoints.request_errors import RefusedError, invalid, unavailable
 from .health import Health
-from .memory_budget import MemoryBudget
 from .metrics import Metrics
 from .otlp.wire import MalformedError
-from .record_kinds import encoded_traces_kind
-from .redaction import Redactor
-from .request_errors import RefusedError, invalid, unavailable
+from .redaction.redactor import Redactor
 from .settings import Settings
 from .validation import Signal, Validation, dead_letter_of_body, validate_request
 

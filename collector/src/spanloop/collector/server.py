@@ -17,28 +17,28 @@ from typing import Final
 
 import uvicorn
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.exposure import check_exposure, reachable_url, warn_without_tls
-from spanloop.authentication.limits import KeyLimiter
-from spanloop.datadir import DataDir
-from spanloop.operation.listening import listen
-from spanloop.operation.logs import traced
+from spanloop.foundation.errors import PortInUseError, ServiceError
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.exposure import check_exposure, reachable_url, warn_without_tls
+from spanloop.foundation.keys.limits import KeyLimiter
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.telemetry.listening import listen
+from spanloop.foundation.telemetry.logs import traced
 from spanloop.semconv.environment import COLLECTOR_PORT
-from spanloop.semconv.errors import PortInUseError, ServiceError
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
-from .app import create_app
-from .authentication import Authenticator
-from .connections import raise_open_file_limit, uvicorn_config
+from .blocks.insert_errors import RefusedRanges
+from .blocks.protobuf_blocks import ProtobufStrategy
+from .endpoints.app import create_app
+from .endpoints.authentication import Authenticator
+from .endpoints.connections import raise_open_file_limit, uvicorn_config
+from .endpoints.otlp_grpc import serve_grpc
 from .health import Health
-from .insert_errors import RefusedRanges
 from .metrics import Metrics
-from .otlp_grpc import serve_grpc
-from .protobuf_blocks import ProtobufStrategy
 from .receiver import Receiver
-from .redaction import Redactor
-from .redaction_rules import load_rules
+from .redaction.redactor import Redactor
+from .redaction.rules import load_rules
 from .settings import GRPC_PORT, Settings
 from .writer import Writer
 

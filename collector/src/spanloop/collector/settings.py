@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from spanloop.authentication.tls import TlsFiles
-from spanloop.configuration import Limits
 from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
+from spanloop.foundation.keys.tls import TlsFiles
+from spanloop.foundation.settings import Limits
 from spanloop.semconv.environment import COLLECTOR_PORT
 
 GRPC_PORT: Final = 4317
@@ -26,7 +26,7 @@ class Settings:
     """Settings of one collector process."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; beyond loopback only with API keys (`spanloop.authentication`) or `allow_anonymous`."""
+    """Address to listen on; beyond loopback only with API keys (`spanloop.foundation.keys`) or `allow_anonymous`."""
     allow_anonymous: bool = False
     """Listen beyond loopback without keys: every client that reaches the address may send."""
     port: int = COLLECTOR_PORT

@@ -17,10 +17,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from .dead_letters import DeadLetter, RejectReason, Signal, hex_ids
 from .otlp.clickhouse_encoding import encode_body, encode_request
 from .otlp.json_encoding import decode_logs, decode_traces
+from .otlp.protobuf_repair import repair_request
 from .otlp.schema import SHALLOW_REQUEST
 from .otlp.wire import MalformedError, parse, serialize
-from .protobuf_repair import repair_request
-from .redaction import RedactionCounts, Redactor, count_by_rule
+from .redaction.redactor import RedactionCounts, Redactor, count_by_rule
 
 __all__ = [
     "JSON", "PROTOBUF", "RejectReason", "Signal", "Validation", "dead_letter_of_body", "dead_letter_of_items",

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from spanloop.semconv.errors import SpanloopError
+from spanloop.foundation.errors import SpanloopError
 from spanloop.spool import Spool, SpoolDamageError
 from spanloop.store import Store
 
-from .frame_blocks import BlockStrategy, InsertResult, PreparedBlock
+from .blocks.frame_blocks import BlockStrategy, InsertResult, PreparedBlock
+from .blocks.protobuf_blocks import ProtobufStrategy
 from .health import Health
 from .metrics import Metrics
-from .protobuf_blocks import ProtobufStrategy
 from .settings import Settings
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
+from spanloop.foundation.errors import ConfigurationError, DataDirectoryError
+from spanloop.foundation.paths import DataDir
 
 USER: Final = "spanloop"
 LOOPBACK: Final = "127.0.0.1"

@@ -15,7 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from spanloop.datadir import DataDir, disk_error
+from spanloop.foundation.paths import DataDir, disk_error
 
 _LOG: Final = re.compile(r"deduplication_log_(\d+)\.txt")
 _PART: Final = re.compile(r"([^_]+)_(\d+)_(\d+)_\d+(?:_\d+)?")

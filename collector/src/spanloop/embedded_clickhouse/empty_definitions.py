@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.paths import DataDir
 
 _VIEW: Final = re.compile(r"^CREATE (?:MATERIALIZED )?VIEW IF NOT EXISTS (\w+)", re.MULTILINE)
 _TABLE: Final = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)", re.MULTILINE)

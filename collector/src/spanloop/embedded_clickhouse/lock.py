@@ -10,8 +10,8 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from spanloop.datadir import DataDir, disk_error
-from spanloop.semconv.errors import AlreadyRunningError, PortInUseError
+from spanloop.foundation.errors import AlreadyRunningError, PortInUseError
+from spanloop.foundation.paths import DataDir, disk_error
 
 from .config import LOOPBACK
 

@@ -24,8 +24,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final
 
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import (
+from spanloop.foundation.errors import (
     AlreadyRunningError,
     ConfigurationError,
     DataDirectoryError,
@@ -33,6 +32,7 @@ from spanloop.semconv.errors import (
     ServiceError,
     SpanloopError,
 )
+from spanloop.foundation.paths import DataDir
 
 from .config import (
     LOOPBACK,

@@ -11,8 +11,8 @@ import time
 from threading import Event, Thread
 from typing import Final, Self
 
-from spanloop.datadir import DataDir, disk_error
-from spanloop.semconv.errors import DataDirectoryError, NotRunningError, ServiceError, SpanloopError
+from spanloop.foundation.errors import DataDirectoryError, NotRunningError, ServiceError, SpanloopError
+from spanloop.foundation.paths import DataDir, disk_error
 
 from .lock import choose_port, server_lock
 

@@ -22,9 +22,9 @@ from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from spanloop.foundation.surrogates import replace_surrogates
 from spanloop.semconv import attributes as names
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
-from spanloop.semconv.surrogates import replace_surrogates
 
 from .import_requests import Score, iso_nanoseconds, key_values
 from .openai_messages import find_reward, to_openai_messages, without_reward

@@ -14,8 +14,8 @@ import polars as pl
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector.log_rows import LogRows
-from spanloop.collector.span_rows import SpanRows
+from spanloop.collector.blocks.log_rows import LogRows
+from spanloop.collector.blocks.span_rows import SpanRows
 from spanloop.store import Store
 
 from .import_requests import Score

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 from spanloop.collector.validation import Signal
-from spanloop.semconv.surrogates import replace_surrogates
+from spanloop.foundation.surrogates import replace_surrogates
 
 from .report import BadItemError, Place
 

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.otlp.wire import MalformedError, parse
-from spanloop.collector.redaction import Redactor
+from spanloop.collector.redaction.redactor import Redactor
 from spanloop.collector.validation import RejectReason, Signal, validate_request
 from spanloop.store import Store
 

@@ -13,7 +13,7 @@ from typing import Final, Self
 import polars as pl
 
 from spanloop.collector.validation import RejectReason
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.named_queries import named_query

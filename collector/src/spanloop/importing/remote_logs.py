@@ -9,8 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.collector.redaction import Redactor
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.collector.redaction.redactor import Redactor
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.store import Store
 
 from .deduplicated_inserts import store_log_rows

@@ -11,8 +11,8 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.collector.redaction import LEAKING_KEYS, Redactor
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.collector.redaction.redactor import LEAKING_KEYS, Redactor
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.store import Store
 
 from .deduplicated_inserts import store_span_rows

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from spanloop.collector.redaction import RedactionCounts, Redactor
+from spanloop.collector.redaction.redactor import RedactionCounts, Redactor
 
 _MAP_COLUMNS: Final = ("ResourceAttributes", "ScopeAttributes", "SpanAttributes")
 _NESTED_COLUMNS: Final = ("Events.Attributes", "Links.Attributes")

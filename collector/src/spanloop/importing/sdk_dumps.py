@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
-from spanloop.semconv.surrogates import replace_surrogates
+from spanloop.foundation.surrogates import replace_surrogates
 
 from .import_requests import any_value, iso_nanoseconds, key_values
 from .report import BadItemError

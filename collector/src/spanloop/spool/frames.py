@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
 
 MARKER_BYTES: Final = 8
 _FIELDS: Final = struct.Struct("<8sQQHII")  # marker, seq, accepted_ns, kind length, body length, payload CRC

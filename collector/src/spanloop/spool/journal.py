@@ -21,8 +21,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanloop.datadir import sync_directory
-from spanloop.semconv.errors import AlreadyRunningError
+from spanloop.foundation.errors import AlreadyRunningError
+from spanloop.foundation.paths import sync_directory
 
 from .cursor import CursorFile
 from .frames import AnyRecord, Damage, Frame, Record, StoredRecord

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from spanloop.datadir import sync_directory
+from spanloop.foundation.paths import sync_directory
 
 from .frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_bytes, read_frames
 

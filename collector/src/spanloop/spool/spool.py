@@ -18,8 +18,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Self
 
-from spanloop.datadir import disk_error
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.paths import disk_error
 
 from .frames import MAX_BODY_BYTES, MAX_KIND_BYTES, frame_bytes
 from .journal import Batch, Journal, SpoolStats

@@ -7,8 +7,8 @@ use, because processes that need only the data directory or the embedded server 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
 
 if TYPE_CHECKING:
     from .discovery import connect

@@ -17,8 +17,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.exceptions import Error as DriverError
 from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
+from spanloop.foundation.errors import ConfigurationError, StoreError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.semconv.errors import ConfigurationError, StoreError
 
 DEFAULT_DATABASE: Final = "spanloop"
 

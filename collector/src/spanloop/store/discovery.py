@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Final
 
-from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.config import USER, read_secret
 from spanloop.embedded_clickhouse.lock import is_locked
+from spanloop.foundation.errors import AlreadyRunningError, NotRunningError
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_setting
-from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
 
 from .client import Address
 from .store import Store

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.semconv.errors import StoreError
+from spanloop.foundation.errors import StoreError
 
 from .client import Address, Connection
 

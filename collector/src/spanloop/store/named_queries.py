@@ -1,4 +1,7 @@
-"""Named queries: one file each in ``queries/``, whose first comment line describes the result.
+"""Named queries: one file each in the folder ``queries/`` of the package that reads it.
+
+A file's first comment line describes the result. A name is unique in all packages; where one is installed twice, the
+first on the namespace's path counts, as with modules.
 
 Invariant: a query is called with exactly the parameters that its text names. Values are sent as bound parameters and
 are never inserted into the text.
@@ -10,10 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
 from functools import cache
-from importlib.resources import files
+from importlib import import_module
+from pathlib import Path
 from typing import Final, cast
 
-from spanloop.semconv.errors import StoreError
+from spanloop.foundation.errors import StoreError
 
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*):([^{}]+)\}")
 _COMMENT: Final = re.compile(r"--[^\n]*")
@@ -68,8 +72,8 @@ def named_query(name: str) -> NamedQuery:
         return _named_queries()[name]
     except KeyError:
         raise StoreError(
-            f"There is no query {name!r} in spanloop.store.",
-            next_step=f"Use one of {', '.join(query_names())}, or add store/queries/{name}.sql.",
+            f"There is no query {name!r} in spanloop.",
+            next_step=f"Use one of {', '.join(query_names())}, or add queries/{name}.sql to the package that reads it.",
         ) from None
 
 
@@ -80,12 +84,13 @@ def query_names() -> Sequence[str]:
 
 @cache
 def _named_queries() -> Mapping[str, NamedQuery]:
-    folder = files("spanloop.store") / "queries"
-    return {
-        entry.name.removesuffix(".sql"): parse(entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
-        for entry in folder.iterdir()
-        if entry.name.endswith(".sql")
-    }
+    queries: dict[str, NamedQuery] = {}
+    for root in import_module("spanloop").__path__:
+        for pattern in ("*/queries/*.sql", "*/*/queries/*.sql"):
+            for file in Path(root).glob(pattern):
+                if file.stem not in queries:
+                    queries[file.stem] = parse(file.stem, file.read_text(encoding="utf-8"))
+    return queries
 
 
 def parse(name: str, sql: str) -> NamedQuery:

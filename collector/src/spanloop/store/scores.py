@@ -14,8 +14,8 @@ from typing import Annotated, Final, Self
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.attributes import MARK_NAME
-from spanloop.semconv.errors import ConfigurationError
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from .store import Store

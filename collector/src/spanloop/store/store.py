@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 import polars as pl
 
-from spanloop.semconv.errors import StoreError
+from spanloop.foundation.errors import StoreError
 
 from .client import Address, Chunks, Connection
 from .migrate import migrate
@@ -69,7 +69,7 @@ class Store:
         """Run a named query and return its result.
 
         Args:
-            query_name: Stem of a file in ``store/queries/``.
+            query_name: Stem of a file in the folder ``queries/`` of a package.
             parameters: Exactly the ``{name:Type}`` parameters of the query. Datetimes without a time zone are UTC.
 
         Raises:
@@ -118,7 +118,7 @@ class Store:
         """Run a named INSERT … SELECT … FROM input() … FORMAT … statement on data, which inserts one block.
 
         Args:
-            query_name: Stem of a file in ``store/queries/``; the statement takes no parameters.
+            query_name: Stem of a file in the folder ``queries/`` of a package; the statement takes no parameters.
             data: Chunks in the statement's format, which are sent one after the other.
             token: As in `insert`, which raises the same errors.
         """

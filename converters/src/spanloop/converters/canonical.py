@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
 
 from . import frames
 from .attributes import Attributes, Mask
-from .chat_forms import Fields
 from .dialects import ASKED, CANONICAL, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys, registered_dialects
-from .messages import dump
 from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
 _COMMON: Final = {

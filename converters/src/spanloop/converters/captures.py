@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.semconv.enums import UntrainableReason
+from spanloop.converters.enums import UntrainableReason
 
 from . import frames
 from .spans import Problem, Span, SpanKind

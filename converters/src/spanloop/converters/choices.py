@@ -14,11 +14,11 @@ from typing import NamedTuple, cast
 
 import polars as pl
 
-from spanloop.semconv.enums import UntrainableReason
+from spanloop.converters.enums import UntrainableReason
+from spanloop.messages import Message, extend
 
 from .captures import NO_CAPTURE, Capture, Generation
 from .finish_reasons import STOP, TOOL_CALL, canonical_finish_reason
-from .messages import Message, extend
 from .spans import Problem, Span, SpanKind, repeats
 
 SpanKey = tuple[str, str]

@@ -9,9 +9,10 @@ import re
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from .chat_forms import as_fields, as_list
+from spanloop.messages import dump, parse_json_or_none
+from spanloop.messages.chat_forms import as_fields, as_list
+
 from .failure_patterns import FailurePattern, failure_pattern, failure_patterns
-from .messages import dump, parse_json_or_none
 from .status_codes import STATUS_KEYS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")

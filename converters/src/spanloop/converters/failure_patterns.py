@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple, cast
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 MOST_TEXT: Final = 20_000
 """Characters from the start of a text that patterns look at."""

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Final, cast
 
-from .messages import parse_json_or_none
+from spanloop.messages import parse_json_or_none
 
 STOP: Final = "stop"
 LENGTH: Final = "length"

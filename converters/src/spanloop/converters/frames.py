@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from spanloop.semconv.surrogates import replace_surrogates
+from spanloop.foundation.surrogates import replace_surrogates
 
 STRING_ITEMS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
 """A map as its items: the form in which attributes are taken apart."""

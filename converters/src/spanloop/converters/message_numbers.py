@@ -8,7 +8,7 @@ them get new numbers.
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
-from .messages import MalformedMessagesError, list_items
+from spanloop.messages import MalformedMessagesError, list_items
 
 Ranges: TypeAlias = tuple[int, ...]
 """Half-open ranges of message numbers, flattened: from, to, from, to, …"""

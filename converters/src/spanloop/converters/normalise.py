@@ -11,23 +11,15 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
+from spanloop.converters.enums import UntrainableReason
+from spanloop.messages import Facts, MalformedMessagesError, Message, MessageReader, dump, extend, parse_json
+from spanloop.messages.chat_forms import tool_definitions
 from spanloop.semconv import attributes as names
-from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
 from .attributes import Attributes
 from .canonical import MARK, by_dialect
-from .chat_forms import tool_definitions
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
-from .messages import (
-    Facts,
-    MalformedMessagesError,
-    Message,
-    MessageReader,
-    dump,
-    extend,
-    parse_json,
-)
 from .span_events import with_logs
 from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
 from .tool_envelopes import open_answer, open_arguments

@@ -12,8 +12,9 @@ from typing import Final, cast
 
 import polars as pl
 
+from spanloop.messages.chat_forms import Fields, as_fields, as_list
+
 from .attributes import Attributes
-from .chat_forms import Fields, as_fields, as_list
 from .dialects.rows import decoded
 
 _LOGPROB: Final = ("logprob", "log_prob", "token_logprob")

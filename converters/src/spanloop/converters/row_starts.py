@@ -9,7 +9,7 @@ spelled otherwise.
 from collections.abc import Sequence
 from typing import TypeVar
 
-from spanloop.semconv.enums import RowStart
+from spanloop.converters.enums import RowStart
 
 from .spans import Span
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from spanloop.semconv.enums import TokenSource
+from spanloop.converters.enums import TokenSource
+from spanloop.messages import digest, dump, join_json
 
 from .attribution import Failure, decisive, is_incomplete
 from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
-from .messages import digest, dump, join_json
 from .options import CONVERTER_VERSION
 from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem

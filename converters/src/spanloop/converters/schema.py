@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
+from spanloop.converters.enums import RowStart, TokenSource, UntrainableReason
 
 from . import frames
 

@@ -18,12 +18,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from spanloop.semconv.enums import UntrainableReason
+from spanloop.converters.enums import UntrainableReason
+from spanloop.messages.chat_forms import Fields, as_fields
 
 from . import frames
 from .attributes import Attributes, Mask
 from .captures import IN_SPAN, Capture, Generation, Generations, checked, read_generations
-from .chat_forms import Fields, as_fields
 from .dialects.rows import decoded
 from .response_tokens import choice_token_ids, further_choices, logprobs_in, response_choices, token_ids
 from .spans import Problem, Span, SpanKind

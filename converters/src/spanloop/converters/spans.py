@@ -7,9 +7,8 @@ makes the transition untrainable later on.
 from enum import StrEnum
 from typing import NamedTuple
 
-from spanloop.semconv.enums import UntrainableReason
-
-from .messages import Message
+from spanloop.converters.enums import UntrainableReason
+from spanloop.messages import Message
 
 
 class SpanKind(StrEnum):

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from .messages import parse_json_or_none
+from spanloop.messages import parse_json_or_none
 
 HTTP_ATTRIBUTES: Final = ("http.response.status_code", "http.status_code")
 GRPC_ATTRIBUTE: Final = "rpc.grpc.status_code"

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from spanloop.messages import chain, parse_json
+from spanloop.messages.chat_forms import as_fields, as_list
+
 from .captures import NO_CAPTURE, Capture
-from .chat_forms import as_fields, as_list
 from .choices import CapturedTokens, next_calls, with_used_choices
-from .messages import chain, parse_json
 from .spans import Span, SpanKind, repeats
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results

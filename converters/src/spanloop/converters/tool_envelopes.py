@@ -7,10 +7,9 @@ import ast
 import re
 from typing import Final, NamedTuple, cast
 
-from spanloop.semconv.surrogates import replace_surrogates
-
-from .chat_forms import Fields, as_fields, opened, plain, python_object
-from .messages import dump, parse_json_or_none
+from spanloop.foundation.surrogates import replace_surrogates
+from spanloop.messages import dump, parse_json_or_none
+from spanloop.messages.chat_forms import Fields, as_fields, opened, plain, python_object
 
 _MESSAGE_REPR: Final = re.compile(r"""content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s\w+=|$)""", re.DOTALL)
 _ID_IN_REPR: Final = re.compile(r"""\btool_call_id='([^']*)'""")

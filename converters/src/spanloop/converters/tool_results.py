@@ -7,8 +7,9 @@ rules of ``error_texts``, because some frameworks swallow a tool's exception and
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from spanloop.messages import ToolCall, dump, parse_json_or_none
+
 from .error_texts import error_in_text
-from .messages import ToolCall, dump, parse_json_or_none
 from .spans import Span
 
 __all__ = ["ToolResult", "error_in_text", "tool_results"]

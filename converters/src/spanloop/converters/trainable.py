@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from spanloop.converters.enums import FaultOwner, UntrainableReason
+from spanloop.messages import Message
 from spanloop.semconv import attributes as names
-from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from .attribution import Failure, is_incomplete
 from .finish_reasons import LENGTH, TOOL_CALL
-from .messages import Message
 from .spans import Problem, Span, repeats
 from .steps import Step, Thread
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from spanloop.semconv.enums import RowStart
+from spanloop.converters.enums import RowStart
 
 from . import frames
 from .captures import Generation

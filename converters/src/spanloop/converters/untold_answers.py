@@ -8,7 +8,8 @@ missing. Which tools were called and how they fared is told so.
 from collections import Counter
 from collections.abc import Sequence
 
-from .messages import Message
+from spanloop.messages import Message
+
 from .spans import Span
 
 

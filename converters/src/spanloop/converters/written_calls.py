@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from .chat_forms import as_fields, as_list
+from spanloop.messages import ToolCall, dump, parse_json_or_none
+from spanloop.messages.chat_forms import as_fields, as_list
+
 from .finish_reasons import TOOL_CALL
-from .messages import ToolCall, dump, parse_json_or_none
 from .spans import Span, SpanKind
 
 _MOST_CANDIDATES: Final = 8

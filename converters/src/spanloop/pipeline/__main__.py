@@ -18,12 +18,17 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from spanloop.converters.dialects import registered_dialects
-from spanloop.datadir import DataDir
-from spanloop.operation.logs import add_log_option, configure_logging, report_failure
-from spanloop.operation.status import Status
-from spanloop.operation.status_listener import StatusAddress, add_status_options, serving_status, status_address
+from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.telemetry.logs import add_log_option, configure_logging, report_failure
+from spanloop.foundation.telemetry.status import Status
+from spanloop.foundation.telemetry.status_listener import (
+    StatusAddress,
+    add_status_options,
+    serving_status,
+    status_address,
+)
 from spanloop.semconv.environment import default_data_dir
-from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store, connect
 from spanloop.store.model_call_marks import mark_model_calls
 

@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from spanloop.configuration import Configuration, load_configuration
 from spanloop.converters import Options
 from spanloop.converters.attribution import RULES, AskedJudge, EndingRule, LocatedFinding, judged_ending
 from spanloop.converters.attribution.loading import attribution_rules
-from spanloop.converters.extensions import find_extension
 from spanloop.converters.rewards import reward_functions
 from spanloop.converters.steps import Episode
-from spanloop.model_client import BudgetExceededError, ModelClient
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.model_client import BudgetExceededError, ModelClient
+from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.semconv.environment import REWARDS_ENV
-from spanloop.semconv.errors import ConfigurationError
 
 JUDGES: Final = "spanloop.judges"
 

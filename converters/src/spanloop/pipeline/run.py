@@ -15,8 +15,8 @@ import polars as pl
 
 from spanloop.converters import Options, convert
 from spanloop.converters.rewards import reward_functions
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
-from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from . import run_lease, watermark

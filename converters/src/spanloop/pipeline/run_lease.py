@@ -18,8 +18,8 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.processes.identity import ProcessIdentity
-from spanloop.semconv.errors import StoreError
+from spanloop.foundation.errors import StoreError
+from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.store import Store
 
 NAME: Final = "turn"

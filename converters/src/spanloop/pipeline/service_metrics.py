@@ -7,9 +7,9 @@ conversion does. So a process that waits for its turn, or hangs, shows the lag t
 import threading
 from typing import Final
 
-from spanloop.datadir import DataDir
-from spanloop.operation import metrics
-from spanloop.semconv.errors import SpanloopError
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.telemetry import metrics
 from spanloop.store import Store, connect
 
 from . import watermark

@@ -56,8 +56,8 @@ def _advice(missing: str) -> str:
 
 def _instrument(*, installs: bool) -> int:
     """Run `spanloop instrument` or `spanloop doctor --app` in an app's environment, which has the core package only."""
-    from spanloop.instrumentation.environment_advice import run
-    from spanloop.semconv.errors import SpanloopError
+    from spanloop.foundation.errors import SpanloopError
+    from spanloop.instrumentation.loading.environment_advice import run
 
     try:
         run(installs=installs)

@@ -9,41 +9,14 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from spanloop.demo import command as demo
-from spanloop.semconv.errors import DataDirectoryError, SpanloopError
+from spanloop.foundation.errors import DataDirectoryError, SpanloopError
 
-from . import (
-    administration,
-    audit,
-    canary,
-    convert,
-    dead_letters,
-    doctor,
-    evaluate,
-    evaluations,
-    export,
-    import_,
-    instrument,
-    jobs,
-    keys,
-    marks,
-    models,
-    promotion,
-    redact,
-    schedules,
-    scores,
-    serve,
-    spans,
-    status,
-    store,
-    train,
-    up,
-    users,
-)
-from . import (
-    run as run_command,
-)
 from .console import print_error
-from .spec_options import SpecCommand
+from .data import convert, dead_letters, export, import_, marks, redact, scores, spans, store
+from .learning import canary, evaluate, evaluations, jobs, models, promotion, schedules, train
+from .learning import run as run_command
+from .learning.spec_options import SpecCommand
+from .services import administration, audit, doctor, instrument, keys, serve, status, up, users
 
 app = typer.Typer(
     name="spanloop",

@@ -17,7 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from spanloop.semconv.errors import SpanloopError
+    from spanloop.foundation.errors import SpanloopError
 
 _PIPE_WIDTH: Final = 4_096
 """Width of an output that is not a terminal: programs need whole ids."""

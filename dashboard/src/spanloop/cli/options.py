@@ -9,7 +9,7 @@ import typer
 from spanloop.semconv.environment import CONFIG_ENV, DATA_DIR_ENV, LOG_FORMAT_ENV, find_configuration
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 DataDirOption = Annotated[
     Path | None,
@@ -37,8 +37,8 @@ ModelArgument = Annotated[
 
 def exact_version(directory: "DataDir", model: str) -> str:
     """Return the ``name@version`` that a reference means now; what is not registered stays as it is."""
-    from spanloop.training.registry import Registry
-    from spanloop.training.version_names import is_exact
+    from spanloop.foundation.version_names import is_exact
+    from spanloop.training.models.registry import Registry
 
     version = None if is_exact(model) else Registry(directory).find(model)
     return model if version is None else version.reference
@@ -57,7 +57,7 @@ def data_directory(path: Path | None, config: Path | None = None) -> "DataDir":
 
 def configured_directory(path: Path | None, config: Path | None = None) -> "DataDir":
     """Return the data directory that the option names, without access to it, after `use_configuration`."""
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
     directory = DataDir(path)
     use_configuration(directory.path, config)
@@ -71,7 +71,7 @@ def use_configuration(data_dir: Path, file: Path | None = None) -> None:
         ConfigurationError: The file is invalid; nothing has started yet.
     """
     if (file or find_configuration(data_dir)) is not None:
-        from spanloop.configuration import use_settings  # takes 0.1 s
+        from spanloop.foundation.settings import use_settings  # takes 0.1 s
 
         use_settings(data_dir, file)
     if file is not None:

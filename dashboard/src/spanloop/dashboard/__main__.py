@@ -5,13 +5,13 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from spanloop.authentication.tls import add_tls_options, tls_files
-from spanloop.configuration import load_configuration
 from spanloop.dashboard.service import serve
-from spanloop.datadir import DataDir
-from spanloop.operation.logs import add_log_option, configure_logging, report_failure
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.keys.tls import add_tls_options, tls_files
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import load_configuration
+from spanloop.foundation.telemetry.logs import add_log_option, configure_logging, report_failure
 from spanloop.semconv.environment import DASHBOARD_PORT, default_data_dir
-from spanloop.semconv.errors import SpanloopError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

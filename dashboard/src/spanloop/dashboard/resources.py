@@ -10,11 +10,11 @@ from pathlib import Path
 
 import streamlit as st
 
-from spanloop.datadir import DataDir
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file, read_setting
 from spanloop.store import Store, connect
-from spanloop.training.jobs import JobApi
-from spanloop.training.registry import Registry
+from spanloop.training.jobs.api import JobApi
+from spanloop.training.models.registry import Registry
 
 
 def data_dir() -> DataDir:

@@ -19,12 +19,12 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from spanloop.authentication.exposure import check_dashboard_exposure, reachable_url, warn_without_tls
-from spanloop.authentication.tls import TlsFiles
-from spanloop.configuration import Dashboard
-from spanloop.datadir import DataDir
+from spanloop.foundation.errors import ConfigurationError, PortInUseError, ServiceError
+from spanloop.foundation.keys.exposure import check_dashboard_exposure, reachable_url, warn_without_tls
+from spanloop.foundation.keys.tls import TlsFiles
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Dashboard
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceError
 
 from .front.gate import Gate
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import streamlit as st
 
-from spanloop.authentication.users import Role
+from spanloop.foundation.keys.users import Role
 
 HEADER: Final = "x-spanloop-visit"
 ANYONE: Final = "anyone"

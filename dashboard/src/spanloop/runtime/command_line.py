@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from spanloop.semconv.environment import default_data_dir
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 
 def command_line(arguments: str, directory: "DataDir") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from . import service_health
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 _POLL_S: Final = 0.2
 _ROUNDING_S: Final = 0.2
@@ -22,7 +22,7 @@ def drain(directory: "DataDir", *, timeout_s: float, captures_may_wait: bool = F
     Raises:
         NotRunningError: Data still waits after ``timeout_s`` seconds, or captures wait and no gateway runs.
     """
-    from spanloop.semconv.errors import NotRunningError
+    from spanloop.foundation.errors import NotRunningError
     from spanloop.spool import Spool
 
     started_s = time.monotonic()
@@ -58,13 +58,13 @@ def _waiting_bytes(directory: "DataDir", min_age_s: float) -> int:
 
 async def _write_spool(directory: "DataDir", timeout_s: float) -> None:
     """Write the collector's spool to ClickHouse, as a starting collector does, until the spool is empty."""
+    from spanloop.collector.blocks.insert_errors import RefusedRanges
+    from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
     from spanloop.collector.health import Health
-    from spanloop.collector.insert_errors import RefusedRanges
     from spanloop.collector.metrics import Metrics
-    from spanloop.collector.protobuf_blocks import ProtobufStrategy
     from spanloop.collector.settings import Settings
     from spanloop.collector.writer import Writer
-    from spanloop.semconv.errors import NotRunningError
+    from spanloop.foundation.errors import NotRunningError
     from spanloop.spool import Spool
     from spanloop.store import connect
 

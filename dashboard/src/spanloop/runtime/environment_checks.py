@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from spanloop.foundation.errors import ConfigurationError, SpanloopError
 from spanloop.semconv.environment import CONTROL_URL_ENV, SERVICE_URL_ENVS, default_data_dir, read_setting
-from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from .check import Check
 from .service_checks import service_checks
@@ -77,7 +77,7 @@ def _check_extra(name: str, packages: tuple[str, ...]) -> Check:
 
 
 def _check_serving_environment() -> Check:
-    from spanloop.gateway.serving_environment import find_serving_environment, serving_environment_path
+    from spanloop.gateway.engine.serving_environment import find_serving_environment, serving_environment_path
 
     name = "serving environment"
     try:
@@ -105,7 +105,7 @@ def _check_memory() -> Check:
 
 
 def _check_directory(path: Path) -> Check:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
     if not path.exists():
         return Check("data directory", ok=True, detail=f"{path} (created by the first spanloop up)")
@@ -120,8 +120,8 @@ def _check_control_database(path: Path) -> Check:
     name = "control database"
     if not read_setting(CONTROL_URL_ENV):
         return Check(name, ok=True, detail="SQLite, in the data directory")
-    from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
-    from spanloop.training.control.paths import ControlPaths
+    from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
+    from spanloop.training.jobs.paths import ControlPaths
 
     try:
         database = ControlDatabase(ControlPaths(path), migrate=False)
@@ -141,7 +141,7 @@ def _check_disk(path: Path) -> Check:
 
 
 def _check_running(path: Path) -> Check:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
     if (running := DataDir(path).running("collector")) is not None:
         return Check("spanloop", ok=True, detail=f"up, collector on {running.url}")

@@ -3,16 +3,16 @@
 import time
 from typing import TYPE_CHECKING, Final
 
-from spanloop.semconv.enums import JobState
-from spanloop.semconv.errors import JobError, SpanloopError
+from spanloop.foundation.errors import JobError, SpanloopError
+from spanloop.training.jobs.states import JobState
 
 from .command_line import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spanloop.datadir import DataDir
-    from spanloop.training.jobs import Job, JobApi
+    from spanloop.foundation.paths import DataDir
+    from spanloop.training.jobs.api import Job, JobApi
 
 JOB_POLL_S: Final = 0.3
 _DISPLAYED_METRICS: Final = {

@@ -11,7 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spanloop.authentication.service_keys import bearer, trusted_certificates
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.keys.service_keys import bearer, trusted_certificates
 from spanloop.semconv.environment import (
     CLICKHOUSE_URL_ENV,
     CONTROL_URL_ENV,
@@ -24,7 +25,6 @@ from spanloop.semconv.environment import (
     read_setting,
     shared_dir,
 )
-from spanloop.semconv.errors import SpanloopError
 
 from .check import Check
 
@@ -165,11 +165,11 @@ def _check_clickhouse() -> Iterator[Check]:
 
 
 def _check_control(data_dir: Path) -> Iterator[Check]:
-    from spanloop.training.control.clock import database_time
-    from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
-    from spanloop.training.control.leadership import SCHEDULER
-    from spanloop.training.control.paths import ControlPaths
-    from spanloop.training.control.tables import LeaderRow
+    from spanloop.training.jobs.database.clock import database_time
+    from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
+    from spanloop.training.jobs.database.tables import LeaderRow
+    from spanloop.training.jobs.leadership import SCHEDULER
+    from spanloop.training.jobs.paths import ControlPaths
 
     try:
         if not read_setting(CONTROL_URL_ENV):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 _TIMEOUT_S: Final = 2.0
 _NO_PROXY: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))

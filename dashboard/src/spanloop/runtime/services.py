@@ -7,12 +7,12 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
+from spanloop.foundation.errors import PortInUseError
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT, configured_address
-from spanloop.semconv.errors import PortInUseError
 
 if TYPE_CHECKING:
-    from spanloop.configuration import Serve
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
+    from spanloop.foundation.settings import Serve
 
 HOST = "127.0.0.1"
 
@@ -70,7 +70,7 @@ def services(
     started = [
         Service("collector", "spanloop.collector", ports.collector, options("collector")),
         Service("gateway", "spanloop.gateway", ports.gateway, options("gateway")),
-        Service("scheduler", "spanloop.training.scheduler", None, options("scheduler")),
+        Service("scheduler", "spanloop.training.run.scheduler", None, options("scheduler")),
     ]
     if pipeline:
         started.append(Service("pipeline", "spanloop.pipeline", None, options("pipeline")))

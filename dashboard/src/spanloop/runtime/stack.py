@@ -7,15 +7,15 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
+from spanloop.foundation.errors import AlreadyRunningError, DataDirectoryError, PortInUseError, SpanloopError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_setting
-from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError, PortInUseError, SpanloopError
 
 from .services import Ports, check_ports, services
 from .supervisor import ProgressCallback, Supervisor, up_lock
 
 if TYPE_CHECKING:
-    from spanloop.configuration import Serve
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
+    from spanloop.foundation.settings import Serve
 
 _STOP_TIMEOUT_S: Final = 12.0
 """A service stops within 10 s of the SIGTERM that the kernel sends it when its ``spanloop up`` dies."""

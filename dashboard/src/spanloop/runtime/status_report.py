@@ -3,12 +3,12 @@
 import shutil
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from spanloop.semconv.errors import SpanloopError
+from spanloop.foundation.errors import SpanloopError
 
 from . import service_health
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 _STORED: Final = ("spans", "episodes", "transitions", "trainable_transitions")
 
@@ -73,7 +73,7 @@ def report(directory: "DataDir") -> StatusReport:
 
 def services(directory: "DataDir") -> list[ServiceReport]:
     """Report every service, running or not."""
-    from spanloop.datadir.service_states import service_states
+    from spanloop.foundation.paths.service_states import service_states
 
     reports: list[ServiceReport] = []
     for state in service_states(directory.path):
@@ -104,7 +104,7 @@ def stored(directory: "DataDir") -> dict[str, int] | str:
 
 def open_jobs(directory: "DataDir") -> list[JobReport] | str:
     """Report unfinished jobs, the newest first; or the reason why they cannot be read."""
-    from spanloop.training.jobs import JobApi
+    from spanloop.training.jobs.api import JobApi
 
     try:
         jobs = JobApi(directory).list()

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from spanloop.foundation.errors import AlreadyRunningError, ServiceError
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.semconv.errors import AlreadyRunningError, ServiceError
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
     from .services import Service
 

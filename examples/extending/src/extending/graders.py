@@ -1,7 +1,7 @@
 """A grader: the answer begins with what is expected."""
 
-from spanloop.graders import Verdict
-from spanloop.tasks import Task
+from spanloop.evaluation.graders import Verdict
+from spanloop.evaluation.tasks import Task
 
 
 def starts_with(task: Task, answer: str, least: str = "1") -> Verdict:

@@ -1,7 +1,7 @@
 """An attribution rule: a shop's quotes expire, and a tool that refuses one was called too late by the policy."""
 
 from spanloop.converters.attribution import Finding, ToolCallContext, ToolCallRule
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 
 def see(context: ToolCallContext) -> Finding | None:

@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from spanloop.foundation.errors import ConfigurationError, ServiceError
 from spanloop.runtime import service_health
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.semconv.errors import ConfigurationError, ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
 OTEL_PREFIX: Final = "OTEL_"
 _PROGRESS: Final = re.compile(r"(\d+)/(\d+) attempts, mean reward ([\d.]+)")

@@ -11,9 +11,9 @@ import typer
 
 from spanloop.cli.console import err, out
 from spanloop.cli.options import data_directory
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.environment_checks import require_everything
-from spanloop.semconv.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from .learning_loop import Recipe
@@ -101,7 +101,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         SpanloopError: A stage failed; the same call continues.
         Exit: With 1 when a claim does not hold, with 130 after Ctrl-C.
     """
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
     from spanloop.runtime.services import Ports
     from spanloop.runtime.stack import running_stack
 
@@ -156,7 +156,7 @@ def _delete_demo(path: Path) -> None:
         ConfigurationError: The directory holds no demo.
         AlreadyRunningError: A spanloop runs on it.
     """
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
     from spanloop.runtime.supervisor import up_lock
 
     if not (path / "demo").is_dir():
@@ -169,7 +169,7 @@ def _delete_demo(path: Path) -> None:
 
 
 def _tiny(data_dir: Path | None, config: Path | None) -> None:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
 
     from .tiny_loop import run_tiny, run_tiny_on_services
 

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spanloop.cli.console import err
+from spanloop.foundation.errors import SpanloopError
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.job_progress import await_job, last_metrics
-from spanloop.semconv.enums import JobState, PromotionVerdict
-from spanloop.semconv.errors import SpanloopError
+from spanloop.training.jobs.states import JobState
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 from .agent_runner import AgentRun, ExampleAgent, run_agent, write_tasks
 from .stages import FinishedStages, StageDisplay
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
-    from spanloop.training.jobs import Job, JobSpec
+    from spanloop.foundation.paths import DataDir
+    from spanloop.training.jobs.api import Job, JobSpec
 
 TEST_PREFIX: Final = "test/"
 TRAIN_PREFIX: Final = "train/"
@@ -62,9 +63,9 @@ class Experiment:
         """
 
         def add() -> dict[str, Any]:
-            from spanloop.training.models import fetch_model
-            from spanloop.training.models.check import require_model
-            from spanloop.training.registry import Registry
+            from spanloop.training.models.fetching import fetch_model
+            from spanloop.training.models.files.check import require_model
+            from spanloop.training.models.registry import Registry
 
             folder = fetch_model(source, self._folder / "model", self._stages.progress)
             for warning in require_model(source, folder):
@@ -101,8 +102,8 @@ class Experiment:
             since = datetime.now(UTC)
             self._serve(version)
             self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
+            from spanloop.evaluation.results import evaluate, trained_tasks
             from spanloop.store import connect
-            from spanloop.training.evaluation import evaluate, trained_tasks
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
@@ -129,7 +130,7 @@ class Experiment:
         """
 
         def ask() -> dict[str, Any]:
-            from spanloop.configuration import load_configuration
+            from spanloop.foundation.settings import load_configuration
             from spanloop.store import connect
             from spanloop.training.promotion.decisions import Decisions
             from spanloop.training.promotion.promote import Actions, promote
@@ -175,7 +176,7 @@ class Experiment:
         return str(self._stage(name, title, lambda: self._train(spec))["version"])
 
     def _train(self, spec: "JobSpec") -> dict[str, Any]:
-        from spanloop.training.jobs import JobApi
+        from spanloop.training.jobs.api import JobApi
 
         api = JobApi(self._data_dir)
         # An experiment that was stopped has submitted the job already; the scheduler continues it.
@@ -195,7 +196,7 @@ class Experiment:
 
     def _serve(self, version: str) -> None:
         from spanloop.runtime import service_health
-        from spanloop.training.deploy import deploy
+        from spanloop.training.promotion.deploy import deploy
 
         gateway = service_health.gateway_health(self._data_dir)
         if gateway is None or gateway.model != version or gateway.state != "serving":

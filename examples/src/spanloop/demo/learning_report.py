@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.markup import escape
 
 from spanloop.cli.console import out, print_table
-from spanloop.cli.promotion import print_decision
+from spanloop.cli.learning.promotion import print_decision
 
 from .tiny_checks import CheckResult, count_exact_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from spanloop.datadir import DataDir
+    from spanloop.evaluation.results import Comparison, Evaluation, Interval
+    from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
-    from spanloop.training.evaluation import Comparison, Evaluation, Interval
 
     from .learning_loop import Versions
 
@@ -40,8 +40,8 @@ _MAX_LINE_CHARACTERS: Final = 160
 
 def report(data_dir: "DataDir", model: str, versions: "Versions") -> bool:
     """Print the result from the evaluations ``model:version``; return whether every claim holds."""
+    from spanloop.evaluation.results import compare, load_evaluation
     from spanloop.store import connect
-    from spanloop.training.evaluation import compare, load_evaluation
 
     with connect(data_dir) as store:
         evaluations = [load_evaluation(store, f"{model}:{version}") for version in versions.all]
@@ -66,9 +66,9 @@ def _percent(interval: "Interval", *, signed: bool = False) -> str:
 
 
 def _print_evaluations(store: "Store", data_dir: "DataDir", evaluations: "list[Evaluation]") -> None:
-    from spanloop.training.evaluation import load_episodes
-    from spanloop.training.jobs import JobApi
-    from spanloop.training.registry import Registry
+    from spanloop.evaluation.results import load_episodes
+    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.models.registry import Registry
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     tools: list[str] = sorted(
@@ -197,8 +197,8 @@ def _check_gain(change: "Comparison") -> CheckResult:
 
 def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> "Iterator[CheckResult]":
     """Compare logprobs at a policy gradient's first step, when the trainer still has the weights that sampled."""
-    from spanloop.training.jobs import JobApi
-    from spanloop.training.registry import Registry
+    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.models.registry import Registry
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 
-from spanloop.authentication.service_keys import trusted_certificates
-from spanloop.semconv.errors import NotRunningError
+from spanloop.foundation.errors import NotRunningError
+from spanloop.foundation.keys.service_keys import trusted_certificates
 
 from .tiny_checks import read_report
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
 
     from .stages import StageDisplay

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from spanloop.training.models.named_models import NamedModel
+from spanloop.training.models.fetching.named_models import NamedModel
 
 BOS, EOS, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 _IDS: Final = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}

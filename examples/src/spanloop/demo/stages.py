@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from spanloop.cli.console import err, markup_text
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -12,7 +12,7 @@ from .shop_agent import AttemptReport
 if TYPE_CHECKING:
     import polars as pl
 
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
 
 
@@ -62,7 +62,7 @@ def read_report(path: Path) -> list[AttemptReport]:
 def check_run(data_dir: "DataDir", demo_run: DemoRun) -> list[CheckResult]:
     """Check every claim about the run."""
     from spanloop.store import connect
-    from spanloop.training.registry import Registry
+    from spanloop.training.models.registry import Registry
 
     with connect(data_dir) as store:
         data = _load_data(store, demo_run)
@@ -200,7 +200,7 @@ def _check_weights(base: Path, trained: Path, demo_run: DemoRun) -> CheckResult:
 
 
 def _check_served_version(data: _Data, base: Path, trained: Path, demo_run: DemoRun) -> CheckResult:
-    from spanloop.training.logprob_agreement import logprob_agreement
+    from spanloop.training.run.logprob_agreement import logprob_agreement
 
     response_ids = {response_id for attempt in data.after for response_id in attempt.response_ids}
     rows = data.transitions.filter(data.transitions["response_id"].is_in(sorted(response_ids)))

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from rich.markup import escape
 
 from spanloop.cli.console import out
+from spanloop.evaluation.runner.served_model import gateway_key
+from spanloop.foundation.errors import ServiceError
 from spanloop.runtime.job_progress import await_job
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.semconv.errors import ServiceError
-from spanloop.task_runner.served_model import gateway_key
 
 from .running_services import await_conversion, check_services
 from .shop import ShopFiles, write_shop
@@ -33,7 +33,7 @@ from .stages import StageDisplay
 from .tiny_checks import CheckResult, DemoRun, check_run, read_report
 
 if TYPE_CHECKING:
-    from spanloop.datadir import DataDir
+    from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
 
 MODEL: Final = "tiny"
@@ -98,7 +98,7 @@ def _loop(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conver
 
 
 def _make_model(data_dir: "DataDir", stages: StageDisplay, name: str) -> str:
-    from spanloop.training.registry import Registry
+    from spanloop.training.models.registry import Registry
 
     with stages.stage("a model, its tokenizer and its chat template are built"):
         from transformers.utils.logging import disable_progress_bar
@@ -113,7 +113,7 @@ def _make_model(data_dir: "DataDir", stages: StageDisplay, name: str) -> str:
 
 
 def _serve(data_dir: "DataDir", stages: StageDisplay, model: str) -> None:
-    from spanloop.training.deploy import deploy
+    from spanloop.training.promotion.deploy import deploy
 
     with stages.stage(f"vLLM serves {model} behind the gateway"):
         deploy(data_dir, model)
@@ -169,7 +169,7 @@ def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
 
 
 def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, str]:
-    from spanloop.training.jobs import JobApi, JobKind, JobSpec
+    from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
 
     spec = JobSpec(
         kind=JobKind.DR_GRPO,

@@ -10,13 +10,13 @@ from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[attr
 from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ignore[reportPrivateUsage]  # for distros
 from opentelemetry.util._importlib_metadata import EntryPoint
 
+from spanloop.instrumentation.calls.threads import NAME, carry_context_into_threads
 from spanloop.instrumentation.content_capture import switch_content_capture
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
 from spanloop.instrumentation.frameworks import watch_frameworks
-from spanloop.instrumentation.instrumentor_choice import describe, environment_choices, module_name
-from spanloop.instrumentation.instrumentors import Instrumentors
+from spanloop.instrumentation.loading.instrumentor_choice import describe, environment_choices, module_name
+from spanloop.instrumentation.loading.instrumentors import Instrumentors
 from spanloop.instrumentation.notice import print_choice, silence_child_processes
-from spanloop.instrumentation.threads import NAME, carry_context_into_threads
 
 _CONFIGURATOR_ENV: Final = "OTEL_PYTHON_CONFIGURATOR"
 _SWITCHED_OFF_ENV: Final = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"

@@ -18,15 +18,15 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry._logs import get_logger_provider
 
-from spanloop.instrumentation.endpoint import Signal, settings_from_environment
-from spanloop.instrumentation.exporters import SpanloopLogExporter, SpanloopSpanExporter
-from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanProcessor
-from spanloop.instrumentation.model_call_processor import ModelCallProcessor
+from spanloop.instrumentation.calls.model_call_processor import ModelCallProcessor
+from spanloop.instrumentation.calls.untraced_calls import UntracedCalls
 from spanloop.instrumentation.notice import print_once
-from spanloop.instrumentation.sender import Sender
+from spanloop.instrumentation.sending.endpoint import Signal, settings_from_environment
+from spanloop.instrumentation.sending.exporters import SpanloopLogExporter, SpanloopSpanExporter
+from spanloop.instrumentation.sending.lifetime import BoundedLogProcessor, BoundedSpanProcessor
+from spanloop.instrumentation.sending.sender import Sender
+from spanloop.instrumentation.sending.termination import Termination
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
-from spanloop.instrumentation.termination import Termination
-from spanloop.instrumentation.untraced_calls import UntracedCalls
 
 _HTTP: Final = "http/protobuf"
 _CONFIG_FILE_ENV: Final = "OTEL_CONFIG_FILE"

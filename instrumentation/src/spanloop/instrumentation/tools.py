@@ -15,8 +15,8 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan
 
+from spanloop.instrumentation.calls.model_calls import ModelCall, newest_model_call
 from spanloop.instrumentation.exception_guard import guard
-from spanloop.instrumentation.model_calls import ModelCall, newest_model_call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

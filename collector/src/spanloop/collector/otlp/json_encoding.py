@@ -18,7 +18,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from spanloop.semconv.surrogates import load_json
+from spanloop.foundation.surrogates import load_json
 
 from .wire import MalformedError, parse_json, serialize
 

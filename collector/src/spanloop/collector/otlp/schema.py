@@ -1,7 +1,7 @@
 """OTLP's trace schema, stated once, and what is generated from it.
 
 From `TRACE_SCHEMA` come the field paths of attribute lists, the types of the duplicate-key check and both schema texts
-of ``store/queries/collector_insert_spans.sql``, which ``python -m spanloop.collector.otlp.schema`` writes.
+of ``collector/queries/collector_insert_spans.sql``, which ``python -m spanloop.collector.otlp.schema`` writes.
 `SHALLOW_REQUEST` is opentelemetry-proto's request type with arrays and kvlists as bytes. Invariant: a body that it
 serialises unchanged has the values that a full parse finds. In another body a field may occur twice and be lost.
 """
@@ -187,5 +187,5 @@ def _column_type(field: SchemaField, message: str) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(str(files("spanloop.store"))) / "queries" / "collector_insert_spans.sql"
+    path = Path(str(files("spanloop.collector"))) / "queries" / "collector_insert_spans.sql"
     path.write_text(insert_statement(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -10,10 +10,10 @@ from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from typing import Final, cast
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import parse_json
 
 from ..finish_reasons import LENGTH, STOP, TOOL_CALL
-from ..messages import parse_json
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey

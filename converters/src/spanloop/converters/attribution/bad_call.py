@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import parse_json
 
 from ..failure_patterns import failure_pattern
-from ..messages import parse_json
 from ..status_codes import class_of_status
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 from .environment import environment_fault

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import ToolCall
 
-from ..messages import ToolCall
 from ..spans import Span
 from ..status_codes import status_in_text
 from ..steps import Episode, Step

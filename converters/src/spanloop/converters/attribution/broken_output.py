@@ -6,10 +6,10 @@ The stream broke, the limit cut it, a filter did, or a tool call came as plain t
 import re
 from typing import Final, cast
 
-from spanloop.semconv.enums import FaultOwner, UntrainableReason
+from spanloop.converters.enums import FaultOwner, UntrainableReason
+from spanloop.messages import Message, parse_json
 
 from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL
-from ..messages import Message, parse_json
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped

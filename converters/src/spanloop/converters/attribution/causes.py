@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode
 from .base import ErrorClass

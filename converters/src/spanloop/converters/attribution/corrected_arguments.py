@@ -7,7 +7,7 @@ same arguments worked later (it was the tool that changed), and where the error 
 
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern
 from ..spans import Span, SpanKind

@@ -7,7 +7,7 @@ confidence that says so.
 import re
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern
 from ..steps import Episode, Step

@@ -6,7 +6,7 @@ history has become either, so a context overflow is the harness's.
 
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern, failure_patterns
 from ..spans import Span

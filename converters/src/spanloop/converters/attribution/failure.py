@@ -6,8 +6,9 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from ..chat_forms import as_fields
-from ..messages import parse_json_or_none
+from spanloop.messages import parse_json_or_none
+from spanloop.messages.chat_forms import as_fields
+
 from ..steps import Step
 from .base import Finding
 

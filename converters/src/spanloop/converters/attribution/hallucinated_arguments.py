@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, cast
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import Message, parse_json
 
 from ..failure_patterns import failure_pattern
-from ..messages import Message, parse_json
 from ..spans import Span
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 

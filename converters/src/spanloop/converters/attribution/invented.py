@@ -7,7 +7,7 @@ up without a word cannot be seen.
 
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern
 from ..steps import Episode

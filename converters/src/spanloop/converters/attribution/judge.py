@@ -11,9 +11,9 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Final, cast
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import parse_json_or_none
 
-from ..messages import parse_json_or_none
 from ..steps import Episode, Step
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Final
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.plugins import find_extension
 
-from ..extensions import find_extension
 from .base import EndingRule, EpisodeRule, ModelCallRule, Rules, ToolCallRule
 
 GROUP: Final = "spanloop.rules"

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
 from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding

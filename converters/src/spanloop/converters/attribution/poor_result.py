@@ -10,9 +10,9 @@ import json
 import re
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import ToolCall
 
-from ..messages import ToolCall
 from ..steps import Episode
 from .acknowledged_failure import acknowledgement_after
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding

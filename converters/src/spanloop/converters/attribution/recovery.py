@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
 from .base import ErrorClass, Finding

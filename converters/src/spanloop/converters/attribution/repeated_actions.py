@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from ..messages import ToolCall
+from spanloop.messages import ToolCall
 
 _RUNS_CODE: Final = re.compile(
     r"python|code|interpreter|execut|shell|bash|terminal|jupyter|notebook|\bsql\b|_sql|sql_|query_db|run_query",

@@ -8,7 +8,7 @@ substantive step of the agent that first said the answer, else of the one that w
 from collections import Counter
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step
 from .answer import origin_of_answer

@@ -6,7 +6,7 @@ cannot be done, and what ``bad_call`` and ``hallucinated_arguments`` see.
 
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..error_texts import CALL_FAILED
 from ..failure_patterns import failure_pattern

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.semconv.enums import FaultOwner, UntrainableReason
+from spanloop.converters.enums import FaultOwner, UntrainableReason
 
 from ..attribution import ErrorClass
 from .attributed import NOT_THE_POLICYS, StepFault, attributed_rewards

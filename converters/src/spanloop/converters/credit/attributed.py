@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.converters.enums import FaultOwner
 
 from ..attribution import ErrorClass
 

@@ -6,9 +6,9 @@ An installed package adds a dialect with an entry point in the group ``spanloop.
 from functools import cache
 from typing import Final
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.plugins import offered_extensions
 
-from ..extensions import offered_extensions
 from .base import BODY, CANONICAL, COLUMNS, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE

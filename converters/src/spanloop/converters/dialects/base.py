@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import polars as pl
 
-from ..chat_forms import Fields
+from spanloop.messages.chat_forms import Fields
 
 CANONICAL: Final = (
     "kind",

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spanloop.messages.chat_forms import Fields, as_fields, as_list
+
 from ..attributes import Attributes, Mask, Rows
-from ..chat_forms import Fields, as_fields, as_list
 from .base import IndexedList
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.semconv import attributes as names
-
-from ..chat_forms import (
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import (
     Fields,
     as_fields,
     as_list,
@@ -24,7 +23,8 @@ from ..chat_forms import (
     tool_call,
     tool_definitions,
 )
-from ..messages import dump
+from spanloop.semconv import attributes as names
+
 from ..spans import SpanKind
 from .base import Dialect, IndexedList, RawSpan, attr
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of

@@ -6,7 +6,8 @@ Invariant: events tell messages in the order in which they came; an answer that 
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from ..chat_forms import Fields, as_fields, as_list, message, messages
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages
+
 from .base import BODY
 from .rows import as_text, decoded
 

@@ -8,9 +8,9 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages.chat_forms import as_fields
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import as_fields
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr
 from .otel_genai import sources

@@ -7,10 +7,10 @@ a name of its own for the agent on every span but the agent's.
 from collections.abc import Mapping
 from typing import Final
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, part
-from ..messages import dump
 from ..reprs import value_of_repr
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr

@@ -9,10 +9,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import (
+    Fields,
+    as_fields,
+    as_list,
+    joined_turns,
+    message,
+    split_answers,
+    tool_definitions,
+)
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, joined_turns, message, split_answers, tool_definitions
-from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, IndexedList, RawSpan, attr
 from .legacy import FUNCTIONS, offered_tools

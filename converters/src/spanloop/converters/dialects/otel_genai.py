@@ -10,10 +10,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import as_fields, as_list, joined_turns
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import as_fields, as_list, joined_turns
-from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, attr
 from .rows import decoded

@@ -7,8 +7,9 @@ Haystack, DSPy, Google ADK and Genkit make of them. Invariant: nothing here rais
 from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
-from ..chat_forms import Fields, as_fields, as_list, message, messages, tool_definitions
-from ..messages import dump
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages, tool_definitions
+
 from .rows import as_text, known, parameters
 
 _SETTINGS: Final = (

@@ -10,8 +10,9 @@ from typing import Final, cast
 import msgspec
 import polars as pl
 
-from ..chat_forms import Fields, python_object
-from ..messages import MalformedMessagesError, dump, parse_json
+from spanloop.messages import MalformedMessagesError, dump, parse_json
+from spanloop.messages.chat_forms import Fields, python_object
+
 from .base import attr
 
 _OBJECT_OF_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

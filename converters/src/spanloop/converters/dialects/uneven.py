@@ -8,10 +8,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, messages
-from ..messages import dump
 from .base import Dialect, RawSpan, attr
 from .legacy import KIND
 from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources

@@ -5,10 +5,10 @@
 
 from typing import Final, cast
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, messages, parts, plain
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, messages, parts, plain
-from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr
 from .rows import as_text, decoded, first, known

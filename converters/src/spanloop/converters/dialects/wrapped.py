@@ -13,10 +13,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields
-from ..messages import dump
 from ..spans import SpanKind
 from .base import Calls, Dialect, RawSpan, attr
 from .otel_genai import sources

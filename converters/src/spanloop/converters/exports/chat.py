@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
-from ..chat_forms import as_fields, as_list
-from ..messages import Message, parse_json
+from spanloop.messages import Message, parse_json
+from spanloop.messages.chat_forms import as_fields, as_list
 
 ChatMessage = dict[str, object]
 

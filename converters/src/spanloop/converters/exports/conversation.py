@@ -7,8 +7,9 @@ from typing import Final
 
 import polars as pl
 
-from ..chat_forms import as_fields
-from ..messages import MalformedMessagesError, Message, MessageReader, chain, parse_json
+from spanloop.messages import MalformedMessagesError, Message, MessageReader, chain, parse_json
+from spanloop.messages.chat_forms import as_fields
+
 from .chat import ChatMessage, NotChatError, chat, tool_definitions
 
 Row = dict[str, object]

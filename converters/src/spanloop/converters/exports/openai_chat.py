@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import polars as pl
 
-from ..messages import dump
+from spanloop.messages import dump
+
 from .base import ExportOptions, Kind, Made, Source
 from .conversation import ChatConversation, Row, Turn, chat_turns, conversations
 

@@ -10,7 +10,8 @@ from typing import Final
 
 import polars as pl
 
-from ..messages import dump
+from spanloop.messages import dump
+
 from .base import ExportOptions, Kind, Made, Source
 from .chat import chat, tool_definitions
 from .conversation import Row, Turn, chat_turns

@@ -8,10 +8,10 @@ from typing import Final, cast
 
 import polars as pl
 
+from spanloop.messages import MalformedMessagesError, dump, parse_messages
 from spanloop.semconv.scores import SCORE_LIMIT
 
 from ..credit import CREDIT_METHODS, assign
-from ..messages import MalformedMessagesError, dump, parse_messages
 from ..trajectories import shared_prompt_tokens
 from .base import ExportOptions, Kind, Made, Source
 from .conversation import MALFORMED

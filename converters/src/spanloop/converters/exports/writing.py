@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.semconv.errors import ConversionError
+from spanloop.foundation.errors import ConversionError
 
 from ..options import CONVERTER_VERSION
 from .base import ExportOptions, Kind, Made

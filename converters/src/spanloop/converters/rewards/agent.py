@@ -21,10 +21,10 @@ from math import fsum
 from types import MappingProxyType
 from typing import Final
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.messages import digest, dump, parse_json
 
 from ..attribution import VALUE_RULES, ErrorClass, Failure
-from ..messages import digest, dump, parse_json
 from .attempt import Attempt, Call, Judgement
 from .match import same_text
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from spanloop.messages import ToolCall
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from ..attribution import Failure, attribute
-from ..messages import ToolCall
 from ..steps import Episode, Step
 from ..tool_results import ToolResult
 from .base import Rewards

@@ -7,9 +7,9 @@ callable, such as ``my_rewards:exact_answers``, made there with the settings tha
 from collections.abc import Iterable
 from typing import Final, cast
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.plugins import find_extension
 
-from ..extensions import find_extension
 from .agent import AgentReward
 from .attempt import NamedReward, RewardFunction
 from .measures import Latency

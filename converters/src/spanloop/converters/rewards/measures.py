@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
 
 from .attempt import Attempt, Judgement
 

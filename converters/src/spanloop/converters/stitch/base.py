@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ..spans import Span
 
 if TYPE_CHECKING:
-    from ..messages import ToolCall
+    from spanloop.messages import ToolCall
 
 Key = tuple[str | bytes, ...]
 IsUnique = Callable[[str], bool]

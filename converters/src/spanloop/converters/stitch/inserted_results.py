@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
-from ..messages import Message
+from spanloop.messages import Message
+
 from ..row_starts import common
 from ..spans import Span, SpanKind
 from .sweep import SpanKey

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from ..messages import parse_json
+from spanloop.messages import parse_json
+
 from ..spans import Span
 from .base import last_assistant
 

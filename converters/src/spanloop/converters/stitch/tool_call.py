@@ -8,7 +8,8 @@ the conversation agree as well.
 
 from typing import Final
 
-from ..messages import ToolCall
+from spanloop.messages import ToolCall
+
 from .base import UNIQUE, Call, IsUnique, Key, StitchRule, opening, source
 
 

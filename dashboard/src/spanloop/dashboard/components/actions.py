@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import streamlit as st
 
-from spanloop.authentication.audit import BEGUN, DENIED, FAILED, OK, AuditLog
-from spanloop.authentication.users import Role
 from spanloop.dashboard import resources, visits
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.keys.audit import BEGUN, DENIED, FAILED, OK, AuditLog
+from spanloop.foundation.keys.users import Role
 
 _Result = TypeVar("_Result")
 

@@ -4,7 +4,6 @@
 import streamlit as st
 from streamlit.column_config import TextColumn
 
-from spanloop.configuration import load_configuration
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
@@ -12,9 +11,10 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
 from spanloop.dashboard.view_models.canary import session_rows, shadow_rows, traffic_rows
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent, share
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.canary import RunningCanary, running_canary, stop_canary
-from spanloop.training.promotion.canary_look import judge_counted
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.settings import load_configuration
+from spanloop.training.promotion.canary.gateway_canary import RunningCanary, running_canary, stop_canary
+from spanloop.training.promotion.canary.look import judge_counted
 
 _REFRESH_S = 10
 

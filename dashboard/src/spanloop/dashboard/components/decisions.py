@@ -12,8 +12,8 @@ from spanloop.dashboard.components import charts, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
-from spanloop.semconv.enums import PromotionVerdict
 from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 MARKS: Final = {
     PromotionVerdict.PROMOTED: ":green[▲ promoted]",

@@ -13,8 +13,8 @@ from spanloop.dashboard.components.episode_detail import show_failure_cards
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import signed
+from spanloop.evaluation.results import EpisodePair
 from spanloop.store import Store
-from spanloop.training.evaluation import EpisodePair
 
 _MAX_STEPS: Final = 30
 _OUTCOMES: Final = {"success": ":green[✓ success]", "failure": ":red[✕ failure]"}

@@ -6,8 +6,8 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.view_models.formatting import DASH, number
+from spanloop.evaluation.results import Comparison, Evaluation, Figure, Interval, load_figures
 from spanloop.store import Store
-from spanloop.training.evaluation import Comparison, Evaluation, Figure, Interval, load_figures
 
 TITLES: Final = {
     "crashes": "crashed or ran out of time",

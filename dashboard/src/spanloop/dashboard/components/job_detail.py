@@ -23,9 +23,9 @@ from spanloop.dashboard.view_models.jobs import (
     stage_rows,
 )
 from spanloop.dashboard.view_models.series import JOB_CURVES
-from spanloop.semconv.enums import JobState
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import Job
+from spanloop.foundation.errors import SpanloopError
+from spanloop.training.jobs.api import Job
+from spanloop.training.jobs.states import JobState
 
 _LOG_LINES: Final = 400
 _REFRESH_S: Final = 2

@@ -15,12 +15,12 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.components.start_control import Start
 from spanloop.dashboard.view_models.jobs import FormErrors, to_spec
-from spanloop.semconv.enums import JobKind
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import JobSpec
-from spanloop.training.presets import Preset
-from spanloop.training.spec_fields import NONE_TEXT, SpecField, spec_fields
-from spanloop.training.spec_setting import Panel
+from spanloop.foundation.errors import SpanloopError
+from spanloop.training.jobs.api import JobSpec
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.spec.fields import NONE_TEXT, SpecField, spec_fields
+from spanloop.training.spec.presets import Preset
+from spanloop.training.spec.setting import Panel
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""

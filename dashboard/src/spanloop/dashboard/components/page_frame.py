@@ -14,7 +14,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.series import RANGES, since_s
-from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
+from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store
 
 DEFAULT_RANGE: Final = "All"

@@ -19,12 +19,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spanloop.authentication.api_keys import KeyRing, bearer_secret, check_key
-from spanloop.authentication.api_keys import Scope as KeyScope
 from spanloop.dashboard.visits import HEADER, Visitor, open_visit
-from spanloop.datadir import DataDir
-from spanloop.operation.status import Status, status_routes
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.keys.api_keys import KeyRing, bearer_secret, check_key
+from spanloop.foundation.keys.api_keys import Scope as KeyScope
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.telemetry.status import Status, status_routes
 
 from .gate import Gate, Refused
 from .login import Login

@@ -8,13 +8,13 @@ import hmac
 import secrets
 from typing import Final, NamedTuple
 
-from spanloop.authentication.audit import AuditLog
-from spanloop.authentication.exposure import is_loopback
-from spanloop.authentication.users import Role, Users
-from spanloop.configuration import TrustedProxy
 from spanloop.dashboard.visits import ANYONE, Visitor
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.keys.audit import AuditLog
+from spanloop.foundation.keys.exposure import is_loopback
+from spanloop.foundation.keys.users import Role, Users
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import TrustedProxy
 
 from .attempts import Attempts
 from .requests import FrontRequest

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from spanloop.authentication.audit import FAILED, OK
 from spanloop.dashboard.visits import Visitor
+from spanloop.foundation.keys.audit import FAILED, OK
 
 from .gate import Gate, Refused
 from .login_page import HEADERS, login_page, logout_page, message_page

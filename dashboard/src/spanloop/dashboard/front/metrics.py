@@ -3,7 +3,7 @@
 from typing import Final
 
 from spanloop.dashboard import visits
-from spanloop.operation import metrics
+from spanloop.foundation.telemetry import metrics
 
 from .sessions import Sessions
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from spanloop.configuration import TrustedProxy
+from spanloop.foundation.settings import TrustedProxy
 
 _LOCAL_NAMES: Final = frozenset({"localhost"})
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from spanloop.authentication.users import User, Users
+from spanloop.foundation.keys.users import User, Users
 
 SESSION_S: Final = 12 * 3600
 _MAX_SESSIONS_OF_A_USER: Final = 50

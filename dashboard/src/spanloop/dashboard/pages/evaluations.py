@@ -13,8 +13,7 @@ from spanloop.dashboard.components import charts, episode_pair, evaluation_figur
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
 from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
-from spanloop.store import Store
-from spanloop.training.evaluation import (
+from spanloop.evaluation.results import (
     Comparison,
     EpisodePair,
     ErrorChange,
@@ -25,6 +24,7 @@ from spanloop.training.evaluation import (
     compare,
     load_evaluations,
 )
+from spanloop.store import Store
 
 _IMPROVED: Final = "Failed before, succeed now"
 _REGRESSED: Final = "Succeeded before, fail now"

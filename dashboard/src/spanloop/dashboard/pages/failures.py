@@ -5,13 +5,13 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import BarChartColumn, NumberColumn, TextColumn
 
+from spanloop.converters.enums import FaultOwner
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, markup, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix, select_time_range
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
-from spanloop.semconv.enums import FaultOwner
 from spanloop.store import Store
 
 _MAX_GROUPS = 200

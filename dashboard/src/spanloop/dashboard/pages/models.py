@@ -17,15 +17,15 @@ from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
 from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration, stage_settings
 from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
-from spanloop.semconv.errors import SpanloopError
+from spanloop.evaluation.results import load_evaluations
+from spanloop.foundation.errors import SpanloopError
 from spanloop.store import Store
-from spanloop.training.deploy import deploy
-from spanloop.training.evaluation import load_evaluations
-from spanloop.training.jobs import Job
-from spanloop.training.lineage import spans_of_version
+from spanloop.training.jobs.api import Job
+from spanloop.training.models.lineage import spans_of_version
+from spanloop.training.models.registry import ModelVersion
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
-from spanloop.training.registry import ModelVersion
+from spanloop.training.promotion.deploy import deploy
 
 _MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3

@@ -13,7 +13,7 @@ from spanloop.dashboard.components.page_frame import empty_state, page, select_t
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
 from spanloop.dashboard.view_models.series import choose_bucket_s, time_span_s
-from spanloop.datadir.service_states import ServiceState, service_states
+from spanloop.foundation.paths.service_states import ServiceState, service_states
 from spanloop.store import Store
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.foundation.errors import ConfigurationError, JobError
 
 
 def decode_tokens(policy_version: str, token_ids: Sequence[int]) -> list[str] | None:

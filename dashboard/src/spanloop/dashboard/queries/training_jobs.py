@@ -11,12 +11,12 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.semconv.errors import JobError
+from spanloop.foundation.errors import JobError
 from spanloop.store import Store
-from spanloop.training.dataset_manifest import MANIFEST_NAME, Manifest, load_manifest
-from spanloop.training.jobs import Job
-from spanloop.training.stage_progress import StageProgress, stage_progress
-from spanloop.training.training_ids import training_id
+from spanloop.training.dataset.manifest import MANIFEST_NAME, Manifest, load_manifest
+from spanloop.training.jobs.api import Job
+from spanloop.training.jobs.training_ids import training_id
+from spanloop.training.run.stage_progress import StageProgress, stage_progress
 
 _MAX_JOBS = 100
 """Newest jobs that are searched for an episode."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spanloop.dashboard.view_models.formatting import DASH, number, percent
-from spanloop.semconv.enums import Metric
-from spanloop.training.promotion.canary_look import ArmFigures, CanaryLook
+from spanloop.foundation.settings.metric import Metric
+from spanloop.training.promotion.canary.look import ArmFigures, CanaryLook
 
 _TITLES = {
     Metric.SUCCESS: "success",

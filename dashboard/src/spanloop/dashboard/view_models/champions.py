@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from spanloop.semconv.enums import PromotionVerdict
 from spanloop.training.promotion.evidence import Decision
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 SCHEMA = {
     "look": pl.Int64,

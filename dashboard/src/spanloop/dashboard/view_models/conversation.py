@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, cast
 
-from spanloop.semconv.surrogates import load_json
+from spanloop.foundation.surrogates import load_json
 
 PartKind = Literal["text", "reasoning", "tool_call", "tool_call_response", "raw"]
 

@@ -10,14 +10,14 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from spanloop.dashboard.view_models.formatting import DASH, duration, number
-from spanloop.semconv.enums import JobState
-from spanloop.training.dataset_manifest import Manifest
-from spanloop.training.jobs import Job, JobSpec, Tick
-from spanloop.training.row_source import RowSource
-from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
-from spanloop.training.stage_progress import StageProgress
-from spanloop.training.stages import stages_of
-from spanloop.training.training_ids import training_id
+from spanloop.training.dataset.manifest import Manifest
+from spanloop.training.jobs.api import Job, JobSpec, Tick
+from spanloop.training.jobs.states import JobState
+from spanloop.training.jobs.training_ids import training_id
+from spanloop.training.run.stage_progress import StageProgress
+from spanloop.training.spec.fields import SpecField, problems, read_none, spec_fields
+from spanloop.training.spec.row_source import RowSource
+from spanloop.training.spec.stages import stages_of
 
 When = Literal["Now", "At a time", "Repeatedly"]
 

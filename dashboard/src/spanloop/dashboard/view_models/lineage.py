@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from spanloop.dashboard.view_models.formatting import BLUE, GREEN, GREY
-from spanloop.training.registry import ModelVersion
+from spanloop.training.models.registry import ModelVersion
 
 _INDENT: Final = "\u2003"
 """An em space, because tables collapse ordinary spaces."""

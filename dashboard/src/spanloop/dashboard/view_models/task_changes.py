@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from spanloop.training.evaluation import EpisodePair
+from spanloop.evaluation.results import EpisodePair
 
 
 class Change(StrEnum):

@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from wrapt import wrap_function_wrapper
 
 from spanloop.instrumentation.content_capture import captures_content
-from spanloop.instrumentation.endpoint import configured_key_headers, discover_collector
 from spanloop.instrumentation.exception_guard import guard
+from spanloop.instrumentation.sending.endpoint import configured_key_headers, discover_collector
 from spanloop.instrumentation.setup import default_service_name, names_service_itself
 
 from .spans import RunSpan, start_agent_span

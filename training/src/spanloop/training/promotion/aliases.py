@@ -6,13 +6,13 @@ by hand deploys nothing.
 
 import os
 
-from spanloop.semconv.errors import ConfigurationError
-from spanloop.training.control.aliases import REMOVED, Alias, find_alias, list_aliases, move_alias, no_such_alias
-from spanloop.training.control.clock import Clock, utc_now
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.registry import Registry
-from spanloop.training.version_names import is_alias, number_of
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.version_names import is_alias, number_of
+from spanloop.training.jobs.database.clock import Clock, utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.models.aliases import REMOVED, Alias, find_alias, list_aliases, move_alias, no_such_alias
+from spanloop.training.models.registry import Registry
 
 
 class Aliases:

@@ -9,10 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from spanloop.configuration import Promotion
-from spanloop.semconv.enums import Metric
-from spanloop.store import Store
-from spanloop.training.evaluation import (
+from spanloop.evaluation.results import (
     Evaluation,
     EvaluationError,
     load_episodes,
@@ -20,6 +17,9 @@ from spanloop.training.evaluation import (
     load_evaluations,
     task_values,
 )
+from spanloop.foundation.settings import Promotion
+from spanloop.foundation.settings.metric import Metric
+from spanloop.store import Store
 
 from .evidence import Decision
 from .judge import Pair, TaskPairs

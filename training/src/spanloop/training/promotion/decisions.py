@@ -11,17 +11,17 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from spanloop.configuration import Promotion
-from spanloop.semconv.enums import PromotionVerdict
-from spanloop.semconv.errors import JobError
-from spanloop.training.control.aliases import REMOVED, find_alias, list_moves, move_alias
-from spanloop.training.control.clock import Clock, utc_now
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.leases import Lease, state_of
-from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.tables import DecisionRow
-from spanloop.training.registry import ModelVersion, Registry
-from spanloop.training.version_names import CANDIDATE, CHAMPION, number_of
+from spanloop.foundation.errors import JobError
+from spanloop.foundation.settings import Promotion
+from spanloop.foundation.version_names import CANDIDATE, CHAMPION, number_of
+from spanloop.training.jobs.database.clock import Clock, utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.database.tables import DecisionRow
+from spanloop.training.jobs.leases import Lease, state_of
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.models.aliases import REMOVED, find_alias, list_moves, move_alias
+from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 from .evidence import Decision, Evidence, Judgement
 

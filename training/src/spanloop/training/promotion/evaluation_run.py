@@ -10,19 +10,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanloop.configuration import Evaluation as Settings
-from spanloop.datadir import DataDir
+from spanloop.evaluation.results import Evaluation, evaluate, reference_calls_of, trained_tasks
+from spanloop.evaluation.runner.attempt import EndedAttempt
+from spanloop.evaluation.runner.ledger import Counts
+from spanloop.evaluation.runner.planning import RunRequest, plan_run
+from spanloop.evaluation.runner.run import run_attempts
+from spanloop.evaluation.runner.stored_tasks import is_complete, tasks_of_run
+from spanloop.evaluation.tasks import Rejected
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Evaluation as Settings
 from spanloop.pipeline import run as convert
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.store import Store
-from spanloop.task_runner.attempt import EndedAttempt
-from spanloop.task_runner.ledger import Counts
-from spanloop.task_runner.planning import RunRequest, plan_run
-from spanloop.task_runner.run import run_attempts
-from spanloop.task_runner.stored_tasks import is_complete, tasks_of_run
-from spanloop.tasks import Rejected
-from spanloop.training.evaluation import Evaluation, evaluate, reference_calls_of, trained_tasks
-from spanloop.training.registry import ModelVersion
+from spanloop.training.models.registry import ModelVersion
 
 _DIGITS: Final = 8
 _SHOWN_REJECTED: Final = 5

@@ -4,8 +4,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spanloop.configuration import Promotion
-from spanloop.semconv.enums import Metric, PromotionVerdict
+from spanloop.foundation.settings import Promotion
+from spanloop.foundation.settings.metric import Metric
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 
 class _Record(BaseModel):

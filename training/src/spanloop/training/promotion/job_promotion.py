@@ -8,13 +8,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from spanloop.configuration import Configuration, load_configuration
-from spanloop.datadir import DataDir
-from spanloop.semconv.enums import PromotionVerdict
+from spanloop.evaluation.results import EvaluationError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.store import Store
-from spanloop.training.control.leases import LeaseLostError
-from spanloop.training.evaluation import EvaluationError
-from spanloop.training.registry import ModelVersion, Registry
+from spanloop.training.jobs.leases import LeaseLostError
+from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 from .decisions import Contest, Decisions, JobLease
 from .evaluation_run import EvaluationRun

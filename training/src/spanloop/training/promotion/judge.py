@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spanloop.configuration import Guard, Promotion
-from spanloop.semconv.enums import Metric, PromotionVerdict
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.settings import Guard, Promotion
+from spanloop.foundation.settings.metric import Metric
+from spanloop.training.promotion.verdict import PromotionVerdict
 
-from .canary_test import CanaryTest, Session
+from .canary.session_blocks import CanaryTest, Session
 from .evidence import Evidence, GuardCheck, Judgement, Measured
-from .sequential_test import SequentialTest, anytime_interval
+from .sequential import SequentialTest, anytime_interval
 
 
 class Pair(NamedTuple):

@@ -8,12 +8,12 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spanloop.configuration import Promotion
-from spanloop.semconv.enums import PromotionVerdict
+from spanloop.foundation.settings import Promotion
 from spanloop.store import Store
-from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.deploy import deploy
-from spanloop.training.registry import ModelVersion
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.models.registry import ModelVersion
+from spanloop.training.promotion.deploy import deploy
+from spanloop.training.promotion.verdict import PromotionVerdict
 
 from .comparison import by_metric, find_evaluations, task_pairs, with_earlier_look
 from .decisions import Contest, Decisions, JobLease

@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from spanloop.training.control.aliases import list_aliases
-from spanloop.training.control.atomic_copy import WEIGHT_PATTERNS
-from spanloop.training.control.clock import Clock, utc_now
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.entities import parse_spec, skip_unreadable
-from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.state_machine import FINAL_STATES
-from spanloop.training.control.tables import JobRow, ScheduleRow
-from spanloop.training.registry import ModelVersion, Registry
-from spanloop.training.version_names import number_of
+from spanloop.foundation.version_names import number_of
+from spanloop.training.jobs.database.clock import Clock, utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.database.tables import JobRow, ScheduleRow
+from spanloop.training.jobs.entities import parse_spec, skip_unreadable
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.jobs.state_machine import FINAL_STATES
+from spanloop.training.models.aliases import list_aliases
+from spanloop.training.models.atomic_copy import WEIGHT_PATTERNS
+from spanloop.training.models.registry import ModelVersion, Registry
 
 DEFAULT_KEEP: Final = 3
 

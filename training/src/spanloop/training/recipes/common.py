@@ -3,12 +3,12 @@
 import re
 from pathlib import Path
 
-from spanloop.training.spec_choices import Device
+from spanloop.training.spec.choices import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
 """verl stops at the number of steps; epochs only limit its loop."""
-_CPU_ENGINE = "spanloop.training.verl_plugin.cpu_engine"
+_CPU_ENGINE = "spanloop.training.verl_plugin.engine.cpu_engine"
 
 
 def quoted(path: Path | str) -> str:

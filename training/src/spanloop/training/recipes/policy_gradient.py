@@ -1,7 +1,7 @@
 """Policy gradients over stored groups.
 
-Advantages are computed once, when the dataset is exported (:mod:`~spanloop.training.dataset_groups`,
-:mod:`~spanloop.training.dataset_credit`); those of ``ppo`` are verl's, from the values of its critic
+Advantages are computed once, when the dataset is exported (:mod:`~spanloop.training.dataset.groups`,
+:mod:`~spanloop.training.dataset.credit`); those of ``ppo`` are verl's, from the values of its critic
 (:mod:`.critic`). The sampler's own log-probabilities (``rollout_log_probs``) correct for the difference to the policy
 at the start of each step by truncated importance sampling: per token, for ``gspo`` per row. So rows of an older policy
 stay usable. Both log-probabilities are of the distribution at the temperature that the rows were sampled at. With
@@ -11,8 +11,8 @@ computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
 
 from typing import Final
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.spec_choices import Device
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.spec.choices import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, forward_overrides, quoted, trainer_overrides

@@ -11,7 +11,7 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
 
     Args:
         plan: The plan.
-        dataset: Module of ``verl_plugin`` and class that load the dataset file.
+        dataset: Module of ``verl_plugin.supervised`` and class that load the dataset file.
     """
     module, _, class_name = dataset.partition(".")
     return [
@@ -27,7 +27,7 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         f"data.max_token_len_per_gpu={plan.micro_batch_tokens}",
         f"data.max_length={plan.max_prompt_tokens + plan.max_response_tokens}",
         "data.num_workers=0",
-        f"data.custom_cls.path=pkg://spanloop.training.verl_plugin.{module}",
+        f"data.custom_cls.path=pkg://spanloop.training.verl_plugin.supervised.{module}",
         f"data.custom_cls.name={class_name}",
         "engine.strategy=fsdp2",
         f"engine.seed={plan.seed}",

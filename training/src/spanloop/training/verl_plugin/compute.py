@@ -10,12 +10,12 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from spanloop.cpu_features import computes_bfloat16
-from spanloop.semconv.errors import JobError
-from spanloop.training.memory_estimate import USABLE_SHARE, MemoryFactors, estimate_on_gpus, gpu_tokens
-from spanloop.training.model_shape import read_shape
-from spanloop.training.spec_choices import Device
-from spanloop.training.spec_defaults import MICRO_BATCH_TOKENS
+from spanloop.foundation.cpu_features import computes_bfloat16
+from spanloop.foundation.errors import JobError
+from spanloop.training.models.memory_estimate import USABLE_SHARE, MemoryFactors, estimate_on_gpus, gpu_tokens
+from spanloop.training.models.model_shape import read_shape
+from spanloop.training.spec.choices import Device
+from spanloop.training.spec.defaults import MICRO_BATCH_TOKENS
 
 from .train_plan import TrainPlan
 

@@ -14,16 +14,16 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.early_stopping import describe_failure
-from spanloop.training.spec_choices import Device
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.spec.choices import Device
+from spanloop.training.verl_plugin.early_stopping import describe_failure
 
 from .compute import resolve_compute
 from .train_plan import TrainPlan
 
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
-_CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
+_CPU_PLATFORM = "spanloop.training.verl_plugin.engine.cpu_platform"
 
 
 def prepare_environment(plan: TrainPlan) -> None:
@@ -87,9 +87,9 @@ def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
     if kind.is_policy_gradient:
         from .policy_gradient import train  # noqa: PLC0415 - after the environment
     elif kind is JobKind.DPO:
-        from .dpo import train  # noqa: PLC0415
+        from .supervised.dpo import train  # noqa: PLC0415
     else:
-        from .sft import train  # noqa: PLC0415
+        from .supervised.sft import train  # noqa: PLC0415
     return train
 
 

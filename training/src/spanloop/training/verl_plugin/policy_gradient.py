@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from spanloop.semconv.errors import JobError
+from spanloop.foundation.errors import JobError
 from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
-from spanloop.training.spec_choices import Backbone
+from spanloop.training.spec.choices import Backbone
 
 from .ranks import this_rank
 from .train_plan import TrainPlan
@@ -30,7 +30,7 @@ def train(plan: TrainPlan) -> None:
 
 def _train_in_this_process(plan: TrainPlan) -> None:
     with this_rank():
-        from .debug_backbone import debug_backbone  # noqa: PLC0415 - imports verl
+        from .engine.debug_backbone import debug_backbone  # noqa: PLC0415 - imports verl
         from .verl_config import compose  # noqa: PLC0415
 
         with debug_backbone():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from spanloop.training.spec_choices import Backbone, Device
+from spanloop.training.spec.choices import Backbone, Device
 
 from .train_plan import TrainPlan
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import ray
 
-from spanloop.training.spec_choices import Device
+from spanloop.training.spec.choices import Device
 
 from .train_plan import TrainPlan
 

@@ -2,7 +2,7 @@
 """Record what a step does with each row of the dataset: one JSON line for each batch, for ``training_samples``.
 
 The file holds row positions and numbers only. ``run_job`` adds the identity of the rows and sends them to the store
-(:mod:`spanloop.training.training_samples`), so that the process that trains needs no store. A line is written before
+(:mod:`spanloop.training.run.monitor.samples`), so that the process that trains needs no store. A line is written before
 its step can be resumed from.
 """
 
@@ -17,11 +17,11 @@ import torch
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.workers.utils.padding import response_from_nested
 
-from spanloop.training.early_stopping import MaskedBatchError
 from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_ROW_LOSS
+from spanloop.training.verl_plugin.early_stopping import MaskedBatchError
 
 from .policy_loss import row_weights, token_weights
-from .preference_loss import PairedLogprobs, PreferenceLoss
+from .supervised.preference_loss import PairedLogprobs, PreferenceLoss
 
 SAMPLE = "sample"
 """Field of a verl batch: the position of each row in the dataset file, shape (rows, 1)."""

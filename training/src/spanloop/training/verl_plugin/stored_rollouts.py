@@ -31,14 +31,14 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 from verl.workers.utils.padding import response_to_nested
 
-from spanloop.semconv.errors import JobError
-from spanloop.training.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.checkpoints import mark_complete
-from spanloop.training.drift import require_within
+from spanloop.foundation.errors import JobError
+from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
+from spanloop.training.models.checkpoints import mark_complete
 from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
+from spanloop.training.verl_plugin.drift import require_within
 
-from .batch_metrics import ENTROPY, mean_entropy
 from .critic import CriticWorker
+from .engine.batch_metrics import ENTROPY, mean_entropy
 from .policy_loss import GAP, mean_gap, row_weights
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
@@ -80,7 +80,7 @@ class StoredTrainer(PPOTrainer):
             self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
 
     kl_budget: float | None = None
-    """Nats a token, see :mod:`spanloop.training.drift`; None is no limit."""
+    """Nats a token, see :mod:`spanloop.training.verl_plugin.drift`; None is no limit."""
 
     queue_ready: Callable[[], object]
     """Returns when TransferQueue has started; it starts while verl's worker does."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.checkpoint_fence import NO_FENCE
-from spanloop.training.sampling import DEFAULT_TEMPERATURE
-from spanloop.training.spec_choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
-from spanloop.training.spec_defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
+from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.models.checkpoint_fence import NO_FENCE
+from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
+from spanloop.training.spec.defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
 
 
 class TrainPlan(BaseModel):

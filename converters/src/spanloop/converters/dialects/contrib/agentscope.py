@@ -11,10 +11,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, split_answers, text_of_repr
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, as_fields, as_list, messages, split_answers, text_of_repr
-from ...messages import dump
 from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr

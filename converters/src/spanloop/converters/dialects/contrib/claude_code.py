@@ -8,10 +8,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import message
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import message
-from ...messages import dump
 from ...request_bodies import REQUEST, RESPONSE
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr

@@ -13,9 +13,9 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages.chat_forms import Fields, as_fields, as_list
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, as_fields, as_list
 from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import Calls, Dialect, RawSpan, attr

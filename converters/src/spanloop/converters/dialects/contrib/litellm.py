@@ -9,8 +9,9 @@ from typing import Final
 
 import polars as pl
 
-from ...chat_forms import Fields, as_fields, as_list, messages
-from ...messages import dump
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
+
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan
 from ..rows import as_text, decoded, known, parameters

@@ -10,8 +10,9 @@ from typing import Final
 
 import polars as pl
 
-from ...chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
-from ...messages import dump
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
+
 from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr

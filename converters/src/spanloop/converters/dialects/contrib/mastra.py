@@ -9,10 +9,10 @@ have but the names.
 import re
 from typing import Final
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, parts
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, as_fields, as_list, messages, parts
-from ...messages import dump
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr
 from ..otel_genai import sources

@@ -9,9 +9,10 @@ from typing import Final
 
 import polars as pl
 
-from ...chat_forms import Fields, as_fields, as_list, message
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
+
 from ...finish_reasons import TOOL_CALL, canonical_finish_reason
-from ...messages import dump
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr
 from ..rows import as_text, decoded, first, known, parameters

@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_list, message, tool_call
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, as_list, message, tool_call
-from ...messages import dump
 from ...spans import SpanKind
 from ..base import Dialect, IndexedList, RawSpan, attr
 from ..legacy import flat_message, tool_definition

@@ -9,10 +9,10 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.messages import dump
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
-from ...messages import dump
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr
 from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources

@@ -1,0 +1,1 @@
+"""Records of the spool as blocks that ClickHouse inserts."""

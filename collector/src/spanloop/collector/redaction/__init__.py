@@ -1,0 +1,1 @@
+"""Redaction of content before it is stored."""

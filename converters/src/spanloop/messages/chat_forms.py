@@ -1,0 +1,445 @@
+"""Messages in the spellings of chat APIs and frameworks → OpenTelemetry's form, part by part.
+
+Known: OpenAI chat and Responses items, Anthropic blocks, Gemini contents, Bedrock Converse, Haystack, LlamaIndex,
+Genkit, LangChain envelopes, AutoGen and AgentScope messages, Vercel's parts, and values that were turned into JSON or
+Python text on the way. Invariant: what is not known stays exactly as it came; nothing here raises, and nothing is
+dropped but the envelope around a message.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, cast
+
+from spanloop.foundation.surrogates import replace_in_json, replace_surrogates
+
+Fields = dict[str, object]
+
+CANONICAL_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
+
+ROLES: Final = {
+    "developer": "system",
+    "systemmessage": "system",
+    "human": "user",
+    "usermessage": "user",
+    "humanmessage": "user",
+    "humanmessagechunk": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "aimessage": "assistant",
+    "aimessagechunk": "assistant",
+    "assistantmessage": "assistant",
+    "function": "tool",
+    "toolmessage": "tool",
+    "functionmessage": "tool",
+    "functionexecutionresultmessage": "tool",
+    "function_call_output": "tool",
+    "tool-response": "user",
+    "tool-call": "assistant",
+    "function_call": "assistant",
+    "reasoning": "assistant",
+}
+"""Role names and message types, in lower case, that stand for one of OpenTelemetry's four roles."""
+
+_ROLE_AND_CONTENT: Final = {"role", "content"}
+_SPEAKERS: Final = ("system", "user", "assistant")
+_KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+_TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
+_CALL_TYPES: Final = frozenset({"tool_use", "tool-call", "function_call", "functionCall", "toolUse", "toolCall"})
+_REASONING_TYPES: Final = frozenset({"thinking", "reasoning"})
+_RESPONSE_TYPES: Final = frozenset(
+    {"tool_result", "tool-result", "function_response", "functionResponse", "function_call_output", "toolResult"}
+)
+_IDS: Final = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "id", "ref")
+_NAMES: Final = ("name", "tool_name", "toolName")
+_ARGUMENTS: Final = ("arguments", "args", "input", "parameters", "tool_kwargs")
+_RESPONSES: Final = ("response", "result", "output", "content")
+_CALL_SHELLS: Final = ("function_call", "functionCall", "toolUse", "tool_call", "toolRequest")
+_RESPONSE_SHELLS: Final = (
+    "function_response",
+    "functionResponse",
+    "toolResult",
+    "tool_call_result",
+    "toolResponse",
+)
+_VALUE_TYPES: Final = frozenset({"text", "json", "content", "error-text", "error-json"})
+"""What Vercel's tool outputs are: ``{"type": …, "value": …}``."""
+
+_TEXT_IN_REPR: Final = re.compile(
+    r"""\bTextBlock\((?:type='text',\s*)?text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
+)
+_MAX_LITERAL: Final = 1_000_000
+
+
+def as_fields(value: object) -> Fields:
+    """The object that ``value`` is; empty when it is none."""
+    return cast("Fields", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """The list that ``value`` is; empty when it is none."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def python_object(text: object) -> object:
+    """The dict or list that ``text`` is the Python repr of; None when it is none."""
+    if not isinstance(text, str) or len(text) > _MAX_LITERAL or text.strip()[:1] not in {"{", "["}:
+        return None
+    try:
+        found = cast("object", ast.literal_eval(text.strip()))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return replace_in_json(found) if _is_json(found) else None
+
+
+def _is_json(value: object) -> bool:
+    """Whether the literal is one that JSON can carry; deeper than that is none."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, dict):
+            if not all(isinstance(key, str) for key in cast("dict[object, object]", found)):
+                return False
+            waiting.extend(cast("dict[str, object]", found).values())
+        elif isinstance(found, list):
+            waiting.extend(cast("list[object]", found))
+        elif found is not None and not isinstance(found, (str, int, float, bool)):
+            return False
+    return True
+
+
+def text_of_repr(text: str) -> str:
+    """The text inside a Python repr of text blocks; the text itself when it is no such thing."""
+    found = cast("list[str]", _TEXT_IN_REPR.findall(text))
+    return replace_surrogates("".join(str(ast.literal_eval(piece)) for piece in found)) if found else text
+
+
+def messages(value: object, role: str = "user") -> list[Fields]:
+    """Canonical messages out of a list of messages, one message, or plain text.
+
+    Args:
+        value: Decoded JSON in any of the known spellings.
+        role: Whose words plain text, and messages without a role, are.
+    """
+    if isinstance(value, list):
+        found = cast("list[object]", value)
+        if len(found) == 1 and isinstance(found[0], list):
+            return messages(cast("object", found[0]), role)
+        return [message(item, role) for item in found if item is not None]
+    return [] if value is None or value == "" else [message(value, role)]
+
+
+def message(item: object, role: str = "user") -> Fields:
+    """One canonical message: ``role``, ``parts``, and whatever else the message carried."""
+    if not isinstance(item, dict):
+        return {"role": role, "parts": [part(item)]}
+    fields = cast("Fields", item)
+    if fields.keys() == _ROLE_AND_CONTENT and fields["role"] in _SPEAKERS and type(fields["content"]) is str:
+        return {"role": fields["role"], "parts": parts(fields["content"])}
+    fields = opened(fields)
+    kind = str(fields.get("type") or "")
+    own = fields.get("role")
+    name = own if isinstance(own, str) and own else _role_of_type(kind, role)
+    name = name if name in _KNOWN_ROLES else ROLES.get(name.lower(), name)
+    if isinstance(fields.get("parts"), list):
+        return _from_parts(name, fields)
+    if not isinstance(own, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):
+        return {"role": name, "parts": [part(fields)]}
+    return _from_content(name, fields)
+
+
+def _from_parts(role: str, fields: Fields) -> Fields:
+    """A message that has parts; some instrumentors leave its calls, or whom it answers, beside them."""
+    found = [*parts(fields["parts"]), *_calls(fields)]
+    identity = fields.get("tool_call_id")
+    if role == "tool" and identity and not any(_is_response(item) for item in found):
+        found = _responses(fields["parts"], identity, fields)
+    rest = {key: fields[key] for key in fields if key not in _BESIDE_PARTS}
+    return {"role": _role_of_parts(role, found), "parts": found, **rest}
+
+
+_BESIDE_PARTS: Final = frozenset({"role", "parts", "tool_calls", "tool_call_id", "function_call", "invalid_tool_calls"})
+
+
+def opened(fields: Fields) -> Fields:
+    """The message inside LangChain's, a choice's or an event's envelope, with the envelope's finish reason."""
+    for _ in range(8):
+        inner = _inner(fields)
+        if inner is None:
+            return fields
+        fields = inner
+    return fields
+
+
+def _inner(fields: Fields) -> Fields | None:
+    kwargs, data, held = fields.get("kwargs"), fields.get("data"), fields.get("message")
+    if fields.get("lc") is not None and isinstance(kwargs, dict):
+        name = fields.get("id")
+        last = str(cast("list[object]", name)[-1]) if isinstance(name, list) and name else ""
+        return {"type": last, **cast("Fields", kwargs)}
+    if isinstance(data, dict) and isinstance(fields.get("type"), str) and "content" in data:
+        return {"type": fields["type"], **cast("Fields", data)}
+    if isinstance(held, dict) and "role" not in fields:
+        reason = fields.get("finish_reason") or fields.get("finishReason")
+        info = fields.get("generation_info")
+        if not reason and isinstance(info, dict):
+            reason = cast("Fields", info).get("finish_reason")
+        inner = opened(cast("Fields", held))
+        return {**inner, "finish_reason": reason} if reason and "finish_reason" not in inner else inner
+    return None
+
+
+def _role_of_type(kind: str, role: str) -> str:
+    if kind.lower() in ROLES:
+        return ROLES[kind.lower()]
+    if kind in _CALL_TYPES:
+        return "assistant"
+    if kind in _RESPONSE_TYPES:
+        return "tool"
+    return kind if kind in _KNOWN_ROLES else role
+
+
+_CONTENT_KEYS: Final = frozenset(
+    {"role", "type", "content", "contents", "blocks", "tool_calls", "function_call", "tool_call_id", "call_id"}
+    | {"lc", "kwargs"}
+)
+_NOISE: Final = frozenset(
+    {"refusal", "annotations", "audio", "additional_kwargs", "response_metadata", "usage_metadata", "tool_call_chunks"}
+    | {"invalid_tool_calls", "example", "artifact", "status", "id", "provider_specific_fields", "meta"}
+)
+"""What a chat API says about a message beside its content: nothing that a model is shown."""
+
+_NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
+
+
+def _from_content(role: str, fields: Fields) -> Fields:
+    content = next((fields[key] for key in ("content", "contents", "blocks", "_content") if key in fields), None)
+    identity = fields.get("tool_call_id") or fields.get("call_id")
+    if role == "tool" and (identity is not None or "content" in fields):
+        found = _responses(content, identity, fields)
+    else:
+        found = [*parts(content), *_calls(fields)]
+        refusal = fields.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            found.append({"type": "refusal", "content": refusal})
+    extra = {key: value for key, value in fields.items() if key not in _NOT_EXTRA and value not in (None, "", [], {})}
+    return {"role": _role_of_parts(role, found), "parts": found, **extra}
+
+
+def _role_of_parts(role: str, found: Iterable[object]) -> str:
+    """``tool`` where a user's message holds nothing but tool answers, as Anthropic, Gemini and Bedrock send them."""
+    listed = list(found)
+    return "tool" if role == "user" and listed and all(_is_response(item) for item in listed) else role
+
+
+def _responses(content: object, identity: object, fields: Fields) -> list[object]:
+    found = [part(item) for item in as_list(content)]
+    if found and all(_is_response(item) for item in found):
+        return found
+    response: Fields = {"type": "tool_call_response", "id": identity or "", "response": plain(content)}
+    if isinstance(fields.get("name"), str) and fields["name"]:
+        response["name"] = fields["name"]
+    return [response]
+
+
+def _is_response(item: object) -> bool:
+    return isinstance(item, dict) and cast("Fields", item).get("type") == "tool_call_response"
+
+
+def _calls(fields: Mapping[str, object]) -> list[object]:
+    found: list[object] = []
+    calls = fields.get("tool_calls")
+    if isinstance(calls, Mapping):
+        calls = list(cast("Mapping[str, object]", calls).values())
+    if isinstance(calls, list):
+        found += [tool_call(call) for call in cast("list[object]", calls)]
+    elif isinstance(fields.get("function_call"), dict):
+        found.append(tool_call(fields["function_call"]))
+    # LangChain lists calls whose arguments are no JSON apart from the others.
+    known = {as_fields(call).get("id") for call in found}
+    invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
+    return [*found, *(call for call in invalid if as_fields(call).get("id") not in known)]
+
+
+def parts(content: object) -> list[object]:
+    """The parts of a message's content."""
+    if content is None or content == "":
+        return []
+    if not isinstance(content, list):
+        return [part(content)]
+    return [part(item) for item in cast("list[object]", content) if item is not None]
+
+
+def part(item: object) -> object:
+    """One canonical part; what is not known comes back as it is."""
+    if isinstance(item, str):
+        return {"type": "text", "content": item}
+    if not isinstance(item, dict):
+        return item
+    fields = cast("Fields", item)
+    kind = fields.get("type")
+    if kind is None:
+        return _untyped(fields)
+    if kind in {"text", *_TEXT_TYPES} and "content" not in fields and isinstance(fields.get("text"), str):
+        return {"type": "text", "content": fields["text"]}
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    return fields if read is None else read(fields)
+
+
+def _untyped(item: Fields) -> object:
+    """Gemini, Bedrock, Haystack, LlamaIndex and AutoGen tell a part by its keys; those without a value do not count."""
+    fields = {key: value for key, value in item.items() if value is not None}
+    for shells, read in ((_CALL_SHELLS, tool_call), (_RESPONSE_SHELLS, tool_response)):
+        inner = next((fields[shell] for shell in shells if isinstance(fields.get(shell), dict)), None)
+        if inner is not None:
+            return read(cast("Fields", inner))
+    thought = as_fields(as_fields(fields.get("reasoningContent")).get("reasoningText"))
+    if thought:
+        return _reasoning({"type": "reasoning", **thought})
+    if isinstance(fields.get("text"), str):
+        return _untyped_text(fields) or item
+    if "call_id" in fields and "content" in fields:
+        return tool_response(fields)
+    if "toolName" in fields or "tool_kwargs" in fields:
+        return tool_call(fields)
+    return tool_call(fields) if "name" in fields and any(key in fields for key in ("arguments", "args")) else item
+
+
+_BESIDE_TEXT: Final = frozenset({"text", "block_type", "thought_signature", "thoughtSignature"})
+
+
+def _untyped_text(fields: Fields) -> Fields | None:
+    """Text, or Gemini's thought; None where more stands beside it."""
+    if fields.get("thought") is True:
+        return _reasoning({"type": "reasoning", **fields})
+    return {"type": "text", "content": fields["text"]} if fields.keys() <= _BESIDE_TEXT else None
+
+
+def _reasoning(fields: Fields) -> Fields:
+    """OpenTelemetry's part for what a model thinks to itself; what no text tells of it stays as it came."""
+    told = next((key for key in ("content", "thinking", "text", "reasoning") if isinstance(fields.get(key), str)), None)
+    if told is None or (told == "content" and fields.get("type") == "reasoning"):
+        return fields
+    rest = {key: value for key, value in fields.items() if key not in {"type", told, "thought"}}
+    return {"type": "reasoning", "content": fields[told], **rest}
+
+
+def tool_call(item: object) -> object:
+    """``{"type": "tool_call", "id", "name", "arguments"}`` out of any spelling of a call."""
+    if not isinstance(item, dict):
+        return item
+    fields = cast("Fields", item)
+    inner = fields.get("function")
+    source = {**fields, **cast("Fields", inner)} if isinstance(inner, dict) else fields
+    name = next((source[key] for key in _NAMES if source.get(key)), inner if isinstance(inner, str) else "")
+    arguments: object = next((source[key] for key in _ARGUMENTS if key in source), cast("object", {}))
+    return {"type": "tool_call", "id": _first(fields, _IDS), "name": name, "arguments": arguments}
+
+
+def tool_response(fields: Fields) -> Fields:
+    """``{"type": "tool_call_response", "id", "response"}`` out of any spelling of an answer."""
+    found = next((fields[key] for key in _RESPONSES if key in fields), None)
+    asked = as_fields(fields.get("origin"))
+    response: Fields = {"type": "tool_call_response", "id": _first(asked | fields, _IDS), "response": plain(found)}
+    name = _first(asked | fields, _NAMES)
+    failed = fields.get("is_error") is True or fields.get("status") == "error" or fields.get("error") is True
+    failed = failed or str(as_fields(found).get("type")).startswith("error-")
+    return response | ({"name": name} if name else {}) | ({"is_error": True} if failed else {})
+
+
+def plain(content: object) -> object:
+    """A tool's answer: text where it consists of text parts only, else as it came."""
+    if isinstance(content, str):
+        return text_of_repr(content)
+    output = as_fields(content)
+    if output.keys() == {"type", "value"} and output["type"] in _VALUE_TYPES:
+        return output["value"]
+    found = [as_fields(part(item)) for item in as_list(content)]
+    if not found or any(item.get("type") != "text" for item in found):
+        return content
+    return "".join(text_of_repr(str(item.get("content", ""))) for item in found)
+
+
+def tool_definitions(listed: Iterable[object]) -> list[object]:
+    """``{"name", "description", "parameters"}`` out of any spelling; Gemini's groups are taken apart."""
+    found: list[object] = []
+    for item in listed:
+        fields = as_fields(item)
+        declared = fields.get("function_declarations") or fields.get("functionDeclarations")
+        if isinstance(declared, list):
+            found += tool_definitions(cast("list[object]", declared))
+        else:
+            found.append(_definition(fields) if fields else item)
+    return found
+
+
+_SCHEMAS: Final = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "schema",
+)
+
+_DEFINITION_SHELLS: Final = ("function", "toolSpec", "data")
+
+
+def _definition(fields: Fields) -> Fields:
+    inner = next((fields[key] for key in _DEFINITION_SHELLS if isinstance(fields.get(key), dict)), fields)
+    source = cast("Fields", inner)
+    found = {key: source[key] for key in ("name", "description") if source.get(key) is not None}
+    schema = next((source[key] for key in _SCHEMAS if source.get(key) is not None), None)
+    if as_fields(schema).keys() == {"json"}:
+        schema = as_fields(schema)["json"]
+    if not found:
+        # A tool of the provider's own, such as {"type": "web_search"} or {"google_search": {}}.
+        found = {"name": fields["type"] if isinstance(fields.get("type"), str) else next(iter(fields))}
+    return found if schema is None else {**found, "parameters": schema}
+
+
+def _first(fields: Fields, keys: Iterable[str]) -> object:
+    return next((fields[key] for key in keys if fields.get(key)), "")
+
+
+def _function(fields: Fields) -> object:
+    """A call as OpenAI's chat API lists it, told from a tool's definition by its arguments."""
+    return tool_call(fields) if "arguments" in as_fields(fields.get("function")) else fields
+
+
+_READERS: Final[Mapping[str, Callable[[Fields], object]]] = {
+    **dict.fromkeys(_CALL_TYPES, tool_call),
+    "function": _function,
+    **dict.fromkeys(_REASONING_TYPES, _reasoning),
+    **dict.fromkeys(_RESPONSE_TYPES, tool_response),
+}
+
+
+def split_answers(found: Iterable[Fields]) -> list[Fields]:
+    """Messages whose calls and answers stand in one assistant message, taken apart; empty ones are left out."""
+    split: list[Fields] = []
+    for item in found:
+        pieces = as_list(item.get("parts"))
+        if item.get("role") != "assistant" or (pieces and not any(map(_is_response, pieces))):
+            split.append(item)
+            continue
+        rest = {key: value for key, value in item.items() if key not in {"role", "parts"}}
+        for piece in pieces:
+            role = "tool" if _is_response(piece) else "assistant"
+            if split and split[-1].get("_of") == id(item) and split[-1]["role"] == role:
+                cast("list[object]", split[-1]["parts"]).append(piece)
+            else:
+                extra = rest if role == "assistant" else {}
+                split.append({"role": role, "parts": [piece], **extra, "_of": id(item)})
+    return [{key: value for key, value in item.items() if key != "_of"} for item in split]
+
+
+def joined_turns(found: Iterable[Fields]) -> list[Fields]:
+    """``found`` with the model's words that follow each other as one message: a Responses API lists items."""
+    turns: list[Fields] = []
+    for item in found:
+        if turns and item.get("role") == "assistant" == turns[-1].get("role"):
+            turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
+        else:
+            turns.append(item)
+    return turns

@@ -1,0 +1,1 @@
+"""Commands that run, evaluate, train, promote and deploy."""

@@ -1,0 +1,1 @@
+"""Commands that start, inspect and administer the services."""

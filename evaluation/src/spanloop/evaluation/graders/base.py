@@ -1,0 +1,70 @@
+"""What a grader is: settings, the fields of a task that it needs, and a function from task and answer to a verdict.
+
+Invariant: a grader changes nothing. The same task, answer, options and version give the same verdict, except where a
+model judges.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from spanloop.evaluation.tasks import Task
+from spanloop.foundation.errors import SpanloopError
+
+from .verdict import Verdict
+
+
+class GradingError(SpanloopError):
+    """An answer that cannot be graded; the fault is not the agent's."""
+
+
+class GraderContext(NamedTuple):
+    """What a grader may use besides task and answer."""
+
+    data_dir: Path
+    """Configuration, and the cache of a judging model."""
+
+
+class Grader(BaseModel):
+    """A grader with its options, which are its fields.
+
+    Raises:
+        pydantic.ValidationError: An option is unknown or invalid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    version: ClassVar[str]
+    """Changes when equal answers get other scores."""
+    summary: ClassVar[str]
+    """What it does, for the reference."""
+
+    def required_fields(self) -> Sequence[str]:
+        """Return the fields that each task needs."""
+        return ()
+
+    def bind(self, context: GraderContext) -> Self:
+        """Return the grader with what it needs of ``context``.
+
+        Raises:
+            ConfigurationError: Something that it needs is missing.
+        """
+        del context
+        return self
+
+    def grade(self, task: Task, answer: str) -> Verdict:
+        """Return the verdict on ``answer``.
+
+        Raises:
+            GradingError: It cannot be graded.
+        """
+        raise NotImplementedError
+
+
+def text_of(value: JsonValue) -> str:
+    """Return a field's value as text: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

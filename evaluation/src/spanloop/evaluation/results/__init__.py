@@ -1,0 +1,58 @@
+"""Evaluate policy versions on a set of tasks with bootstrap confidence intervals; store and compare evaluations.
+
+Invariant: every figure is computed from stored attempts and stored with them; a visible evaluation is complete.
+Attempts that do not count are stored with the reason. This package runs no tasks: attempts come from the task runner or
+from the app.
+"""
+
+from spanloop.training.dataset.trained_tasks import NOTHING_TRAINED, TrainedTasks, trained_tasks
+
+from .bootstrap import Interval
+from .compare import Comparison, EpisodePair, ErrorChange, ToolChange, compare
+from .figures import task_values
+from .measure import evaluate
+from .reference_calls import ReferenceCalls, reference_calls_of
+from .stored_evaluations import (
+    ErrorUse,
+    EvaluatedState,
+    Evaluation,
+    EvaluationError,
+    Figure,
+    LeftOut,
+    ToolUse,
+    load_episodes,
+    load_errors,
+    load_evaluation,
+    load_evaluations,
+    load_figures,
+    load_tools,
+)
+
+__all__ = [
+    "NOTHING_TRAINED",
+    "Comparison",
+    "EpisodePair",
+    "ErrorChange",
+    "ErrorUse",
+    "EvaluatedState",
+    "Evaluation",
+    "EvaluationError",
+    "Figure",
+    "Interval",
+    "LeftOut",
+    "ReferenceCalls",
+    "ToolChange",
+    "ToolUse",
+    "TrainedTasks",
+    "compare",
+    "evaluate",
+    "load_episodes",
+    "load_errors",
+    "load_evaluation",
+    "load_evaluations",
+    "load_figures",
+    "load_tools",
+    "reference_calls_of",
+    "task_values",
+    "trained_tasks",
+]

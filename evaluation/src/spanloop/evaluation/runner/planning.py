@@ -1,0 +1,183 @@
+"""Turn what a user asks for into the plan of a run: check everything before the first attempt.
+
+Invariant: what makes two runs the same run is stated here, once: source, agent, model, grader, seed and what is graded.
+How many attempts are made, how many at a time and for how long may change when a run continues.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spanloop.evaluation.graders import GraderContext, load_grader
+from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.foundation.errors import ConfigurationError, NotRunningError
+from spanloop.foundation.keys.api_keys import KeyRing
+from spanloop.foundation.paths import DataDir
+from spanloop.semconv.environment import (
+    CLICKHOUSE_URL_ENV,
+    CONTROL_URL_ENV,
+    DATA_DIR_ENV,
+    EXIT_TIMEOUT_ENV,
+    FILE_SUFFIX,
+    RUN_ID_ENV,
+)
+from spanloop.store import Store
+
+from .agent import Agent, AgentSettings, activated, is_callable_target
+from .answers import Output, SpanAnswers
+from .callable_agent import CallableAgent
+from .command_agent import CommandAgent, required_fields
+from .run import RunPlan, mark_prefix
+from .served_model import ServedModel, gateway_key, resolve_model
+from .stored_attempts import AttemptMaker
+
+BASE_URL_ENV: Final = "OPENAI_BASE_URL"
+MODEL_ENV: Final = "OPENAI_MODEL"
+_EXIT_TIMEOUT_S: Final = "10"
+"""An attempt's spans are worth a longer wait at its exit than an app's."""
+_COLLECTOR_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_API_KEY_ENV: Final = "OPENAI_API_KEY"
+_NO_KEY: Final = "not-needed"
+"""OpenAI's clients refuse to start without a key."""
+_DATABASES: Final = frozenset(
+    name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
+)
+"""Not for agents: they hold passwords, and an agent sends its spans to the collector."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What a user asks for; `spanloop run` has an option for each field."""
+
+    run_id: str
+    tasks: str
+    agent: str
+    model: str = ""
+    attempts: int = 1
+    parallel: int = 4
+    grader: str = ""
+    grader_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    answer: str = Output.LINE
+    timeout_s: float = 600.0
+    cwd: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    seed: int = 0
+    reader: str = ""
+    reader_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    id_field: str = "id"
+    limit: int | None = None
+    base_url: str = ""
+    is_instrumented: bool = True
+
+
+def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject: Callable[[Rejected], None]) -> RunPlan:
+    """Check the request and return the plan.
+
+    Args:
+        data_dir: An opened data directory.
+        request: What to run.
+        store: Its store.
+        on_reject: Called with each record of the source that is no task.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+        NotRunningError: No gateway or collector runs.
+        ServiceError: The gateway does not serve the model.
+    """
+    _check_run_id(request.run_id)
+    output = _output(request.answer)
+    base_url, model = request.base_url, request.model
+    if not base_url:
+        gateway, model = resolve_model(data_dir, request.model)
+        base_url = f"{gateway.url}/v1"
+    if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
+        raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
+    grader = (
+        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
+    )
+    folder = data_dir.runs / request.run_id
+    environment = _environment(data_dir, request, base_url, model)
+    settings = AgentSettings(
+        agent=request.agent,
+        environment=activated(environment) if request.is_instrumented else environment,
+        mark_prefix=mark_prefix(folder),
+        cwd=request.cwd,
+        timeout_s=request.timeout_s,
+        is_instrumented=request.is_instrumented,
+    )
+    is_callable = is_callable_target(request.agent)
+
+    def make_agent() -> Agent:
+        if is_callable:
+            return CallableAgent(settings, output=output)
+        return CommandAgent(settings, model=model, output=output)
+
+    if not is_callable:
+        make_agent().close()  # a command that cannot be run is known before anything is read
+    required = (*(() if is_callable else required_fields(request.agent)), *(grader.required_fields if grader else ()))
+    return RunPlan(
+        folder=folder,
+        identity=_identity(request, model),
+        tasks=TaskReading(
+            source=request.tasks,
+            reader=request.reader,
+            options=request.reader_options,
+            id_field=request.id_field,
+            required=tuple(dict.fromkeys(required)),
+            on_reject=on_reject,
+            store=store,
+            limit=request.limit,
+        ),
+        attempts=request.attempts,
+        parallel=request.parallel,
+        seed=request.seed,
+        make_agent=make_agent,
+        maker=AttemptMaker(request.run_id, model, grader.name if grader else "", grader.version if grader else ""),
+        grader=grader,
+        answers=SpanAnswers(data_dir, store) if output is Output.MESSAGE else None,
+        served=None if request.base_url else ServedModel(data_dir, model),
+    )
+
+
+def _check_run_id(run_id: str) -> None:
+    if re.fullmatch(_RUN_ID, run_id) is None:
+        raise ConfigurationError(f"{run_id!r} is not a run's id: expected {_RUN_ID}.", next_step="Give another --run.")
+
+
+def _output(text: str) -> Output:
+    try:
+        return Output(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The answer cannot be {text!r}; expected {', '.join(Output)}.", next_step="Give another --answer."
+        ) from error
+
+
+def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: str) -> dict[str, str]:
+    defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, _API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
+    fixed = {DATA_DIR_ENV: str(data_dir.path), BASE_URL_ENV: base_url, RUN_ID_ENV: request.run_id}
+    gateway = None if request.base_url else data_dir.find("gateway")
+    if gateway is not None and (gateway.is_configured or KeyRing(data_dir).is_required):
+        # a key of another service in the environment is of no use there
+        fixed[_API_KEY_ENV] = gateway_key(data_dir, gateway) or _NO_KEY
+    inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
+    return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
+
+
+def _identity(request: RunRequest, model: str) -> dict[str, str]:
+    """What makes the run this run, in words for an error message."""
+    return {
+        "tasks": json.dumps([request.tasks, request.reader, dict(request.reader_options), request.id_field]),
+        "limit": str(request.limit or "none"),
+        "agent": request.agent,
+        "model": model,
+        "endpoint": request.base_url or "gateway",
+        "grader": json.dumps([request.grader, dict(request.grader_options)]),
+        "answer": request.answer,
+        "seed": str(request.seed),
+    }

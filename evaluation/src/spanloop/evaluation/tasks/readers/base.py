@@ -1,0 +1,58 @@
+"""What a reader is: settings, and an iterator over the records of a source.
+
+Invariant: a reader reads lazily, so that a source may be larger than memory, and yields a record for every line, row
+or item that it meets: the fields, or the text that says why there are none.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.store import Store
+
+
+class Record(NamedTuple):
+    """One item of a source."""
+
+    place: str
+    """Where it stands, for messages: ``tasks.jsonl:17``."""
+    fields: Mapping[str, object] | str
+    """Its fields; or a text that says why it cannot be read."""
+    ends_source: bool = False
+    """Whether the reader failed here, so that the rest of the source is not read."""
+
+
+class ReadContext(NamedTuple):
+    """What a reader may use besides its source."""
+
+    store: Store | None = None
+    """Open; None where there is none."""
+
+
+class Reader(BaseModel):
+    """A reader with its options, which are its fields.
+
+    Raises:
+        pydantic.ValidationError: An option is unknown or invalid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    summary: ClassVar[str]
+    """What it reads, and the form of its source, for the reference."""
+
+    def read(self, source: str, context: ReadContext) -> Iterator[Record]:
+        """Yield the records of ``source``.
+
+        Raises:
+            ConfigurationError: The source does not exist or cannot be read at all.
+        """
+        raise NotImplementedError
+
+
+def unreadable(source: str, why: object, next_step: str) -> ConfigurationError:
+    """Return the error for a source that cannot be read at all."""
+    text = " ".join(str(why).split()).rstrip(".")
+    return ConfigurationError(f"The tasks {source} cannot be read: {text}.", next_step=next_step)

@@ -1,0 +1,129 @@
+"""``spanloop.toml``: what a user configures once for the service and the command line.
+
+Invariant: a key that is not known is refused with its place in the file, before anything starts.
+"""
+
+import tomllib
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.semconv.environment import find_configuration
+
+from .dashboard import Dashboard, TrustedProxy
+from .evaluation import Evaluation
+from .limits import KeyLimits, Limits
+from .log_settings import Logging
+from .promotion import Guard, Promotion
+from .section import Section
+from .serve import Serve
+from .services import Services, Storage, export_settings
+from .tls import Tls
+
+__all__ = [
+    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Logging", "Model",
+    "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
+    "load_configuration", "use_settings",
+]  # fmt: skip
+
+
+class Attribution(Section):
+    """``[attribution]``: how failures are attributed."""
+
+    rules: tuple[str, ...] = ("default",)
+    """Rules in order of precedence: ``default`` for all built-in ones, names of entry points in the group
+    ``spanloop.rules``, or ``module:rule``."""
+    judge: str = ""
+    """A model of ``[models]``, an entry point in the group ``spanloop.judges``, or ``module:function``; asked about a
+    failed episode before the built-in rules of its end. Empty asks nobody."""
+
+
+class Model(Section):
+    """``[models.NAME]``: a language model behind an OpenAI-compatible URL."""
+
+    url: str
+    """The base URL, such as ``http://127.0.0.1:8000/v1``."""
+    model: str
+    """The model's name at that URL."""
+    api_key_env: str = ""
+    """The environment variable that holds the API key; empty sends none."""
+    prompt_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Price of 1,000,000 prompt tokens, in any currency."""
+    completion_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Price of 1,000,000 completion tokens, in the same currency."""
+    max_calls: int = Field(default=1_000, ge=0)
+    """Calls that may be made from this data directory in all; cached answers are free."""
+    max_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Money that the calls from this data directory may cost in all; None sets no limit."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds until a call is given up."""
+
+
+class Rewards(Section):
+    """``[rewards]``: which reward functions every conversion asks."""
+
+    functions: tuple[str, ...] = ()
+    """Names or ``module:function``; ``SPANLOOP_REWARDS`` replaces them."""
+
+
+class Training(Section):
+    """``[training]``: which steps may be trained on."""
+
+    abandoned_attempts: bool = False
+    """Whether an answer that the program threw away, to ask the same again, is trained with the episode's reward."""
+
+
+class Configuration(Section):
+    """The whole file."""
+
+    attribution: Attribution = Attribution()
+    models: dict[str, Model] = Field(default_factory=dict[str, Model])
+    rewards: Rewards = Rewards()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    logging: Logging = Logging()
+    promotion: Promotion = Promotion()
+    services: Services = Services()
+    storage: Storage = Storage()
+    serve: Serve = Serve()
+    limits: Limits = Limits()
+    tls: Tls = Tls()
+    dashboard: Dashboard = Dashboard()
+
+
+def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:
+    """Read the configuration and set the variables of `export_settings`; it raises as `load_configuration`."""
+    configuration = load_configuration(data_dir, file)
+    export_settings(configuration.services, configuration.storage)
+    return configuration
+
+
+def load_configuration(data_dir: Path, file: Path | None = None) -> Configuration:
+    """Read the configuration; the defaults where there is no file.
+
+    Args:
+        data_dir: Where a file is looked for last.
+        file: The file to read; None looks for one.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds what is not known.
+    """
+    path = file or find_configuration(data_dir)
+    if path is None:
+        return Configuration()
+    try:
+        context = {"folder": path.absolute().parent}
+        return Configuration.model_validate(tomllib.loads(path.read_text("utf-8")), context=context)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(
+            f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."
+        ) from error
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors()
+        )
+        raise ConfigurationError(
+            f"{path}: {problems}.", next_step="See docs/reference/configuration.md for all sections and keys."
+        ) from error

@@ -1,0 +1,93 @@
+"""A small HTTP listener for roles that have no port of their own: pipeline, scheduler and runner.
+
+Invariant: the listener runs in a thread and never delays the role's work; it ends with its block.
+"""
+
+import argparse
+import socket
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+
+from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.keys.exposure import check_exposure, reachable_url
+from spanloop.foundation.paths import DataDir
+
+from .listening import listen
+from .metrics import Metrics
+from .status import Status, status_routes
+
+_STOP_S: Final = 1
+_POLL_S: Final = 0.005
+
+
+class StatusAddress(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+    """0 lets the system choose; the run file states it."""
+
+
+def add_status_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--status-host`` and ``--status-port``."""
+    parser.add_argument(
+        "--status-host", default="127.0.0.1", help="of /healthz and /metrics; beyond loopback with API keys"
+    )
+    parser.add_argument("--status-port", type=int, help="of /healthz and /metrics; 0: a free port; default: none")
+
+
+def status_address(options: argparse.Namespace) -> StatusAddress | None:
+    """Return the address of the parsed options; None without a port."""
+    return None if options.status_port is None else StatusAddress(options.status_host, options.status_port)
+
+
+@contextmanager
+def serving_status(
+    data_dir: DataDir,
+    address: StatusAddress | None,
+    status: Status,
+    metrics: Metrics,
+    refresh: Callable[[], None] | None = None,
+) -> Generator[str]:
+    """Serve `status_routes` while the block runs; yield the URL, empty without an address.
+
+    Raises:
+        ConfigurationError: It would listen beyond the loopback without API keys.
+        PortInUseError: Another process listens on the port.
+    """
+    if address is None:
+        yield ""
+        return
+    name = f"{status.role}'s status listener"
+    check_exposure(data_dir, address.host, service=name, scope=Scope.READ, allow_anonymous=False)
+    app = Starlette(routes=status_routes(status, metrics, KeyRing(data_dir), refresh))
+    config = uvicorn.Config(
+        app, lifespan="off", proxy_headers=False, access_log=False, log_config=None, timeout_graceful_shutdown=_STOP_S
+    )
+    with (
+        listen(name, address.host, address.port, "--status-port") as listener,
+        _serving(uvicorn.Server(config), listener),
+    ):
+        host, port = listener.getsockname()[:2]
+        yield reachable_url(host, port)
+
+
+@contextmanager
+def _serving(server: uvicorn.Server, listener: socket.socket) -> Generator[None]:
+    thread = threading.Thread(target=server.run, args=([listener],), name="status", daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise ServiceError("The status listener ended before it listened.")
+        thread.join(_POLL_S)
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -1,0 +1,144 @@
+"""``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
+
+from dataclasses import asdict
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, cast
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from spanloop.foundation.errors import ConfigurationError, SpanloopError
+
+from .api_errors import ApiError
+from .authentication import Authenticator
+from .canary.canaries import Canaries
+from .chat.request_body import read_body
+from .engine.deployment import Deployment, in_shared_folder
+from .engine.lifecycle import EngineLifecycle
+from .fencing import FencingTokens
+from .metrics import Metrics
+from .pauses import Pauses
+
+_MAX_PAUSE_S: Final = 3600
+
+
+class Admin:
+    """The endpoints of ``/admin``.
+
+    Args:
+        lifecycle: The engine's lifecycle.
+        pauses: The engine's pauses.
+        metrics: The counters to update.
+        authenticator: Checks each request.
+        tokens: Refuses stale deployments.
+        canaries: A deployment of its candidate ends a canary.
+        shared_dir: Of this host; relative paths of a deployment are in it.
+    """
+
+    def __init__(
+        self,
+        lifecycle: EngineLifecycle,
+        pauses: Pauses,
+        metrics: Metrics,
+        *,
+        authenticator: Authenticator,
+        tokens: FencingTokens,
+        canaries: Canaries,
+        shared_dir: Path,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._pauses = pauses
+        self._metrics = metrics
+        self._authenticator = authenticator
+        self._tokens = tokens
+        self._canaries = canaries
+        self._shared_dir = shared_dir
+
+    async def deploy(self, request: Request) -> Response:
+        """Deploy weights; respond when the engine serves them."""
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
+        self._pauses.check_deploy(str(body.get("holder", "")))
+        try:
+            target = Deployment.parse(in_shared_folder(body, self._shared_dir))
+            self._tokens.accept(body)
+            self._canaries.check_deploy(target.label)
+            await self._canaries.end_before(target.label)
+            result = await self._lifecycle.deploy(target)
+            await self._canaries.end_after(target.label)
+        except ConfigurationError as error:
+            raise ApiError(400, str(error), code="invalid_deployment") from error
+        except SpanloopError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
+        self._metrics.count("deployments_total", method=result.method)
+        return JSONResponse(
+            {
+                **asdict(result.deployment),
+                "sampling": self._lifecycle.status.sampling,
+                "model": result.deployment.label,
+                "method": result.method,
+                "duration_s": round(result.duration_s, 3),
+                "preempted": result.preempted,
+            }
+        )
+
+    async def stop(self, request: Request) -> Response:
+        """Stop the engine, and end a canary; respond when their processes have ended."""
+        self._authenticator.check_admin(request)
+        await self._canaries.end()
+        await self._lifecycle.stop()
+        return self._status()
+
+    async def pause(self, request: Request) -> Response:
+        """Pause the engine for ``ttl_s`` unless ``holder`` renews; respond when its processes have ended."""
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
+        holder, ttl_s = _read_holder(body), body.get("ttl_s")
+        if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
+            raise ApiError(400, f"'ttl_s' must be seconds up to {_MAX_PAUSE_S}, got {ttl_s!r}.", code="invalid_request")
+        try:
+            await self._pauses.hold(holder, ttl_s)
+        except ConfigurationError as error:
+            raise ApiError(HTTPStatus.CONFLICT, str(error), code="cannot_pause") from error
+        return self._status()
+
+    async def resume(self, request: Request) -> Response:
+        """Release a pause; the engine starts in the background."""
+        self._authenticator.check_admin(request)
+        await self._pauses.release(_read_holder(await read_json(request)))
+        return self._status()
+
+    async def status(self, request: Request) -> Response:
+        """Return the engine's state."""
+        self._authenticator.check_admin(request)
+        return self._status()
+
+    def _status(self) -> JSONResponse:
+        status = self._lifecycle.status
+        deployment = status.deployment
+        return JSONResponse(
+            {
+                "state": status.state.value,
+                "paused_by": self._pauses.holders,
+                "deployment": None if deployment is None else asdict(deployment),
+                "sampling": status.sampling,
+                "error": status.error,
+                "restarts": status.restarts,
+                "start_duration_s": round(status.start_duration_s, 3),
+                "engine_pid": status.engine_pid,
+            }
+        )
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request; empty for another JSON value. It raises as `read_body`."""
+    body = read_body(await request.body() or b"{}")
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+def _read_holder(body: dict[str, Any]) -> str:
+    holder = body.get("holder")
+    if not isinstance(holder, str) or not holder:
+        raise ApiError(400, f"'holder' must be the name of the holder, got {holder!r}.", code="invalid_request")
+    return holder

@@ -1,0 +1,308 @@
+"""The gateway's ASGI application: routes, and start and end of the engine and the recorder."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from spanloop.foundation.keys.api_keys import Scope
+from spanloop.foundation.keys.limits import Admission
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.telemetry.metrics import MEDIA_TYPE
+from spanloop.spool import Spool
+from spanloop.store import Store, connect
+
+from .admin import Admin
+from .api_errors import ApiError, DefectError
+from .authentication import Authenticator
+from .canary.admin import CanaryAdmin
+from .canary.canaries import Canaries
+from .canary.canary import Canary
+from .canary.candidate import Candidate
+from .canary.shadow import Shadows
+from .capture.recorder import Recorder
+from .chat.completions import ChatHandler
+from .chat.request import ChatRequest
+from .chat.sessions import session_of
+from .drain import CHAT_PATH, Drain
+from .engine.admission import AdmissionControl, EngineEndpoint
+from .engine.deployment import DeploymentFile
+from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
+from .engine.second_adapter import SecondAdapter, fits_beside
+from .engine.unix_socket import engine_client
+from .engine.upstream_weights import FixedWeights, UpstreamWeights
+from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
+from .fencing import FencingTokens
+from .metrics import Metrics
+from .pauses import Pauses
+from .settings import GatewaySettings
+
+_DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
+_log: Final = logging.getLogger(__name__)
+
+
+class Gateway:
+    """The parts of one gateway process.
+
+    Args:
+        settings: The process's settings.
+        data_dir: The data directory, open.
+
+    Raises:
+        SpanloopError: The data directory is unusable, or another gateway uses it.
+    """
+
+    def __init__(self, settings: GatewaySettings, data_dir: DataDir) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._started_s = time.time()
+        self._version = version("spanloop")
+        self.metrics = Metrics()
+        self.client = engine_client()
+        self.admission = AdmissionControl(NO_DEPLOYMENT)
+        self.recorder = Recorder(
+            Spool(data_dir.generations, max_bytes=settings.spool_bytes),
+            self._connect,
+            data_dir.gateway / "rejected.jsonl",
+            self.metrics,
+        )
+        self._engine = self._make_engine()
+        self.lifecycle = EngineLifecycle(
+            self._engine,
+            self.admission,
+            DeploymentFile(data_dir),
+            settings,
+            upstream_weights=UpstreamWeights(data_dir),
+        )
+        self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
+        self.shadows = Shadows(self.client, self.metrics)
+        self.pauses = Pauses(self.canaries)
+        self.drain = Drain()
+        self._authenticator = Authenticator(data_dir, settings.limits)
+        tokens = FencingTokens(data_dir)
+        self._admin = Admin(
+            self.lifecycle,
+            self.pauses,
+            self.metrics,
+            authenticator=self._authenticator,
+            tokens=tokens,
+            canaries=self.canaries,
+            shared_dir=data_dir.shared,
+        )
+        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
+
+    def application(self) -> Starlette:
+        """Return the ASGI application; its lifespan starts and stops the engine."""
+        return Starlette(
+            routes=[
+                Route(CHAT_PATH, self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/healthz", self._healthz),
+                Route("/metrics", self._metrics_text),
+                Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
+                Route("/admin/stop", self._admin.stop, methods=["POST"]),
+                Route("/admin/pause", self._admin.pause, methods=["POST"]),
+                Route("/admin/resume", self._admin.resume, methods=["POST"]),
+                Route("/admin/status", self._admin.status),
+                Route("/admin/canary", self._canary_admin.status, methods=["GET"]),
+                Route("/admin/canary", self._canary_admin.start, methods=["POST"]),
+                Route("/admin/canary/stop", self._canary_admin.stop, methods=["POST"]),
+            ],
+            exception_handlers={
+                ApiError: _answer_api_error,
+                HTTPException: _answer_routing_error,
+                Exception: self._answer_defect,
+            },
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+        writer = asyncio.create_task(self.recorder.run(), name="capture-writer")
+        writer.add_done_callback(_log_writer_failure)
+        self.lifecycle.start()
+        self.canaries.resume_stored()
+        try:
+            yield
+        finally:
+            self.pauses.close()
+            await self.shadows.close()
+            await self.canaries.close()
+            await self.lifecycle.close()
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writer
+            await self.recorder.close()
+            await self.client.aclose()
+
+    async def _chat(self, request: Request) -> "_AdmittedChat":
+        admission = self._authenticator.admit(request, Scope.SERVE)
+        try:
+            body = await self._read_body(request, admission.body_bytes)
+            chat = ChatRequest.parse(body, request.headers.get("traceparent"))
+            # An API key of this gateway is not the engine's.
+            authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
+            session = session_of(request.headers, chat.trace)
+            handler = ChatHandler(chat, self, authorization=authorization, session=session)
+        except BaseException:
+            admission.end()
+            raise
+        return _AdmittedChat(handler, admission)
+
+    async def _read_body(self, request: Request, limit_bytes: int | None) -> bytes:
+        most_bytes = self._settings.max_body_bytes
+        if limit_bytes is not None:
+            most_bytes = min(most_bytes, limit_bytes)
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > most_bytes:
+            raise _too_large(most_bytes)
+        body = bytearray()
+        # A chunked body declares no length, so its size is checked as it arrives.
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > most_bytes:
+                raise _too_large(most_bytes)
+        return bytes(body)
+
+    async def _models(self, request: Request) -> Response:
+        self._authenticator.admit(request, Scope.SERVE).end()
+        endpoint = self.admission.endpoint
+        models = [] if endpoint is None else [(name, endpoint) for name in endpoint.accepted_names[:2]]
+        candidate = self.canaries.candidate
+        if candidate is not None and candidate.admission.endpoint is not None:
+            models.append((candidate.canary.candidate.label, candidate.admission.endpoint))
+        return JSONResponse({"object": "list", "data": [self._model_card(*model) for model in models]})
+
+    def _model_card(self, name: str, endpoint: EngineEndpoint) -> dict[str, Any]:
+        card = {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"}
+        length = endpoint.facts.max_model_len
+        return card if length is None else {**card, "max_model_len": length}
+
+    async def _healthz(self, _request: Request) -> Response:
+        status, spool = self.lifecycle.status, self.recorder.stats
+        deployment, candidate = status.deployment, self.canaries.candidate
+        is_degraded = status.state in _DEGRADED_STATES or bool(self.recorder.last_error)
+        return JSONResponse(
+            {
+                "status": "draining" if self.drain.is_active else "degraded" if is_degraded else "ok",
+                "spanloop": self._version,
+                "engine": status.state.value,
+                "model": None if deployment is None else deployment.name,
+                "version": None if deployment is None else deployment.version,
+                "canary": None if candidate is None else candidate.canary.candidate.label,
+                "error": status.error,
+                "paused_by": self.pauses.holders,
+                "restarts": status.restarts,
+                "start_duration_s": round(status.start_duration_s, 3),
+                "running_requests": self.admission.running,
+                "held_requests": self.admission.waiting,
+                "captures": {
+                    "waiting_records": spool.records,
+                    "waiting_bytes": spool.bytes,
+                    "oldest_age_s": round(spool.oldest_age_s, 1),
+                    "last_insert": self.recorder.last_insert_s,
+                    "error": self.recorder.last_error,
+                },
+            }
+        )
+
+    async def _metrics_text(self, request: Request) -> Response:
+        self._authenticator.check(request, Scope.READ)
+        status, spool = self.lifecycle.status, self.recorder.stats
+        gauges = {
+            "engine_serving": float(status.state is EngineState.SERVING),
+            "engine_restarts": status.restarts,
+            "engine_start_duration_seconds": status.start_duration_s,
+            "running_requests": self.admission.running,
+            "held_requests": self.admission.waiting,
+            "spool_bytes": spool.bytes,
+            "spool_records": spool.records,
+            "spool_oldest_age_seconds": spool.oldest_age_s,
+            "last_insert_timestamp_seconds": self.recorder.last_insert_s,
+        }
+        for name, value in gauges.items():
+            self.metrics.set(name, value)
+        return PlainTextResponse(self.metrics.render(), media_type=MEDIA_TYPE)
+
+    async def _answer_defect(self, _request: Request, error: Exception) -> Response:
+        """Answer an exception that no other handler expects; starlette raises it again, and the server logs it."""
+        self.metrics.count("defects_total")
+        return DefectError(error).response()
+
+    def _make_candidate(self, canary: Canary) -> Candidate:
+        champion, settings = self.lifecycle.status.deployment, self._settings
+        is_shared = (
+            not canary.upstream and isinstance(self._engine, ChildEngine) and fits_beside(champion, canary.candidate)
+        )
+        engine: Engine
+        if canary.upstream:
+            engine = ExternalEngine(canary.upstream, self.client)
+        elif is_shared and isinstance(self._engine, ChildEngine):
+            engine = SecondAdapter(self._engine, settings.engine.start_timeout_s)
+        else:
+            engine = ChildEngine(settings.engine, self.client, self._data_dir.logs / "engine-candidate.log")
+        weights = FixedWeights(self._data_dir, canary.candidate)
+        return Candidate(canary, engine, self.admission, settings, weights=weights, is_shared=is_shared)
+
+    def _make_engine(self) -> Engine:
+        if self._settings.upstream:
+            return ExternalEngine(self._settings.upstream, self.client)
+        return ChildEngine(self._settings.engine, self.client, self._data_dir.logs / "engine.log")
+
+    def _connect(self) -> Store:
+        return connect(self._data_dir)
+
+
+class _AdmittedChat:
+    """A chat request whose admission ends with its response."""
+
+    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
+        self._handler = handler
+        self._admission = admission
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        with self._admission:
+            await self._handler(scope, receive, send)
+
+
+def _too_large(limit_bytes: int) -> ApiError:
+    return ApiError(413, f"The request is larger than the limit of {limit_bytes} bytes.", code="too_large")
+
+
+def _log_writer_failure(writer: asyncio.Task[None]) -> None:
+    """Log a failure of the writer task, which otherwise runs until it is cancelled."""
+    if not writer.cancelled() and (error := writer.exception()) is not None:
+        _log.error("the capture writer failed; captures stay in the spool until a restart", exc_info=error)
+
+
+async def _answer_api_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError):
+        raise error
+    return error.response()
+
+
+async def _answer_routing_error(request: Request, error: Exception) -> Response:
+    """Answer a path (404) or method (405) that does not exist in OpenAI's format, and name those that exist."""
+    if not isinstance(error, HTTPException):
+        raise error
+    call = f"{request.method} {request.url.path}"
+    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        message, code = f"There is no {call}; the methods of this path: {allowed}.", "method_not_allowed"
+        return ApiError(error.status_code, message, code=code).response(Allow=allowed)
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    existing = ", ".join(f"{'|'.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}" for route in routes)
+    message = f"There is no {call}; the routes of this gateway: {existing}."
+    return ApiError(error.status_code, message, code="unknown_route").response()

@@ -1,0 +1,1 @@
+"""Token ids and log-probabilities of each response, collected and recorded."""

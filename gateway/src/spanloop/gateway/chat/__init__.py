@@ -1,0 +1,1 @@
+"""Chat completions: request, sessions, answers, server-sent events."""

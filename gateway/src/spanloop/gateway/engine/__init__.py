@@ -1,0 +1,1 @@
+"""The engine behind the gateway: its process, weights, adapters and admission."""

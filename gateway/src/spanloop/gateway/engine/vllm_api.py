@@ -1,0 +1,199 @@
+"""Calls to a vLLM server besides chat: health, models, weight probe, weight reload."""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import httpx
+
+from spanloop.foundation.errors import ServiceError
+
+from .served_adapter import ServedAdapter
+
+_PROBE_TOKENS: Final = 24
+_RESET_ATTEMPTS: Final = 50
+_RESET_PAUSE_S: Final = 0.1
+_RELOAD_TIMEOUT_S: Final = 600.0
+_CALL_TIMEOUT_S: Final = 60.0
+_HEALTH_TIMEOUT_S: Final = 5.0
+
+_WARM_UP: Final[Mapping[str, Any]] = {
+    "messages": [{"role": "user", "content": "Hello"}],
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+    "max_tokens": 2,
+    "logprobs": True,
+    "return_token_ids": True,
+}
+
+
+class VllmApi:
+    """HTTP API of one vLLM server.
+
+    Args:
+        base_url: The server's URL, without ``/v1``.
+        client: The HTTP client to use.
+    """
+
+    def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._client = client
+
+    async def is_healthy(self) -> bool:
+        """Return whether ``/health`` responds with 200."""
+        try:
+            response = await self._client.get(f"{self.base_url}/health", timeout=_HEALTH_TIMEOUT_S)
+        except httpx.HTTPError:
+            return False
+        return response.status_code == 200
+
+    async def served_model(self) -> str:
+        """Return the id of the first model that the server lists.
+
+        Raises:
+            ServiceError: It lists none, or its response is not in OpenAI's format.
+        """
+        return str((await self._first_model())["id"])
+
+    async def served_root(self) -> str:
+        """Return the folder, or hub name, that the server's first model was loaded from; empty if the server omits it.
+
+        Raises:
+            ServiceError: It lists no model.
+        """
+        return str((await self._first_model()).get("root") or "")
+
+    async def max_model_len(self) -> int | None:
+        """Return the longest prompt plus response of the server's first model, tokens; None if the server omits it.
+
+        Raises:
+            ServiceError: It lists no model.
+        """
+        length = (await self._first_model()).get("max_model_len")
+        return length if isinstance(length, int) else None
+
+    async def server_info(self) -> dict[str, Any]:
+        """Return the server's configuration and environment.
+
+        Raises:
+            ServiceError: It does not tell them, for instance because it runs without ``VLLM_SERVER_DEV_MODE=1``.
+        """
+        return await self._call("GET", "/server_info?config_format=json")
+
+    async def warm_up(self, served_name: str) -> None:
+        """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.
+
+        Raises:
+            ServiceError: The chat request failed, for instance because the model has no chat template.
+        """
+        await self._call(
+            "POST", "/v1/chat/completions", {**_WARM_UP, "model": served_name}, timeout_s=_RELOAD_TIMEOUT_S
+        )
+
+    async def probe(self, served_name: str) -> tuple[float, ...]:
+        """Return the logprobs of a fixed prompt, as a fingerprint of the loaded weights.
+
+        Raises:
+            ServiceError: The request failed, or the response has no finite logprobs.
+        """
+        body = {
+            "model": served_name,
+            "prompt": list(range(1, _PROBE_TOKENS + 1)),
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": 0,
+        }
+        document = await self._call("POST", "/v1/completions", body)
+        try:
+            entries = document["choices"][0]["prompt_logprobs"]
+            values = tuple(float(next(iter(entry.values()))["logprob"]) for entry in entries if entry)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise ServiceError(
+                f"{self.base_url} returned no prompt logprobs for the probe: {document!r:.200}"
+            ) from error
+        if not values or not all(math.isfinite(value) for value in values):
+            raise ServiceError(
+                f"The probe of the weights at {self.base_url} gave {values!r:.200}, expected finite logprobs."
+            )
+        return values
+
+    async def sleep(self) -> None:
+        """Move the weights to the host's memory and drop the key/value cache (vLLM's sleep level 1, GPU only).
+
+        Raises:
+            ServiceError: The server does not sleep, for instance because it runs without ``--enable-sleep-mode``.
+        """
+        await self._call("POST", "/sleep?level=1", timeout_s=_RELOAD_TIMEOUT_S)
+
+    async def wake_up(self, served_name: str) -> None:
+        """Move the weights back and send one small chat request.
+
+        Raises:
+            ServiceError: The server does not answer with the weights it had, for instance because a job still holds
+                the GPU's memory.
+        """
+        await self._call("POST", "/wake_up", timeout_s=_RELOAD_TIMEOUT_S)
+        await self.warm_up(served_name)
+
+    async def reload_weights(self, path: str) -> None:
+        """Load other weights of the same network in place and clear the prefix cache of the old weights.
+
+        Raises:
+            ServiceError: The reload failed. The engine may be unusable: a failed reload ends vLLM's worker.
+        """
+        body = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+        await self._call("POST", "/collective_rpc", body, timeout_s=_RELOAD_TIMEOUT_S)
+        # vLLM rejects the reset while an aborted request still holds blocks, for a step or two.
+        for _ in range(_RESET_ATTEMPTS):
+            if (await self._call("POST", "/reset_prefix_cache")).get("success") is not False:
+                return
+            await asyncio.sleep(_RESET_PAUSE_S)
+        raise ServiceError(f"{self.base_url} does not clear the prefix cache of the old weights.")
+
+    async def load_adapter(self, adapter: ServedAdapter) -> None:
+        """Load a LoRA adapter beside the weights; the server must run with ``--enable-lora``.
+
+        Raises:
+            ServiceError: The server cannot load it.
+        """
+        body = {"lora_name": adapter.name, "lora_path": adapter.path}
+        await self._call("POST", "/v1/load_lora_adapter", body, timeout_s=_RELOAD_TIMEOUT_S, is_json=False)
+
+    async def unload_adapter(self, name: str) -> None:
+        """Unload a LoRA adapter.
+
+        Raises:
+            ServiceError: The server has none of that name.
+        """
+        await self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, is_json=False)
+
+    async def _first_model(self) -> Mapping[str, Any]:
+        document = await self._call("GET", "/v1/models")
+        try:
+            model = document["data"][0]
+            return {**model, "id": model["id"]}
+        except (KeyError, IndexError, TypeError) as error:
+            raise ServiceError(f"{self.base_url}/v1/models lists no model: {document!r:.200}") from error
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float = _CALL_TIMEOUT_S,
+        is_json: bool = True,
+    ) -> dict[str, Any]:
+        try:
+            response = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
+        except httpx.HTTPError as error:
+            raise ServiceError(f"{method} {self.base_url}{path} failed: {type(error).__name__}: {error}") from error
+        if response.status_code != 200:
+            raise ServiceError(f"{method} {self.base_url}{path} failed: {response.status_code}: {response.text[:500]}")
+        try:
+            document: object = response.json() if response.content and is_json else {}
+        except ValueError as error:
+            raise ServiceError(
+                f"The response to {method} {self.base_url}{path} is not JSON: {response.text[:200]}"
+            ) from error
+        return cast("dict[str, Any]", document) if isinstance(document, dict) else {}

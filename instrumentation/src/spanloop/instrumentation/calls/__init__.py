@@ -1,0 +1,1 @@
+"""Spans of model calls that no instrumentor records."""

@@ -1,0 +1,1 @@
+"""Which instrumentors trace the installed libraries."""

@@ -1,0 +1,1 @@
+"""Export of spans: where to, by which transport, until the process ends."""

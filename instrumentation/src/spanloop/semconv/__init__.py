@@ -1,4 +1,0 @@
-"""The vocabulary that every part shares: attribute names, enums, errors and where to find a running spanloop.
-
-Standard library only: this package is imported inside users' apps.
-"""

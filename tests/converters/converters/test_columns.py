@@ -1,0 +1,196 @@
+"""Attributes in columns: what is read of a row does not depend on the rows beside it."""
+
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spanloop.converters import canonical, frames
+from spanloop.converters.attributes import Attributes
+from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
+from spanloop.messages import Facts, MessageReader, chain, read_message
+
+PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
+FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
+LISTS = "gen_ai.prompt gen_ai.completion llm.prompts llm.completions llm.request.functions llm.input_messages"
+NUMBERED = st.builds(
+    "{}.{}{}".format,
+    st.sampled_from(LISTS.split()),
+    st.sampled_from(["0", "1", "2", "10", "00", "x"]),
+    st.sampled_from(["", *PATHS.split(), *FLATTENED.split()]),
+)
+OTHER = st.sampled_from(
+    [
+        "gen_ai.request.model",
+        "openinference.span.kind",
+        "input.value",
+        "gen_ai.operation.name",
+        "gen_ai.prompt",
+        "gen_ai.tool.name",
+        "llm.request.type",
+        "events",
+        "agent_name",
+        "traceloop.span.kind",
+        "gen_ai.response.id",
+        "traceloop.entity.name",
+        "gen_ai.request.type",
+        "gen_ai.agent.name",
+        "session.id",
+        "gen_ai.output.messages",
+        "gen_ai.usage.completion_tokens",
+    ]
+)
+JSON_TEXTS = (
+    '["a"]',
+    '{"a": 1}',
+    '[{"type": "text", "text": "x"}]',
+    '[{"type": "tool_result", "tool_use_id": "c", "content": "r"}]',
+    '["\\ud800"]',
+    "LLM",
+    '{"messages": [{"role": "user", "content": "hi"}]}',
+)
+VALUE = st.sampled_from(
+    ["", *["user", "assistant", "tool", "thinking", "hello", "stop", "chat", "execute_tool"], *JSON_TEXTS]
+)
+SPAN = st.lists(st.tuples(NUMBERED | OTHER, st.none() | VALUE), max_size=8)
+
+
+def spans(attributes: list[list[tuple[str, str | None]]]) -> pl.DataFrame:
+    rows = [
+        {
+            "TraceId": f"{number:032x}",
+            "SpanId": f"{number:016x}",
+            "SpanName": "call",
+            "SpanAttributes": [{"key": key, "value": value} for key, value in items],
+        }
+        for number, items in enumerate(attributes)
+    ]
+    return pl.DataFrame(rows, schema=frames.SPANS)
+
+
+def one_by_one(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(canonical.canonical_columns(frame[number]) for number in range(frame.height))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(SPAN, min_size=1, max_size=6))
+def test_a_row_is_read_the_same_whatever_stands_beside_it(attributes: list[list[tuple[str, str | None]]]) -> None:
+    frame = spans(attributes)
+    assert_frame_equal(canonical.canonical_columns(frame), one_by_one(frame))
+
+
+def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
+    said = [("user", 'say "hi"'), ("assistant", "hi"), ("user", "again\n"), ("assistant", "hi")]
+    frame = spans(
+        [
+            [
+                ("gen_ai.request.model", "tiny"),
+                *(
+                    item
+                    for number, (role, text) in enumerate(said[: 1 + 2 * turn])
+                    for item in ((f"gen_ai.prompt.{number}.role", role), (f"gen_ai.prompt.{number}.content", text))
+                ),
+            ]
+            for turn in range(2)
+        ]
+    )
+    first, second = canonical.canonical_columns(frame)["input_messages"].to_list()
+    assert [message["parts"][0]["content"] for message in json.loads(second)] == [text for _, text in said[:3]]
+    assert second.startswith(first.removesuffix("]"))
+
+
+INDEXED = IndexedList(("messages", "older"), dict)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "entries"),
+    [
+        ([("messages.0.role", "user"), ("messages.1.role", "tool")], [{"role": "user"}, {"role": "tool"}]),
+        ([("messages.10.a", "2"), ("messages.9.a", "1")], [{"a": "1"}, {"a": "2"}]),
+        ([("messages.0.calls.1.id", "b"), ("messages.0.calls.0.id", "a")], [{"calls": [{"id": "a"}, {"id": "b"}]}]),
+        ([("messages.0.a", "1"), ("messages.0.a", "2")], [{"a": "2"}]),
+        ([("messages.0.a", None)], [{"a": ""}]),
+        ([("messages.0", "text"), ("messages.x.a", "1"), ("other.0.a", "1")], []),
+        ([("messages.0.a.b", "1"), ("messages.0.a", "2")], [{"a": {"b": "1", "": "2"}}]),
+        ([("messages.0.a", "1"), ("older.0.a", "2")], [{"a": "1"}]),
+        ([("older.0.a", "2")], [{"a": "2"}]),
+    ],
+)
+def test_entries_of_indexed_attributes(attributes: list[tuple[str, str | None]], entries: list[object]) -> None:
+    frame = spans([[("messages.0.b", "x")], attributes, [("older.0.b", "y")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.of(1) == entries
+
+
+def test_gaps_in_indexed_attributes_are_known() -> None:
+    frame = spans([[("messages.0.a", "x"), ("messages.2.a", "x")], [("messages.0.a", "x")], [("messages.7.a", "x")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.is_gapless.tolist() == [False, True, False]
+    assert len(found.read) == 1, "a distinct entry is read once"
+
+
+def test_attributes_keep_their_rows_and_their_order() -> None:
+    column = pl.Series(
+        [
+            [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}, {"key": "a", "value": "3"}],
+            None,
+            [],
+            [{"key": "b"}],
+        ],
+        dtype=frames.STRING_ITEMS,
+    )
+    found = Attributes(column)
+    assert found.column("a").to_list() == ["3", None, None, None]
+    assert found.column("b").to_list() == ["2", None, None, None]
+    assert found.column("c").to_list() == [None] * 4
+    texts = list(found.texts(pl.Series([0, 2, 3]).to_numpy()))
+    assert texts == [{"a": "3", "b": "2"}, {}, {"b": ""}]
+    without = list(found.texts(pl.Series([0, 3]).to_numpy(), np.array([key == "b" for key in found.keys])))
+    assert without == [{"a": "3"}, {}]
+    assert "a" in found
+    assert "c" not in found
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: Dialect) -> None:
+    """Dialects of which no attribute is there are not asked: this is why that may be."""
+    nothing = spans([[]]).with_columns(
+        pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)
+    )
+    assert not nothing.select(dialect.matches.fill_null(value=False)).item()
+
+
+TEXT = st.text(max_size=4) | st.sampled_from(["[REDACTED]", "\x7f\x00\x1f", '\\ " \b\f\n\r\t/', "\u2028", "é"])
+SCALAR = TEXT | st.integers() | st.booleans() | st.none() | st.sampled_from([1.0, 1e16, 2**70])
+PART = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "content": TEXT}),
+    st.fixed_dictionaries(
+        {"type": st.just("tool_call"), "id": TEXT, "name": TEXT, "arguments": st.dictionaries(TEXT, SCALAR, max_size=3)}
+    ),
+    st.fixed_dictionaries({"type": st.just("tool_call_response"), "id": TEXT, "response": TEXT}),
+    st.dictionaries(TEXT, TEXT, max_size=2),
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant", "tool", "ai"]), "parts": st.lists(PART, max_size=3)},
+    optional={"finish_reason": TEXT},
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(MESSAGE, max_size=6), st.booleans())
+def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_ascii: bool) -> None:  # noqa: FBT001
+    expected = tuple(read_message(item) for item in said)
+    reader = MessageReader()
+    for count in range(1, len(said) + 1):
+        text = json.dumps(said[:count], ensure_ascii=is_ascii)
+        assert reader.read(text) == expected[:count]
+        found = reader.read_conversation(text, "trace")
+        assert (found.messages, found.chain) == (expected[:count], chain(expected[:count]))
+        assert found.facts == Facts().further(found.messages)

@@ -1,0 +1,288 @@
+"""Test the control database on SQLite and PostgreSQL: schema versions, writers, readers, invalid URLs."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection, inspect, select, text
+from sqlalchemy.dialects import postgresql
+
+from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, SpanloopError
+from spanloop.foundation.paths import DataDir
+from spanloop.semconv.environment import CONTROL_URL_ENV
+from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
+from spanloop.training.jobs.database import control_database as database_module
+from spanloop.training.jobs.database.clock import UtcMicros
+from spanloop.training.jobs.database.control_database import MIGRATIONS, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.jobs.database.engines import open_engine, reader_of
+from spanloop.training.jobs.database.tables import Base, JobRow, SchemaRow
+from spanloop.training.jobs.notices import unseen_notices
+from spanloop.training.jobs.paths import ControlPaths
+
+from .support import ON_SQLITE
+
+
+def change(database: ControlDatabase, *statements: str) -> None:
+    """Change the tables behind spanloop's back."""
+    with database.write() as session:
+        for statement in statements:
+            session.execute(text(statement))
+
+
+@ON_SQLITE
+def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: ControlDatabase) -> None:
+    with sqlite3.connect(data_dir.control_db) as raw:
+        assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert raw.execute("SELECT version FROM control_schema").fetchall() == [(SCHEMA_VERSION,)]
+    raw.close()
+    assert database.url.endswith("control.db")
+
+
+def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: ControlDatabase) -> None:
+    change(database, "UPDATE control_schema SET version = 7")
+    with pytest.raises(
+        DataDirectoryError,
+        match=rf"schema version 7; this spanloop supports versions up to {SCHEMA_VERSION}(?s:.*)newer spanloop",
+    ):
+        JobApi(data_dir)
+    assert database.stored_version() == 7
+
+
+def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
+) -> None:
+    grpo = JobSpec(kind=JobKind.GRPO, base="tiny", steps=7, kl_coefficient=0)
+    sft = JobSpec(kind=JobKind.SFT, base="tiny")
+    jobs = [api.submit(spec).id for spec in (grpo, sft)]
+    schedule = api.schedule(grpo, cron="0 3 * * *").id
+    unreadable = api.submit(sft).id
+    change(
+        database,
+        "UPDATE control_schema SET version = 1",
+        f"UPDATE jobs SET spec = 'no JSON' WHERE job_id = '{unreadable}'",
+    )
+    api = JobApi(data_dir)
+    dr_grpo = grpo.model_copy(update={"kind": JobKind.DR_GRPO})
+    assert [api.get(job).spec for job in jobs] == [dr_grpo, sft]
+    assert [each.spec for each in api.schedules() if each.id == schedule] == [dr_grpo]
+    with database.read() as session:
+        assert session.get_one(JobRow, unreadable).spec == "no JSON"
+    assert database.stored_version() == SCHEMA_VERSION
+    # what is submitted from now on is what it says
+    assert JobApi(data_dir).get(api.submit(grpo).id).spec == grpo
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_interrupted_migration_leaves_the_former_schema(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    def interrupt(connection: Connection) -> None:
+        Base.metadata.tables["schedules"].drop(connection)
+        raise KeyboardInterrupt
+
+    def tables() -> list[str]:
+        engine = open_engine(os.environ.get(CONTROL_URL_ENV) or f"sqlite:///{data_dir.control_db}")
+        with reader_of(engine).connect() as connection:
+            return inspect(connection).get_table_names()
+
+    if not is_new:
+        change(ControlDatabase(ControlPaths.of(data_dir)), "UPDATE control_schema SET version = 3")
+    former = tables()
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS[:3], interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            ControlDatabase(ControlPaths.of(data_dir))
+    assert tables() == former
+    assert ("schedules" in former) != is_new
+    assert ControlDatabase(ControlPaths.of(data_dir)).stored_version() == SCHEMA_VERSION
+
+
+def test_a_missing_data_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataDirectoryError, match=r"nowhere does not exist(?s:.*)spanloop up"):
+        JobApi(tmp_path / "nowhere")
+
+
+@ON_SQLITE
+def test_a_file_that_is_no_database_is_an_error_of_ours(data_dir: DataDir) -> None:
+    data_dir.control_db.write_bytes(b"not a database, but long enough to have a header" * 10)
+    with pytest.raises(DataDirectoryError, match="not a database"):
+        JobApi(data_dir)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("no url", "not a database URL"),
+        ("mysql://me:secret@host/db", "names a mysql database"),
+        ("postgresql+nothing://me:secret@host/db", r"driver postgresql\+nothing"),
+        ("postgresql://me:secret@host:secret/db", "not a database URL"),
+        ("postgresql://me:very@secret@host/db", "more than one @"),
+        ("postgresql://me:secret@127.0.0.1:1/db", r"postgresql://127.0.0.1:1/db is unreachable(?s:.*)pg_isready"),
+        ("postgresql://127.0.0.1:1/db?user=me&password=secret", r"postgresql://127.0.0.1:1/db is unreachable"),
+    ],
+)
+@ON_SQLITE
+def test_a_url_that_cannot_be_used_says_why_and_shows_no_password(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, url: str, message: str
+) -> None:
+    monkeypatch.setenv(CONTROL_URL_ENV, url)
+    with pytest.raises(SpanloopError, match=message) as caught:
+        JobApi(data_dir)
+    assert isinstance(caught.value, DataDirectoryError if "unreachable" in message else ConfigurationError)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
+
+
+@ON_SQLITE
+def test_a_missing_driver_names_the_extra(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONTROL_URL_ENV, "postgresql://host/db")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install 'spanloop\[postgres\]'"):
+        JobApi(data_dir)
+
+
+@ON_SQLITE
+def test_a_url_names_another_database(data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONTROL_URL_ENV, f"sqlite:///{tmp_path}/elsewhere.db")
+    JobApi(data_dir)
+    assert (tmp_path / "elsewhere.db").exists()
+    assert not data_dir.control_db.exists()
+
+
+def test_an_exception_rolls_a_write_back(database: ControlDatabase) -> None:
+    def write_and_fail() -> None:
+        with database.write() as session:
+            session.add(SchemaRow(name="other", version=1))
+            session.flush()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_and_fail()
+    with database.read() as session:
+        assert session.get(SchemaRow, "other") is None
+
+
+def test_a_reader_sees_one_state_whatever_is_written_meanwhile(database: ControlDatabase) -> None:
+    with database.read() as session:
+        assert session.get(SchemaRow, "other") is None
+        with database.write() as writer:
+            writer.add(SchemaRow(name="other", version=1))
+        assert session.scalars(select(SchemaRow.name)).all() == ["control"]
+    with database.read() as session:
+        assert session.scalars(select(SchemaRow.name).order_by(SchemaRow.name)).all() == ["control", "other"]
+
+
+def test_a_reader_does_not_wait_for_a_writer(database: ControlDatabase) -> None:
+    with database.write() as writer:
+        writer.add(SchemaRow(name="other", version=1))
+        writer.flush()
+        with database.read() as session:
+            assert session.get(SchemaRow, "other") is None
+
+
+def test_a_writer_has_the_lock_from_its_first_line(database: ControlDatabase) -> None:
+    """So what it reads elsewhere before its first statement, such as files, cannot change meanwhile."""
+    order = list[str]()
+
+    def write() -> None:
+        with database.write():
+            order.append("second")
+
+    with database.write():
+        thread = threading.Thread(target=write)
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
+COUNT = """
+import sys
+from pathlib import Path
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.notices import unseen_notices
+from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.database.tables import SchemaRow
+
+database = ControlDatabase(ControlPaths(Path(sys.argv[1])))
+for _ in range(10):
+    with database.write() as session:
+        row = session.get(SchemaRow, "counter")
+        if row is None:
+            session.add(SchemaRow(name="counter", version=1))
+        else:
+            row.version += 1
+"""
+
+
+def test_processes_that_open_a_new_database_at_once_lose_no_write(data_dir: DataDir) -> None:
+    command = [sys.executable, "-c", COUNT, str(data_dir.path)]
+    processes = [subprocess.Popen(command) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0] * 4
+    with ControlDatabase(ControlPaths.of(data_dir)).read() as session:
+        assert session.get_one(SchemaRow, "counter").version == 40
+
+
+@given(st.datetimes(timezones=st.timezones()))
+def test_an_instant_survives_to_the_microsecond(instant: datetime) -> None:
+    column = UtcMicros()
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    restored = column.process_result_value(column.process_bind_param(instant, dialect), dialect)
+    assert restored == instant.astimezone(UTC)
+    assert restored is not None
+    assert restored.utcoffset() == timedelta(0)
+
+
+def test_a_naive_instant_is_refused() -> None:
+    with pytest.raises(ValueError, match="naive"):
+        UtcMicros().process_bind_param(datetime(2026, 1, 1), postgresql.dialect())  # type: ignore[no-untyped-call]  # noqa: DTZ001
+
+
+def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_told_once(
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
+) -> None:
+    schedules = [
+        api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", deploy=deploy), cron="0 3 * * *").id
+        for deploy in (True, False)
+    ]
+    dropped = [f"DROP TABLE {table}" for table in ("aliases", "promotion_decisions", "notices")]
+    change(database, *dropped, "UPDATE control_schema SET version = 2")
+    (notice,) = unseen_notices(data_dir)
+    assert schedules[0] in notice
+    assert schedules[1] not in notice
+    assert "--deploy-always" in notice
+    assert unseen_notices(data_dir) == ()
+    deploys = {each.id: (each.spec.deploy, each.spec.deploy_always) for each in JobApi(data_dir).schedules()}
+    assert deploys == {schedules[0]: (True, False), schedules[1]: (False, False)}
+
+
+def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:
+    assert unseen_notices(data_dir) == ()
+
+
+def test_a_schedule_and_a_job_of_schema_version_3_go_on(
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
+) -> None:
+    job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny"))
+    schedule = api.schedule(job.spec, cron="0 3 * * *")
+    added = {"jobs": ("ran_s", "retries", "retry_at"), "schedules": ("settings", "paused_at")}
+    change(
+        database,
+        "DROP TABLE schedule_ticks",
+        *(f"ALTER TABLE {table} DROP COLUMN {column}" for table, columns in added.items() for column in columns),
+        "UPDATE control_schema SET version = 3",
+    )
+    for _ in range(2):
+        assert JobApi(data_dir).schedules() == (schedule,)
+        assert JobApi(data_dir).get(job.id) == job
+    assert api.pause(schedule.id).paused_at is not None
+    assert api.ticks(schedule.id) == ()

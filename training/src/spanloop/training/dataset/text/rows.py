@@ -1,0 +1,121 @@
+"""Rows from episodes without captured tokens of the base's tokenizer: a foreign model's spans, rendered as text.
+
+Invariant: each step of a rendered episode is part of exactly one row, trained on or rejected with a reason. What was
+not recorded is not rendered: the converter's reasons hold here too. Rendered rows have no log-probabilities, so policy
+gradients never take them.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from spanloop.converters.exports.conversation import ChatConversation, Turn, chat_turns, conversations
+from spanloop.store import Store
+
+from ...spec.row_source import RowSource, Tokens
+from .rendering import NO_TOKENS, Renderer, RenderingError
+
+QUERY: Final = "training_steps"
+_EPISODES_A_QUERY: Final = 256
+"""Bounds the messages in memory."""
+_EPISODE_COLUMNS: Final = (
+    *("episode_id", "revision", "task_id", "group_id", "started_at", "reward", "outcome", "decided_by", "marks"),
+    *("fault_steps", "fault_classes", "fault_owners", "fault_is_recovered"),
+)
+
+
+def with_rendered_rows(
+    store: Store, frame: pl.DataFrame, renderer: Renderer, tokens: Tokens, is_usable: pl.Expr
+) -> pl.DataFrame:
+    """Replace the rows of the episodes that are to be rendered; add the column ``source``.
+
+    Args:
+        store: Where the messages are.
+        frame: The result of the query ``training_trajectories``.
+        renderer: Of the base model.
+        tokens: Which episodes are rendered.
+        is_usable: Whether a row's captured tokens are of the base's tokenizer.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+        JobError: The base's tokenizer cannot be loaded.
+    """
+    captured = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
+    if tokens is Tokens.CAPTURED:
+        return captured
+    if tokens is Tokens.NONE:
+        return captured.clear()
+    has_tokens = frame.filter(is_usable).select("episode_id").unique()
+    kept = captured.join(has_tokens, on="episode_id", how="semi") if tokens is Tokens.ANY else captured.clear()
+    episodes = frame.select(_EPISODE_COLUMNS).unique("episode_id", keep="first", maintain_order=True)
+    rendered = episodes.join(kept.select("episode_id").unique(), on="episode_id", how="anti", maintain_order="left")
+    parts = [kept]
+    for part in rendered.iter_slices(_EPISODES_A_QUERY):
+        steps = store.query(QUERY, episode_ids=part["episode_id"].to_list(), revisions=part["revision"].to_list())
+        parts.append(conform(render_episodes(steps, renderer), part, captured.schema))
+    return pl.concat(parts)
+
+
+def render_episodes(steps: pl.DataFrame, renderer: Renderer) -> list[dict[str, Any]]:
+    """Return the rows of episodes; of each step that is rejected, a row of its own with the reason.
+
+    Args:
+        steps: The result of the query ``training_steps``.
+        renderer: Of the base model.
+    """
+    rows: list[dict[str, Any]] = []
+    for _, episode in steps.group_by("episode_id", maintain_order=True):
+        rejected: Counter[str] = Counter()
+        turns = [turn for _, turn in chat_turns(episode, lambda _: "", rejected)]
+        versions = dict(episode.select("step", "policy_version").iter_rows())
+        rows += _numbered(episode["episode_id"][0], _episode_rows(turns, versions, renderer, rejected), rejected)
+    return rows
+
+
+def conform(rows: list[dict[str, Any]], episodes: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """Return ``rows`` in the columns of ``schema``, with those of their episodes."""
+    row_columns = [name for name in schema if name == "episode_id" or name not in _EPISODE_COLUMNS]
+    frame = pl.DataFrame(rows, schema={name: schema[name] for name in row_columns}, orient="row")
+    return frame.join(episodes, on="episode_id", how="left", maintain_order="left").select(schema.names())
+
+
+def _episode_rows(
+    turns: list[Turn], versions: Mapping[int, str], renderer: Renderer, rejected: Counter[str]
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for conversation in conversations(turns):
+        try:
+            rendered = renderer.rows(conversation.messages, conversation.steps, conversation.tools)
+        except RenderingError as error:
+            rejected[error.reason] += _trained(conversation)
+            continue
+        rows += [
+            row.columns() | {"policy_versions": sorted({versions[step.step] for step in row.steps})} for row in rendered
+        ]
+    return rows
+
+
+def _trained(conversation: ChatConversation) -> int:
+    return sum(step is not None for step in conversation.steps)
+
+
+def _numbered(episode: str, rows: list[dict[str, Any]], rejected: Counter[str]) -> list[dict[str, Any]]:
+    """Return the trainable rows of an episode, then one row for each rejected step, with their identities."""
+    refused = [
+        NO_TOKENS.columns() | {"policy_versions": [""], "untrainable_reason": reason}
+        for reason in sorted(rejected.elements())
+    ]
+    return [
+        {
+            "episode_id": episode,
+            "trajectory_id": f"{episode}/text/{number}",
+            "row_number": number,
+            "source": RowSource.RENDERED.value,
+            "is_trainable": "untrainable_reason" not in row,
+            "untrainable_reason": "",
+        }
+        | row
+        for number, row in enumerate(rows + refused)
+    ]

@@ -1,0 +1,315 @@
+"""The job API of the command line, the dashboard and users' scripts: submit, cancel, retry and schedule training jobs.
+
+Invariant: it only writes requests (a queued job, a cancellation, a schedule) and the runner's progress into the
+control database; only the scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, verl or ray.
+"""
+
+import os
+from datetime import datetime
+from typing import Final
+
+from spanloop.foundation.errors import ConfigurationError, JobError
+from spanloop.training.jobs import job_queue
+from spanloop.training.jobs.database.clock import Clock, utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.entities import (
+    Job,
+    Schedule,
+    Tick,
+    job_from_row,
+    schedule_from_row,
+    skip_unreadable,
+    tick_from_row,
+)
+from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.jobs.leases import Lease, LeaseLostError, begin_evaluation, record_progress
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.jobs.processes.job_processes import JOB_TOKEN_ENV
+from spanloop.training.jobs.schedules import schedule_ticks
+from spanloop.training.jobs.schedules import stored_schedules as schedules
+from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTrigger, ScheduleSettings, parse_interval
+from spanloop.training.jobs.schedules.stored_schedules import check_cron, check_instant, next_firing
+from spanloop.training.jobs.states import JobState
+from spanloop.training.models.registry import Registry
+from spanloop.training.spec.choices import Backbone, Device
+from spanloop.training.spec.job_spec import JobSpec
+
+__all__ = [
+    "Backbone",
+    "Budget",
+    "Device",
+    "FailureTrigger",
+    "Job",
+    "JobApi",
+    "JobKind",
+    "JobSpec",
+    "JobState",
+    "LeaseLostError",
+    "Schedule",
+    "ScheduleSettings",
+    "Tick",
+    "job_token",
+    "parse_interval",
+    "report_evaluation",
+    "report_progress",
+]
+
+NO_SETTINGS: Final = ScheduleSettings()
+
+DEFAULT_TAIL_BYTES: Final = 64 * 1024
+
+
+class JobApi:
+    """Submits, lists, cancels and schedules training jobs.
+
+    Thread-safe and cheap to construct.
+
+    Args:
+        data_dir: The data directory, or its path; it must exist.
+        clock: Returns the current time.
+
+    Raises:
+        ConfigurationError: ``SPANLOOP_CONTROL_URL`` cannot be used.
+        DataDirectoryError: The control database is unreachable, or a newer spanloop wrote it.
+    """
+
+    def __init__(self, data_dir: str | os.PathLike[str] | HasPath, *, clock: Clock = utc_now) -> None:
+        self._paths = ControlPaths.of(data_dir)
+        self._database = ControlDatabase(self._paths)
+        self._registry = Registry(data_dir)
+        self._clock = clock
+
+    def submit(self, spec: JobSpec) -> Job:
+        """Queue a job; a running scheduler starts it when it is the next job.
+
+        Raises:
+            JobError: ``spec.base`` names no registered model version, or one that was pruned.
+        """
+        self._registry.require_weights(self._registry.get(spec.base))
+        with self._database.write() as session:
+            return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
+
+    def get(self, job_id: str) -> Job:
+        """Return the current state of a job.
+
+        Raises:
+            JobError: There is no such job.
+            DataDirectoryError: Another version of spanloop stored it.
+        """
+        with self._database.read() as session:
+            return job_from_row(job_queue.find_job(session, job_id))
+
+    def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
+        """Return jobs, newest first; jobs that another version of spanloop stored are logged and skipped."""
+        with self._database.read() as session:
+            return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), job_from_row))
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancel a queued job at once and a running one within seconds; a finished job does not change.
+
+        Raises:
+            JobError: There is no such job.
+        """
+        with self._database.write() as session:
+            job_queue.find_job(session, job_id)
+            job_queue.request_cancel(session, job_id, now=self._clock())
+            return job_from_row(job_queue.find_job(session, job_id))
+
+    def retry(self, job_id: str) -> Job:
+        """Requeue a failed or cancelled job with the same id and folder, so that it continues from its last checkpoint.
+
+        Raises:
+            JobError: There is no such job, it has not failed, or another job of its schedule took its place.
+        """
+        with self._database.write() as session:
+            row = job_queue.find_job(session, job_id)
+            successor = job_queue.successor_of(session, row)
+            if successor:
+                raise JobError(
+                    f"Job {job_id} cannot be retried: {successor} of the same schedule trains, or trained, on its "
+                    "episodes.",
+                    next_step=f"Look at that job: spanloop jobs show {successor}",
+                )
+            if not job_queue.requeue_finished(session, job_id, now=self._clock()):
+                raise JobError(
+                    f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
+                    next_step="Submit a new job with the same spec.",
+                )
+            return job_from_row(job_queue.find_job(session, job_id))
+
+    def log(self, job_id: str, *, tail_bytes: int = DEFAULT_TAIL_BYTES) -> str:
+        """Return the end of the job's log, all attempts in order; empty before the first start.
+
+        Raises:
+            JobError: There is no such job.
+        """
+        with self._database.read() as session:
+            job_queue.find_job(session, job_id)
+        try:
+            with self._paths.job_log(job_id).open("rb") as log:
+                size_bytes = log.seek(0, os.SEEK_END)
+                log.seek(max(0, size_bytes - tail_bytes))
+                return log.read(tail_bytes).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def schedule(
+        self,
+        spec: JobSpec,
+        *,
+        cron: str | None = None,
+        at: datetime | None = None,
+        settings: ScheduleSettings = NO_SETTINGS,
+    ) -> Schedule:
+        """Submit ``spec`` whenever its trigger says so and there is new data, or once at a given time.
+
+        Args:
+            spec: The job. Its base model is resolved when the job runs.
+            cron: Five cron fields (minute hour day month weekday), in UTC.
+            at: An aware time; a past time is due at once. The job is submitted whatever data there is.
+            settings: An interval, a condition on the data, a budget.
+
+        Raises:
+            ConfigurationError: There is no trigger or more than one, or the schedule never ticks.
+        """
+        now = self._clock()
+        triggers = (
+            cron,
+            at,
+            settings.every_minutes,
+            settings.after_transitions,
+            settings.when_failures,
+        )
+        if sum(trigger is not None for trigger in triggers) != 1:
+            raise ConfigurationError(
+                "A schedule needs exactly one trigger: a cron expression, a time, an interval, a number of new "
+                "transitions, or a condition on failures.",
+                next_step="Pass cron='0 3 * * *' or at=datetime(…, tzinfo=UTC), or one of the settings.",
+            )
+        normalised_cron = ""
+        if cron is not None:
+            normalised_cron = check_cron(cron)
+            next_at = next_firing(normalised_cron, now)
+        elif at is not None:
+            next_at = check_instant(at)
+        else:
+            next_at = now
+        if at is not None and settings.budget is not None:
+            raise ConfigurationError("A budget is of a schedule that submits more than one job.")
+        with self._database.write() as session:
+            row = schedules.insert_schedule(
+                session, spec, cron=normalised_cron, settings=settings, next_at=next_at, now=now
+            )
+            return schedule_from_row(row)
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Return all schedules, oldest first; schedules without another firing have no ``next_at``.
+
+        Schedules that another version of spanloop stored are logged and skipped.
+        """
+        with self._database.read() as session:
+            return tuple(skip_unreadable(schedules.list_schedules(session), schedule_from_row))
+
+    def get_schedule(self, schedule_id: str) -> Schedule:
+        """Return a schedule.
+
+        Raises:
+            JobError: There is no such schedule.
+            DataDirectoryError: Another version of spanloop stored it.
+        """
+        with self._database.read() as session:
+            return schedule_from_row(schedules.find_schedule(session, schedule_id))
+
+    def jobs_of_schedule(self, schedule_id: str | None) -> frozenset[str]:
+        """Return the ids of all jobs that a schedule submitted; none for None."""
+        if schedule_id is None:
+            return frozenset()
+        with self._database.read() as session:
+            return frozenset(session.scalars(job_queue.jobs_of_schedule(schedule_id)))
+
+    def ticks(self, schedule_id: str, *, limit: int = 20) -> tuple[Tick, ...]:
+        """Return what the last ticks of a schedule did, newest first; none before the first one."""
+        with self._database.read() as session:
+            rows = session.scalars(schedule_ticks.list_ticks(schedule_id).limit(limit))
+            return tuple(tick_from_row(row) for row in rows)
+
+    def obstacle(self, schedule: Schedule) -> str:
+        """Return why a schedule may not submit a job now, whatever data there is; empty if it may."""
+        with self._database.read() as session:
+            return schedule_ticks.find_obstacle(session, schedule, now=self._clock())
+
+    def pause(self, schedule_id: str) -> Schedule:
+        """Let a schedule tick no more until it is resumed; its open job goes on.
+
+        Raises:
+            JobError: There is no such schedule.
+        """
+        with self._database.write() as session:
+            row = schedules.find_schedule(session, schedule_id)
+            schedules.pause_schedule(row, now=self._clock())
+            return schedule_from_row(row)
+
+    def resume(self, schedule_id: str) -> Schedule:
+        """Let a paused schedule tick again from its next time on; what it missed is not made up for.
+
+        Raises:
+            JobError: There is no such schedule.
+        """
+        with self._database.write() as session:
+            row = schedules.find_schedule(session, schedule_id)
+            schedules.resume_schedule(row, schedule_from_row(row).settings, now=self._clock())
+            return schedule_from_row(row)
+
+    def unschedule(self, schedule_id: str) -> None:
+        """Delete a schedule; the jobs that it submitted stay.
+
+        Raises:
+            JobError: There is no such schedule.
+        """
+        with self._database.write() as session:
+            schedules.delete_schedule(session, schedule_id)
+
+
+def report_progress(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int, step: int, total: int) -> None:
+    """Store that ``step`` of ``total`` optimiser steps are completed; called by the runner process.
+
+    Args:
+        data_dir: The data directory, or its path.
+        job_id: The job.
+        token: The fencing token of this process: ``job_token()``.
+        step: Completed steps, counted over all attempts of the job.
+        total: Steps of the job in total.
+
+    Raises:
+        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+    """
+    if not 0 <= step <= total:
+        raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
+    lease = Lease(job_id, token)
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        record_progress(session, lease, step=step, total=total)
+
+
+def report_evaluation(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int) -> None:
+    """Store that the job has trained and is evaluated now; called by the runner process.
+
+    Raises:
+        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+    """
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        begin_evaluation(session, Lease(job_id, token))
+
+
+def job_token() -> int:
+    """Return the fencing token of this process.
+
+    Raises:
+        JobError: This process was not started by the scheduler.
+    """
+    text = os.environ.get(JOB_TOKEN_ENV, "")
+    if not text.isdecimal():
+        raise JobError(
+            f"{JOB_TOKEN_ENV} is {text!r}: this process has no lease on a job.",
+            next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
+        )
+    return int(text)

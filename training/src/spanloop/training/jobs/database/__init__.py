@@ -1,0 +1,1 @@
+"""The control database: engines, tables, migrations, copies."""

@@ -1,0 +1,201 @@
+"""Tables of the control database, schema version 5.
+
+Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from spanloop.training.jobs.database.clock import UtcMicros
+
+
+class Base(DeclarativeBase):
+    """Base of the mapped classes."""
+
+
+class SchemaRow(Base):
+    """One row: the schema version of the other tables."""
+
+    __tablename__ = "control_schema"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer)
+
+
+class JobRow(Base):
+    """One job with its state, lease and runner process."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("schedule_id", "fired_for", name="one_job_for_each_firing"),
+        Index("jobs_by_state", "state", "created_at"),
+    )
+
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    spec: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    """Number of starts."""
+    interruptions: Mapped[int] = mapped_column(Integer, default=0)
+    """How often its runner or scheduler was killed since the job was submitted or last retried by the user."""
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    started_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    step: Mapped[int] = mapped_column(Integer, default=0)
+    steps_total: Mapped[int] = mapped_column(Integer, default=0)
+    error: Mapped[str] = mapped_column(Text, default="")
+    model_version: Mapped[str] = mapped_column(String(128), default="")
+
+    lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: grows with every lease and is never reused."""
+    lease_owner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the process that runs the job; empty if the job has no lease."""
+    lease_until: Mapped[datetime | None] = mapped_column(UtcMicros)
+    runner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the leader of the job's process group; empty if no process was started under this lease."""
+
+    schedule_id: Mapped[str | None] = mapped_column(String(64))
+    fired_for: Mapped[datetime | None] = mapped_column(UtcMicros)
+
+    ran_s: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    """Run time of the attempts that have ended."""
+    retries: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    """How often it was requeued because a service was away or the disk was full."""
+    retry_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """A queued job is not started before; None is at once."""
+
+
+class LeaderRow(Base):
+    """One leadership: which of several processes decides."""
+
+    __tablename__ = "leaders"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the leader's process; empty if it gave the leadership up."""
+    token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: grows with every leader and is never reused."""
+    until: Mapped[datetime] = mapped_column(UtcMicros)
+    """By the database's clock."""
+
+
+class ScheduleRow(Base):
+    """One schedule: what submits its job, and when it is looked at next."""
+
+    __tablename__ = "schedules"
+
+    schedule_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    spec: Mapped[str] = mapped_column(Text)
+    cron: Mapped[str] = mapped_column(String(200), default="")
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    next_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """The next tick; None if there is none left."""
+    last_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    last_job_id: Mapped[str] = mapped_column(String(64), default="")
+    settings: Mapped[str] = mapped_column(Text, default="{}", server_default="{}")
+    """JSON of a ``ScheduleSettings``."""
+    paused_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """Since when it does not tick; None if it does."""
+
+
+class ModelVersionRow(Base):
+    """One complete version of a model."""
+
+    __tablename__ = "model_versions"
+    __table_args__ = (UniqueConstraint("job_id", name="one_version_for_each_job"),)
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    parent: Mapped[str] = mapped_column(String(128), default="")
+    job_id: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    details: Mapped[str] = mapped_column(Text, default="{}")
+    """Metadata of the caller, a JSON object."""
+    weights_sha256: Mapped[str] = mapped_column(String(64))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class DeploymentRow(Base):
+    """One successful deployment; the gateway serves the newest."""
+
+    __tablename__ = "deployments"
+
+    deployment_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(Integer)
+    deployed_at: Mapped[datetime] = mapped_column(UtcMicros)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.job_id"))
+
+
+class AliasRow(Base):
+    """One move of an alias; the newest row of an alias has the version that it names."""
+
+    __tablename__ = "aliases"
+    __table_args__ = (Index("aliases_by_name", "name", "alias"),)
+
+    move_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(64))
+    alias: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(Integer)
+    """Of the version; 0 when the alias was removed."""
+    rolls_back_to: Mapped[str] = mapped_column(String(128), default="")
+    """The ``name@version`` before it, which may be of another model; empty when there was none."""
+    since: Mapped[datetime] = mapped_column(UtcMicros)
+
+
+class DecisionRow(Base):
+    """One decision about a candidate."""
+
+    __tablename__ = "promotion_decisions"
+    __table_args__ = (Index("decisions_by_name", "name", "decision_id"),)
+
+    decision_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    decided_at: Mapped[datetime] = mapped_column(UtcMicros)
+    name: Mapped[str] = mapped_column(String(64))
+    candidate: Mapped[str] = mapped_column(String(128))
+    champion: Mapped[str] = mapped_column(String(128), default="")
+    rule: Mapped[str] = mapped_column(Text, default="")
+    """JSON; empty when no rule was asked."""
+    verdict: Mapped[str] = mapped_column(String(16))
+    evidence: Mapped[str] = mapped_column(Text)
+    """JSON."""
+    job_id: Mapped[str | None] = mapped_column(String(64))
+
+
+class CanaryVerdictRow(Base):
+    """A verdict about a canary that is being carried out."""
+
+    __tablename__ = "canary_verdicts"
+
+    canary: Mapped[str] = mapped_column(String(64), primary_key=True)
+    document: Mapped[str] = mapped_column(Text)
+    """JSON."""
+
+
+class NoticeRow(Base):
+    """What the user is told once: a change that a migration made to what he stored."""
+
+    __tablename__ = "notices"
+
+    notice_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    text: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    shown_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+
+
+class TickRow(Base):
+    """One tick of a schedule, or several in a row with the same result."""
+
+    __tablename__ = "schedule_ticks"
+    __table_args__ = (Index("ticks_by_schedule", "schedule_id", "tick_id"),)
+
+    tick_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    schedule_id: Mapped[str] = mapped_column(String(64))
+    ticked_at: Mapped[datetime] = mapped_column(UtcMicros)
+    """Of the last one."""
+    times: Mapped[int] = mapped_column(Integer, default=1)
+    verdict: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    job_id: Mapped[str] = mapped_column(String(64), default="")

@@ -1,0 +1,1 @@
+"""The loops of scheduler and runner, and the processes of jobs."""

@@ -1,0 +1,148 @@
+"""The scheduler's loop: recover abandoned jobs, submit scheduled ones. One scheduler of several is active.
+
+Invariant: only the leader decides (`leadership`), everything that it writes carries its token, and the database holds
+everything that it knows. So a scheduler may be killed at any instant, or may hang and come back: another one goes on,
+and what the former leader then writes is refused. A scheduler may embed a job runner, which does not need to lead.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
+from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.jobs.processes.job_runner import JobRunner
+from spanloop.training.jobs.processes.poll_loop import poll
+from spanloop.training.jobs.processes.recovery import Recovery
+from spanloop.training.jobs.processes.stop_signal import StopRequest
+from spanloop.training.jobs.schedules.schedule_ticks import Decision, list_due, run_due_ticks
+from spanloop.training.jobs.schedules.tick_process import DEFAULT_TICK_COMMAND, TickProcess
+from spanloop.training.jobs.schedules.verdict import TickVerdict
+
+log = logging.getLogger("spanloop.training.run.scheduler")
+
+_AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """Settings of the scheduler."""
+
+    poll_s: float = 1.0
+    """Interval between ticks."""
+    leadership_s: float = LEADERSHIP_S
+    """A second scheduler takes over from a leader that has not renewed its leadership for so long."""
+    lease_s: float = 30.0
+    """Duration of the lease on an abandoned job while it is requeued."""
+    grace_s: float = 8.0
+    """Time between SIGTERM and SIGKILL of an abandoned job's processes."""
+
+
+class Scheduler:
+    """Decides about the jobs and schedules of one control database while it leads.
+
+    Args:
+        data_dir: The data directory, or its path; it must exist.
+        jobs: A job runner that this process embeds; None runs no jobs here.
+        tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
+        settings: Intervals and lease durations.
+        clock: Returns the current time; None is the machine's clock, and the database's for leases.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | os.PathLike[str] | HasPath,
+        *,
+        jobs: JobRunner | None = None,
+        tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
+        settings: SchedulerSettings = SchedulerSettings(),
+        clock: Clock | None = None,
+    ) -> None:
+        paths = ControlPaths.of(data_dir)
+        self.database = ControlDatabase(paths)
+        self.jobs = jobs
+        self._settings = settings
+        self._clock = clock or utc_now
+        lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
+        owner = str(ProcessIdentity.current())
+        self._leadership = Leadership(
+            self.database,
+            SCHEDULER,
+            owner=owner,
+            lease_s=settings.leadership_s,
+            lease_time=lease_time,
+            elapsed_s=time.monotonic if clock is None else lambda: clock().timestamp(),
+        )
+        self._recovery = Recovery(
+            self.database,
+            owner=owner,
+            lease_s=settings.lease_s,
+            grace_s=settings.grace_s,
+            clock=self._clock,
+            lease_time=lease_time,
+        )
+        self._ticks = TickProcess(paths, tick_command)
+
+    @property
+    def running(self) -> frozenset[Lease]:
+        """The leases of the jobs that the embedded runner runs now."""
+        return frozenset() if self.jobs is None else self.jobs.running
+
+    def is_leading(self) -> bool:
+        """Return whether this scheduler is the active one, by its own clock."""
+        return self._leadership.is_held
+
+    def run(self, stop: StopRequest) -> None:
+        """Tick until ``stop`` is set, then give the leadership up; end and requeue the jobs of the embedded runner."""
+        try:
+            poll(self.tick, stop, poll_s=self._settings.poll_s)
+        finally:
+            self.close()
+
+    def tick(self) -> None:
+        """Watch the embedded runner's jobs; while leading recover jobs and submit scheduled ones; start queued jobs."""
+        try:
+            if self.jobs is not None:
+                self.jobs.watch()
+            if self._leadership.hold():
+                self._lead()
+            else:
+                self._ticks.close()
+        except LeadershipLostError:
+            self._leadership.lose()
+            self._ticks.close()
+        except DataDirectoryError:
+            self._recovery.wait_for_runners()
+            raise
+        if self.jobs is not None:
+            self.jobs.start()
+
+    def close(self) -> None:
+        """Give the leadership up, then close the embedded runner."""
+        self._ticks.close()
+        try:
+            self._leadership.give_up()
+        except DataDirectoryError as error:
+            # It expires by itself.
+            log.error("the leadership could not be given up: %s", error)  # noqa: TRY400
+        if self.jobs is not None:
+            self.jobs.close()
+
+    def _lead(self) -> None:
+        self._recovery.recover(mine=self.running, check=self._leadership.check)
+        with self.database.read() as session:
+            due = list_due(session, now=self._clock())
+        if not all(schedule.is_recurring for schedule in due):
+            run_due_ticks(
+                self.database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock, check=self._leadership.check
+            )
+        # A process decides about recurring schedules, because it reads the store, which may be slow or away.
+        self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)

@@ -1,0 +1,1 @@
+"""Schedules: when each of them ticks, and what a tick does."""

@@ -1,0 +1,1 @@
+"""The files of a model's folder: weights, adapters, tokenizer and chat template."""

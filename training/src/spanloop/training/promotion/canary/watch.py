@@ -1,0 +1,76 @@
+"""Look at the canary that runs every half minute, in a thread of the scheduler's process.
+
+Invariant: only the active scheduler looks. Without a canary it costs a look at the control database and one at the
+disk, or a request to the gateway if a setting names one. An error is logged once, and the next look tries again.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.paths import DataDir
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.promotion.canary.gateway_canary import running_canary
+
+from .pending_verdicts import stored_verdict
+
+_EVERY_S: Final = 30.0
+_log: Final = logging.getLogger(__name__)
+
+
+@contextmanager
+def watching_canary(data_dir: DataDir, *, is_leading: Callable[[], bool], every_s: float = _EVERY_S) -> Generator[None]:
+    """Decide about canaries while the block runs and ``is_leading`` returns True."""
+    stop = threading.Event()
+    arguments = (data_dir, is_leading, every_s, stop)
+    thread = threading.Thread(target=_watch, args=arguments, name="canary-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, stop: threading.Event) -> None:
+    last_error = ""
+    while not stop.wait(every_s):
+        if not is_leading():
+            continue
+        try:
+            _look_once(data_dir)
+            last_error = ""
+        except (SpanloopError, OSError) as error:
+            if str(error) != last_error:
+                _log.error("the canary: %s", error)
+            last_error = str(error)
+
+
+def _look_once(data_dir: DataDir) -> None:
+    is_pending = stored_verdict(ControlDatabase(ControlPaths.of(data_dir))) is not None
+    if not is_pending and not _may_run(data_dir):
+        return
+    # The scheduler starts at once, and most have no canary.
+    from spanloop.foundation.settings import load_configuration  # noqa: PLC0415
+    from spanloop.store import connect  # noqa: PLC0415
+
+    from ..promote import Actions  # noqa: PLC0415
+    from .decision import decide_canary  # noqa: PLC0415
+
+    rule = load_configuration(data_dir.path).promotion
+    with connect(data_dir) as store:
+        state = decide_canary(store, data_dir, rule, Actions(data_dir, on_progress=_log.info))
+    if state is not None and state.decision is not None:
+        decision = state.decision
+        _log.info("canary of %s: %s; %s", decision.candidate, decision.verdict, decision.evidence.reason)
+
+
+def _may_run(data_dir: DataDir) -> bool:
+    """Whether a canary may run; a gateway on this machine has a file of it."""
+    gateway = data_dir.find("gateway")
+    if gateway is None or not gateway.is_configured:
+        return (data_dir.gateway / "canary.json").exists()
+    return running_canary(data_dir) is not None

@@ -1,0 +1,124 @@
+"""Run one job in the user's terminal instead of queueing it, so that a debugger can read from the terminal.
+
+Invariant: the job is inserted and leased in one transaction, so no runner starts it too. This process holds the lease
+and renews it in a thread, however long a debugger stops the job; when it is killed, the scheduler requeues the job. A
+job whose lease could not be renewed in time is ended, because another runner may have it then.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Final
+
+from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.training.jobs.states import JobState
+
+from ..jobs import job_outcomes, job_queue, leases
+from ..jobs.api import Job, JobApi, JobSpec
+from ..jobs.database.clock import database_time, utc_now
+from ..jobs.database.control_database import ControlDatabase
+from ..jobs.leases import Lease, LeaseLostError
+from ..jobs.paths import ControlPaths
+from ..jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
+from ..models.registry import Registry
+
+_LEASE: Final = timedelta(seconds=30)
+_RENEW_S: Final = 2.0
+"""Interval of renewals, and so the delay of a cancellation."""
+
+
+def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
+    """Run a job of ``spec`` now; it inherits stdin, stdout and stderr. Ctrl-C cancels it.
+
+    Returns:
+        The job after it has ended, whatever its state.
+
+    Raises:
+        JobError: ``spec.base`` names no registered model version.
+        DataDirectoryError: The control database is unreachable.
+    """
+    Registry(data_dir).get(spec.base)
+    database = ControlDatabase(ControlPaths.of(data_dir))
+    lease = insert_leased(database, spec)
+    command = [
+        sys.executable,
+        "-m",
+        "spanloop.training.run.run_job",
+        "--data-dir",
+        str(data_dir.path),
+        "--job",
+        lease.job_id,
+    ]
+    environment = os.environ | {JOB_ID_ENV: lease.job_id, JOB_TOKEN_ENV: str(lease.token)}
+    with subprocess.Popen(command, env=environment) as process, _Heartbeat(database, lease, process):
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            # the terminal sent the signal to the job's processes too
+            with database.write() as session:
+                job_queue.request_cancel(session, lease.job_id, now=utc_now())
+            status = process.wait()
+    _record(database, lease, status)
+    return JobApi(data_dir).get(lease.job_id)
+
+
+def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
+    """Insert a running job whose lease this process holds."""
+    now = utc_now()
+    with database.write() as session:
+        row = job_queue.insert_job(session, spec, now=now)
+        until = database_time(session) + _LEASE
+        lease = job_queue.lease_job(session, row, owner=str(ProcessIdentity.current()), now=now, until=until)
+    assert lease is not None  # noqa: S101 - nobody else has seen the row
+    return lease
+
+
+def _record(database: ControlDatabase, lease: Lease, status: int) -> None:
+    with database.write() as session:
+        if status == 0:
+            job_outcomes.mark_succeeded(session, lease, now=utc_now())
+        else:
+            error = f"The job ended with exit status {status}; its messages are in the terminal that ran it."
+            job_outcomes.mark_failed(session, lease, now=utc_now(), error=error)
+
+
+class _Heartbeat:
+    """Renews the lease while the context is open, and ends the job's process when the job is cancelled elsewhere."""
+
+    def __init__(self, database: ControlDatabase, lease: Lease, process: subprocess.Popen[bytes]) -> None:
+        self._database = database
+        self._lease = lease
+        self._process = process
+        self._ended = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        expires_s = time.monotonic() + _LEASE.total_seconds() - _RENEW_S
+        while not self._ended.wait(_RENEW_S):
+            began_s = time.monotonic()
+            try:
+                with self._database.write() as session:
+                    state = leases.renew(session, self._lease, until=database_time(session) + _LEASE)
+                expires_s = began_s + _LEASE.total_seconds() - _RENEW_S
+            except DataDirectoryError:
+                # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
+                if time.monotonic() < expires_s:
+                    continue
+                state = JobState.CANCELLING
+            except LeaseLostError:
+                state = JobState.CANCELLING
+            if state is JobState.CANCELLING:
+                self._process.terminate()
+                return

@@ -1,0 +1,1 @@
+"""What a running training reports, and what ends it early."""

@@ -1,0 +1,145 @@
+"""Make the training plan of an attempt from the job's specification and its dataset."""
+
+import math
+import os
+from pathlib import Path
+from typing import Final
+
+from spanloop.foundation.errors import JobError
+
+from ..dataset.manifest import DATA_NAME, Manifest
+from ..dataset.sampling import DEFAULT_TEMPERATURE
+from ..jobs.training_ids import job_of
+from ..models.base_model import BaseModelFacts
+from ..models.checkpoint_fence import NO_FENCE
+from ..models.checkpoints import latest_checkpoint
+from ..spec.job_spec import JobSpec
+from ..spec.strategy_names import Curriculum
+from ..verl_plugin.drift import steps_within
+from ..verl_plugin.train_plan import TrainPlan
+from .monitor.metrics import metrics_path
+from .monitor.samples import samples_path
+
+_SAVES_A_JOB: Final = 5
+FILLING_ROW_TOKENS: Final = 128
+"""verl's ``SYNTHETIC_PADDING_SEQ_LEN``."""
+
+
+def make_plan(
+    spec: JobSpec,
+    base: BaseModelFacts,
+    manifest: Manifest,
+    *,
+    folder: Path,
+    attempt: int,
+    ray_folder: Path,
+    lease_token: int = NO_FENCE,
+) -> TrainPlan:
+    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
+    steps, batch = planned_steps(spec, manifest)
+    checkpoint_dir = folder / "checkpoints"
+    checkpoint = latest_checkpoint(checkpoint_dir)
+    longest = longest_computed_row(spec, manifest.longest_row_tokens)
+    return TrainPlan(
+        kind=spec.kind,
+        job_id=job_of(manifest.job_id),
+        model_path=base.path,
+        dataset_path=folder / DATA_NAME,
+        checkpoint_dir=checkpoint_dir,
+        lease_token=lease_token,
+        resume_from=checkpoint.path if checkpoint else None,
+        metrics_path=metrics_path(folder, attempt),
+        samples_path=samples_path(folder, attempt),
+        failure_path=folder / "failure.json",
+        steps=steps,
+        batch_size=batch,
+        kl_budget=spec.kl_budget,
+        kl_coefficient=spec.kl_coefficient,
+        epochs=spec.epochs,
+        dpo_beta=spec.dpo_beta,
+        dpo_nll_weight=spec.dpo_nll_weight,
+        lora_rank=spec.lora_rank,
+        lora_alpha=spec.lora_alpha,
+        learning_rate=spec.learning_rate,
+        lr_scheduler_type=spec.lr_scheduler_type,
+        lr_warmup_steps=spec.lr_warmup_steps,
+        weight_decay=spec.weight_decay,
+        clip_grad=spec.clip_grad,
+        critic_learning_rate=spec.critic_learning_rate,
+        gae_lambda=spec.gae_lambda,
+        loss_aggregation=spec.loss_aggregation,
+        temperature=manifest.temperature or DEFAULT_TEMPERATURE,
+        seed=spec.seed,
+        shuffle=spec.curriculum is Curriculum.NONE,
+        max_prompt_tokens=manifest.longest_prompt_tokens,
+        max_response_tokens=manifest.longest_response_tokens,
+        micro_batch_tokens=spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest),
+        longest_row_tokens=longest,
+        optimizer_dtype=spec.optimizer_dtype,
+        offload=spec.offload,
+        save_every_steps=save_interval(steps),
+        backbone=spec.backbone,
+        ranks=spec.ranks,
+        ray_address=spec.ray_address,
+        ray_temp_dir=ray_folder,
+        threads=max(1, training_threads(whole_machine=spec.pause_serving) // spec.ranks),
+        device=spec.device,
+    )
+
+
+def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
+    """Return the steps that the job takes, within its ``max_passes``, and the groups, pairs or rows of each.
+
+    Raises:
+        JobError: There are fewer rows or pairs than ranks.
+    """
+    units = manifest.units
+    multiple = batch_multiple(spec)
+    if units < multiple:
+        raise JobError(
+            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
+            next_step="Submit it again with fewer ranks, or select more episodes.",
+        )
+    batch = batch_size(units, spec.batch_groups, multiple)
+    return steps_within(spec.steps, batch, units, spec.max_passes), batch
+
+
+def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
+    """Return the tokens of the longest row, which is one forward pass at least.
+
+    On several ranks verl's rows that fill a batch up count as rows.
+    """
+    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 1
+    return max(longest_row_tokens, filling)
+
+
+def batch_multiple(spec: JobSpec) -> int:
+    """Return the number that must divide a batch: rows are dealt to the ranks evenly.
+
+    The groups of a policy gradient need not divide: verl fills their rows up with rows that no token trains.
+    """
+    return 1 if spec.kind.is_policy_gradient else spec.ranks
+
+
+def batch_size(available: int, requested: int, multiple: int = 1) -> int:
+    """Return the requested batch size, limited to the available rows and rounded down to a multiple.
+
+    verl drops incomplete batches, so a batch larger than the dataset would never run.
+    """
+    if available < multiple or requested < multiple:
+        raise ValueError(f"a batch of {requested} out of {available}: expected at least {multiple} of each")
+    return min(available, requested) // multiple * multiple
+
+
+def save_interval(steps: int) -> int:
+    """Return the steps between checkpoints: about five a job, so that a kill costs at most a fifth of it."""
+    return max(1, math.ceil(steps / _SAVES_A_JOB))
+
+
+def training_threads(*, whole_machine: bool) -> int:
+    """Return the number of OpenMP threads: all cores but one, because threads that wait for a busy core slow all down.
+
+    Args:
+        whole_machine: Nothing else runs while the job trains, so all cores are used.
+    """
+    return max(1, len(os.sched_getaffinity(0)) - (0 if whole_machine else 1))

@@ -1,0 +1,1 @@
+"""SFT and DPO in verl's supervised trainer."""
