@@ -3,13 +3,11 @@
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from spanloop.administration.forget import forget
 from spanloop.store import Store
-from spanloop.store.client import Address, Connection
 
 from ...conftest import MakeFrame
 

@@ -70,8 +70,8 @@ def main(address, next_file, version, number, moment):
 APPLIED, NOWHERE = 1000, (9999, 0, "")
 
 NEXT_FILE = ("0002_next.sql", """
--- What a migration may do: rename a table and put a view in its place, change views, columns, indexes and settings, and fill a
--- table from the rows of another.
+-- What a migration may do: rename a table and put a view in its place, change views, columns, indexes and settings,
+-- and fill a table from the rows of another.
 RENAME TABLE evaluation_episodes TO former_evaluation_episodes;
 
 -- Spelled out, because a server that has lost the definition of a table creates it anew.
@@ -102,7 +102,8 @@ CREATE TABLE IF NOT EXISTS error_summaries (
 CREATE MATERIALIZED VIEW IF NOT EXISTS error_summaries_mv TO error_summaries AS
 SELECT error_class, groupUniqArray(episode_id) AS episodes FROM failures GROUP BY error_class;
 
-INSERT INTO error_summaries SELECT error_class, groupUniqArray(episode_id) AS episodes FROM failures GROUP BY error_class;
+INSERT INTO error_summaries
+SELECT error_class, groupUniqArray(episode_id) AS episodes FROM failures GROUP BY error_class;
 
 ALTER TABLE scores ADD INDEX IF NOT EXISTS idx_session session_id TYPE bloom_filter(0.001) GRANULARITY 1;
 

@@ -59,8 +59,8 @@ def main(data_dir, number):
         event.listen(Engine, moment, kill)
     module.ControlDatabase(ControlPaths(Path(data_dir)))
 """
-"""Makes the tables, or migrates them by a next migration; it is killed before or after its n-th statement, or before its
-n-th commit."""
+"""Makes the tables, or migrates them by a next migration; it is killed before or after its n-th statement, or before
+its n-th commit."""
 
 
 def tables(data_dir: DataDir) -> dict[str, list[str]]:

@@ -36,11 +36,7 @@ def insert_transitions(store: Store, transitions: pl.DataFrame) -> None:
     """
     numbers = Numbers(MessageNumbers)
     rows = number_states(transitions, numbers).with_columns(share_prompts(transitions))
-    messages = [
-        (*key, number, text)
-        for key, each in numbers.items()
-        for number, text in enumerate(each.messages)
-    ]
+    messages = [(*key, number, text) for key, each in numbers.items() for number, text in enumerate(each.messages)]
     frame = pl.DataFrame(messages, schema=_MESSAGES, orient="row")
     if "converted_at" in transitions.columns:
         # Of two conversions of a revision the later one counts, in both tables.

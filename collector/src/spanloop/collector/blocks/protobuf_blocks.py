@@ -111,6 +111,4 @@ class ProtobufStrategy:
             traces.append(record)
             spans += count
         frames = PolarsStrategy(self._refused_ranges).prepare(Batch(batch.block_id, tuple(remaining)))
-        return ProtobufBlock(
-            frames, Batch(batch.block_id, tuple(traces)), Bodies(traces), spans, self._refused_ranges
-        )
+        return ProtobufBlock(frames, Batch(batch.block_id, tuple(traces)), Bodies(traces), spans, self._refused_ranges)
