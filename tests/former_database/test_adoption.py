@@ -107,7 +107,7 @@ def test_an_adopted_database_is_converted_selected_from_and_shown(former: Addres
         connection.command(f"{span} (now64(9), '{'c' * 32}', '{'1' * 16}', 'chat', {attributes})", doing="sending")
         connection.close()
         assert run(store).episodes == 1
-        shown = {name: store.query(name, **parameters | since(parameters)) for name, parameters in LISTS.items()}
+        shown = {name: store.query(name, **{**parameters, **since(parameters)}) for name, parameters in LISTS.items()}
         assert shown["dashboard_totals"]["episodes"].item() == 3
         assert shown["dashboard_traces"].height == 3
         assert shown["evaluation_list"]["evaluation_id"].to_list() == ["test:tiny@v1"]

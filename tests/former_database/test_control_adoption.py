@@ -10,6 +10,7 @@ import pytest
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.former_schemas import OPENING_COMMIT
 from spanloop.foundation.paths import DataDir
+from spanloop.runtime.environment_checks import all_checks
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.api import JobApi, JobKind
 from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
@@ -61,3 +62,13 @@ def test_an_older_control_database_is_refused(former: DataDir, version: int) -> 
         JobApi(former)
     assert f"Open it once with commit {OPENING_COMMIT}" in caught.value.next_step
     assert read(former) == stored
+
+
+def test_doctor_names_the_commit_that_opens_an_older_control_database(
+    former: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(former, "UPDATE control_schema SET version = 4")
+    monkeypatch.setenv(CONTROL_URL_ENV, f"sqlite:///{former.control_db}")
+    (check,) = [each for each in all_checks(former.path) if each.name == "control database"]
+    assert not check.ok
+    assert OPENING_COMMIT in check.fix

@@ -207,7 +207,8 @@ def test_every_table_with_an_id_has_a_forget_statement(store: Store, connection:
         doing="listing",
     )
     queries = {"otel_traces": "spans", "otel_logs": "logs"}
-    for table in tables["table"].to_list():
+    # legacy_transitions is always empty: nothing writes it, and a database with rows there is refused.
+    for table in set(tables["table"].to_list()) - {"legacy_transitions"}:
         with pytest.raises(Exception, match="wrong parameters"):
             store.execute(f"store_forget_{queries.get(table, table)}", nothing="")
 

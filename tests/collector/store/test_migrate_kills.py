@@ -66,7 +66,8 @@ def main(address, next_file, version, number, moment):
     module._run, module._record, module._recreate = run_killed, record_killed, recreate_watched
     module.migrate(Address(**address), [*module.migrations(), module.parse(*next_file)])
 """
-"""Migrates to the initial schema and by a next migration, and is killed before, during or after one statement, or one entry of the journal (0 and 1000)."""
+"""Migrates to the initial schema and by a next migration, and is killed before, during or after one statement, or one
+entry of the journal (0 and 1000)."""
 APPLIED, NOWHERE = 1000, (9999, 0, "")
 
 NEXT_FILE = ("0002_next.sql", """

@@ -39,6 +39,7 @@ FORMER_CHECKSUMS: Final = (
 """Of the 22 migrations, in order."""
 _FORMER_TABLE: Final = "legacy_transitions"
 """Its rows have another layout than those of ``transition_rows``; spanloop no longer moves them."""
+_COUNT: Final = "SELECT count() AS n FROM legacy_transitions"
 
 
 def is_adoptable(connection: Connection, address: Address, tables: AbstractSet[str]) -> bool:
@@ -79,5 +80,4 @@ def is_adoptable(connection: Connection, address: Address, tables: AbstractSet[s
 def _former_rows(connection: Connection, tables: AbstractSet[str]) -> int:
     if _FORMER_TABLE not in tables:
         return 0  # the server lost its definition on a full disk; `migrate` recreates the empty table
-    counted = connection.query(f"SELECT count() AS n FROM {_FORMER_TABLE}", doing=f"counting {_FORMER_TABLE}")
-    return int(counted.item())
+    return int(connection.query(_COUNT, doing=f"counting rows of {_FORMER_TABLE}").item())

@@ -3,6 +3,6 @@
 from typing import Final
 
 OPENING_COMMIT: Final = "efef255d"
-"""The last commit that migrates older schemas; this code opens what it leaves, ClickHouse and control database alike."""
+"""The last commit that migrates older schemas, of ClickHouse and of the control database, to the initial ones."""
 OPEN_ONCE: Final = f"Open it once with commit {OPENING_COMMIT} of spanloop, then with this one."
 """The next step of an error about an older schema."""
