@@ -72,7 +72,7 @@ def test_an_attempt_without_an_outcome_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_span_missing_from_a_view_is_counted(store: Store, address: Address) -> None:
-    batch = Batch("ab" * 16, (Record("traces", traces_body([1, 2, 3]), 1, time.time_ns()),))
+    batch = Batch("ab" * 16, (Record("traces 3", traces_body([1, 2, 3]), 1, time.time_ns()),))
     ProtobufStrategy().prepare(batch).insert(store)
     assert (find_ids(address), count_unsummarised(address)) == (Counter([1, 2, 3]), 0)
     with closing(Connection(address)) as connection:

@@ -75,7 +75,7 @@ def test_a_request_that_ends_between_two_records_stores_none_of_them(scene: Scen
     """The truncated body is a valid protobuf request; only HTTP detects it. The retried block is stored once."""
     bodies = [trace_request(each).SerializeToString() for each in scene.ledger.new_ids(10)]
     assert len({len(body) for body in bodies}) <= 2, "ids of one and of two digits"
-    batch = Batch("ab" * 16, tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1)))
+    batch = Batch("ab" * 16, tuple(Record("traces 1", body, at, 0) for at, body in enumerate(bodies, 1)))
     Store.open(scene.address).close()
     with LossyProxy(scene.address.port) as proxy, Store(replace(scene.address, port=proxy.port)) as store:
         block = ProtobufStrategy().prepare(batch)

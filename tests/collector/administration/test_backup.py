@@ -70,7 +70,6 @@ def fill(data_dir: DataDir, store: Store) -> None:
     insert(store, "scores", [{"score_id": f"s{n}", "name": "reward", "value": 0.5, "label": "é"} for n in range(4)])
     step = {"episode_id": "e", "revision": 1, "step": 0, "state": '["a","é"]', "prompt_token_ids": [1]}
     insert_transitions(store, pl.DataFrame([step], schema=store.schema("transitions")))
-    insert(store, "legacy_transitions", [{"episode_id": "old", "revision": 1, "step": 0, "state": '["b"]'}])
     for name, content in FILES.items():
         path = data_dir.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,9 +120,8 @@ def test_a_restore_equals_what_was_backed_up(stored: tuple[Path, BackupManifest]
         assert spans["SpanAttributes"].to_list() == [{"n": "20001"}]
         scores = store.query("scores_by_id", score_ids=["s0", "while draining", "later"])
         assert sorted(scores["score_id"]) == ["s0", "while draining"]
-        for episode_id, state in (("e", '["a","é"]'), ("old", '["b"]')):
-            steps = {"episode_id": episode_id, "revision": 1, "first_step": 0, "last_step": 0}
-            assert store.query("dashboard_messages", **steps)["state"].to_list() == [state]
+        steps = {"episode_id": "e", "revision": 1, "first_step": 0, "last_step": 0}
+        assert store.query("dashboard_messages", **steps)["state"].to_list() == ['["a","é"]']
         insert(store, "scores", [{"score_id": "new", "name": "reward", "value": 1.0}])
     restored_files = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
     assert sorted(set(FILES) - set(restored_files)) == [

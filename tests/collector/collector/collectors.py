@@ -12,14 +12,16 @@ import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector import Settings, create_app, dead_letters
-from spanloop.collector.blocks.record_kinds import signal_of
-from spanloop.collector.dead_letters import DeadLetter
+from spanloop.collector.blocks.record_kinds import encoded_traces_kind, signal_of
+from spanloop.collector.dead_letters import DeadLetter, Signal
 from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
+from spanloop.collector.otlp.clickhouse_encoding import encode_body
+from spanloop.collector.otlp.wire import MalformedError
 from spanloop.collector.receiver import Receiver
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.spool import Spool
+from spanloop.spool import Record, Spool
 
 SECOND_NS = 10**9
 NOW_NS = 1_790_000_000 * SECOND_NS
@@ -112,6 +114,15 @@ class App:
     def _records(self) -> list[tuple[str, bytes]]:
         batch = self.spool.read(2**30)
         return [] if batch is None else [(record.kind, record.body) for record in batch.records]
+
+
+def trace_record(body: bytes, seq: int, accepted_ns: int = 0) -> Record:
+    """A spool record of a trace request, as the receiver makes it; of another body one that has to be parsed."""
+    try:
+        request = encode_body(body)
+    except MalformedError:
+        return Record(Signal.TRACES, body, seq, accepted_ns)
+    return Record(encoded_traces_kind(request.spans), request.body, seq, accepted_ns)
 
 
 def trace_request(*span_ids: int, trace_id: int = 1) -> ExportTraceServiceRequest:

@@ -15,11 +15,11 @@ from spanloop.collector.blocks.frame_blocks import PolarsStrategy
 from spanloop.collector.blocks.insert_errors import RefusedRanges, is_permanent
 from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
 from spanloop.foundation.errors import DataDirectoryError, StoreError
-from spanloop.spool import Batch, Record
+from spanloop.spool import Batch
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from .collectors import trace_request
+from .collectors import trace_record, trace_request
 from .test_writer import Faults, Rig, append, stored
 
 BAD = (3, 4, 11)
@@ -36,7 +36,7 @@ def strict(store: Store, connection: Connection) -> Iterator[str]:
 
 
 def block(*bodies: bytes) -> Batch:
-    return Batch("ab" * 16, tuple(Record("traces", body, at, time.time_ns()) for at, body in enumerate(bodies, 1)))
+    return Batch("ab" * 16, tuple(trace_record(body, at, time.time_ns()) for at, body in enumerate(bodies, 1)))
 
 
 BLOCK = block(

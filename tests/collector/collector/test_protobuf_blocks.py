@@ -25,7 +25,7 @@ from spanloop.spool import Batch, Record, Spool
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from .collectors import NOW_NS, SECOND_NS, trace_request
+from .collectors import NOW_NS, SECOND_NS, trace_record, trace_request
 from .test_insert_errors import BAD, BLOCK, GOOD
 from .test_insert_errors import strict as strict  # noqa: PLC0414 - a fixture
 from .test_rows import full_request
@@ -38,7 +38,7 @@ RECORDINGS = Path(__file__).parents[4] / "shared" / "data" / "spans"
 def rows(store: Store, connection: Connection, strategy: BlockStrategy, bodies: list[bytes]) -> list[str]:
     """Every insertable column of what the strategy stores, as text; the table is emptied."""
     table = f"`{store.database}`.otel_traces"
-    records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
+    records = tuple(trace_record(body, at) for at, body in enumerate(bodies, 1))
     strategy.prepare(Batch(uuid.uuid4().hex, records)).insert(store)
     sql = f"SELECT formatRow('JSONCompactEachRow', * EXCEPT (IngestedAt)) AS row FROM {table} ORDER BY row"
     rows_as_text = connection.query(sql, doing="reading")["row"].to_list()
@@ -180,7 +180,7 @@ def test_recorded_spans_give_the_rows_that_python_makes(store: Store, connection
 
 def test_a_block_that_is_inserted_again_is_stored_once(store: Store, connection: Connection, address: Address) -> None:
     bodies = [trace_request(*range(at, at + 3000)).SerializeToString() for at in (1, 3001, 6001)]
-    records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
+    records = tuple(trace_record(body, at) for at, body in enumerate(bodies, 1))
     for _ in range(3):
         sent = ProtobufStrategy().prepare(Batch("ab" * 16, records)).insert(store)
         assert sent == (9000, 0)

@@ -21,7 +21,7 @@ async def test_equal_requests_in_two_spools_are_stored_twice_and_their_retries_n
     blocks: set[str] = set()
     for name in ("first", "second"):
         with Spool(tmp_path / name, max_bytes=MIB) as spool:
-            await spool.append("traces", body)
+            await spool.append("traces 2", body)
             batch = spool.read(MIB)
             assert batch is not None
             blocks.add(batch.block_id)
@@ -36,12 +36,12 @@ async def test_equal_requests_in_two_spools_are_stored_twice_and_their_retries_n
 async def test_a_retry_is_recognised_after_a_thousand_blocks_of_another_collector(tmp_path: Path, store: Store) -> None:
     strategy = ProtobufStrategy()
     with Spool(tmp_path / "killed", max_bytes=MIB) as killed, Spool(tmp_path / "other", max_bytes=MIB) as other:
-        await killed.append("traces", trace_request(1).SerializeToString())
+        await killed.append("traces 1", trace_request(1).SerializeToString())
         unanswered = killed.read(MIB)
         assert unanswered is not None
         strategy.prepare(unanswered).insert(store)
         for number in range(2, 1052):
-            await other.append("traces", trace_request(number).SerializeToString())
+            await other.append("traces 1", trace_request(number).SerializeToString())
             batch = other.read(1)
             assert batch is not None
             strategy.prepare(batch).insert(store)

@@ -93,7 +93,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 async def append(spool: Spool, *span_ids: int) -> None:
     for span_id in span_ids:
-        await spool.append("traces", trace_request(span_id).SerializeToString())
+        await spool.append("traces 1", trace_request(span_id).SerializeToString())
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from spanloop.administration.forget import forget
 from spanloop.store import Store
-from spanloop.store.client import Address, Connection
-from spanloop.store.migrate import migrate, migrations
 
 from ...conftest import MakeFrame
 
@@ -20,7 +16,6 @@ START = 1_760_000_000 * SECOND
 LAST_NS = 2**32 * SECOND - 1
 TIMES = (0, 1, START, START + 40 * 86_400 * SECOND, LAST_NS)
 TRACES = tuple(f"{number:032x}" for number in range(1, len(TIMES) + 1))
-BEFORE_LOOKUPS = 7
 
 
 def insert_spans(store: Store, frame_of: MakeFrame, trace_ids: Sequence[str], **others: object) -> None:
@@ -82,25 +77,6 @@ def test_log_records_of_any_time_are_found(store: Store, frame_of: MakeFrame) ->
     since = {"since_us": 0, "until_us": time.time_ns() // 1_000 + 10**9, "counted_since_us": 0}
     page = {"after_ns": -(2**63), "after_trace_id": "", "max_traces": 100}
     assert store.query("pipeline_touched", **since, **page)["trace_id"].to_list() == list(TRACES)
-
-
-def test_rows_from_before_the_migration_are_found(address: Address, frame_of: MakeFrame) -> None:
-    old = replace(address, database=f"{address.database}_older")
-    migrate(old, migrations()[:BEFORE_LOOKUPS])
-    with Store(old) as store:
-        insert_logs(store, frame_of, TRACES[0])
-        metrics: dict[str, Any] = {"job_id": "job", "step": 3, "name": "loss", "value": 1.0}
-        store.insert("training_metrics", frame_of("training_metrics", [metrics]).drop("recorded_at"))
-        migrate(old)
-        lookups = migrations()[BEFORE_LOOKUPS]
-        assert lookups.name == "lookups"
-        connection = Connection(old)
-        for statement in lookups.statements:  # a run that was interrupted is made again
-            connection.command(statement, doing="again")
-        assert log_records(store, TRACES[0]) == sorted(map(str, (*TIMES, START)))
-        assert store.query("dashboard_metric_jobs", max_rows=9).row(0)[:3] == ("job", 3, 1)
-        connection.command(f"DROP DATABASE `{old.database}`", doing="cleaning up")
-        connection.close()
 
 
 def test_a_job_that_records_again_is_one_job(store: Store, frame_of: MakeFrame) -> None:

@@ -1,12 +1,10 @@
 """Summaries say what the rows that they stand for say, and lists read nothing else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.migrate import migrate, migrations
 from spanloop.store.named_queries import named_query
 
 from ...conftest import MakeFrame
@@ -106,38 +104,9 @@ def test_the_greatest_values_are_summarized(store: Store, frame_of: MakeFrame) -
     assert second["started_at"].year == 1970
 
 
-def test_rows_from_before_the_migration_are_summarized(address: Address, frame_of: MakeFrame) -> None:
-    old = replace(address, database=f"{address.database}_old")
-    migrate(old, migrations()[:5])
-    with Store(old) as store:
-        insert(store, frame_of, ROOT, CHILD)
-        episode = {"episode_id": "e", "revision": 2, "started_at": START, "step_count": 2, "task_id": "test-1"}
-        steps = [{"episode_id": "e", "revision": 2, "step": at, "is_trainable": at == 0} for at in range(2)]
-        insert_rows(store, frame_of, "transitions", steps)
-        insert_rows(store, frame_of, "episodes", [episode, episode | {"revision": 1, "started_at": START + 1}])
-        failure = {"episode_id": "e", "revision": 2, "failure_id": "f", "occurred_at": START, "message": "x" * 400}
-        insert_rows(store, frame_of, "failures", [failure])
-        migrate(old)
-        summaries = migrations()[5]
-        assert summaries.name == "summaries"
-        connection = Connection(old)
-        for statement in summaries.statements:  # a run that was interrupted is made again
-            connection.command(statement, doing="again")
-        (row,) = listed(store)
-        assert (row["span_count"], row["input_tokens"]) == (2, 7)
-        totals = store.query("dashboard_totals", since_s=0).row(0, named=True)
-        assert (totals["episodes"], totals["transitions"], totals["trainable_transitions"]) == (1, 2, 1)
-        failures = store.query("dashboard_latest_failures", since_s=0, fingerprint="", max_rows=5)
-        assert failures["message"].to_list() == ["x" * 300]
-        connection.command(f"DROP DATABASE `{old.database}`", doing="cleaning up")
-        connection.close()
-
-
 def insert_rows(store: Store, frame_of: MakeFrame, table: str, rows: Sequence[Mapping[str, object]]) -> None:
     frame = frame_of(table, rows)
-    # a database from before a migration lacks the columns that it adds
-    columns = [name for name in frame.columns if name in store.schema(table) and name != "converted_at"]
-    store.insert(table, frame.select(columns))
+    store.insert(table, frame.drop("converted_at"))
 
 
 def current(store: Store) -> list[tuple[str, int, int]]:

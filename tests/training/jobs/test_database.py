@@ -19,13 +19,12 @@ from sqlalchemy.dialects import postgresql
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
+from spanloop.training.jobs.api import JobApi
 from spanloop.training.jobs.database import control_database as database_module
 from spanloop.training.jobs.database.clock import UtcMicros
-from spanloop.training.jobs.database.control_database import MIGRATIONS, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.jobs.database.control_database import INITIAL_VERSION, SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.database.engines import open_engine, reader_of
-from spanloop.training.jobs.database.tables import Base, JobRow, SchemaRow
-from spanloop.training.jobs.notices import unseen_notices
+from spanloop.training.jobs.database.tables import Base, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
 
 from .support import ON_SQLITE
@@ -57,30 +56,6 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: C
     assert database.stored_version() == 7
 
 
-def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(
-    data_dir: DataDir, api: JobApi, database: ControlDatabase
-) -> None:
-    grpo = JobSpec(kind=JobKind.GRPO, base="tiny", steps=7, kl_coefficient=0)
-    sft = JobSpec(kind=JobKind.SFT, base="tiny")
-    jobs = [api.submit(spec).id for spec in (grpo, sft)]
-    schedule = api.schedule(grpo, cron="0 3 * * *").id
-    unreadable = api.submit(sft).id
-    change(
-        database,
-        "UPDATE control_schema SET version = 1",
-        f"UPDATE jobs SET spec = 'no JSON' WHERE job_id = '{unreadable}'",
-    )
-    api = JobApi(data_dir)
-    dr_grpo = grpo.model_copy(update={"kind": JobKind.DR_GRPO})
-    assert [api.get(job).spec for job in jobs] == [dr_grpo, sft]
-    assert [each.spec for each in api.schedules() if each.id == schedule] == [dr_grpo]
-    with database.read() as session:
-        assert session.get_one(JobRow, unreadable).spec == "no JSON"
-    assert database.stored_version() == SCHEMA_VERSION
-    # what is submitted from now on is what it says
-    assert JobApi(data_dir).get(api.submit(grpo).id).spec == grpo
-
-
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_interrupted_migration_leaves_the_former_schema(
     data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
@@ -89,16 +64,22 @@ def test_an_interrupted_migration_leaves_the_former_schema(
         Base.metadata.tables["schedules"].drop(connection)
         raise KeyboardInterrupt
 
+    def create_and_interrupt(connection: Connection) -> None:
+        Base.metadata.tables["schedules"].create(connection)
+        raise KeyboardInterrupt
+
     def tables() -> list[str]:
         engine = open_engine(os.environ.get(CONTROL_URL_ENV) or f"sqlite:///{data_dir.control_db}")
         with reader_of(engine).connect() as connection:
             return inspect(connection).get_table_names()
 
     if not is_new:
-        change(ControlDatabase(ControlPaths.of(data_dir)), "UPDATE control_schema SET version = 3")
+        ControlDatabase(ControlPaths.of(data_dir))
     former = tables()
     with monkeypatch.context() as patch:
-        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS[:3], interrupt))
+        patch.setattr(database_module, "MIGRATIONS", (interrupt,))
+        patch.setattr(database_module, "SCHEMA_VERSION", INITIAL_VERSION + 1)
+        patch.setattr(Base.metadata, "create_all", create_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             ControlDatabase(ControlPaths.of(data_dir))
     assert tables() == former
@@ -209,7 +190,6 @@ COUNT = """
 import sys
 from pathlib import Path
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.notices import unseen_notices
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.database.tables import SchemaRow
 
@@ -245,44 +225,3 @@ def test_an_instant_survives_to_the_microsecond(instant: datetime) -> None:
 def test_a_naive_instant_is_refused() -> None:
     with pytest.raises(ValueError, match="naive"):
         UtcMicros().process_bind_param(datetime(2026, 1, 1), postgresql.dialect())  # type: ignore[no-untyped-call]  # noqa: DTZ001
-
-
-def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_told_once(
-    data_dir: DataDir, api: JobApi, database: ControlDatabase
-) -> None:
-    schedules = [
-        api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", deploy=deploy), cron="0 3 * * *").id
-        for deploy in (True, False)
-    ]
-    dropped = [f"DROP TABLE {table}" for table in ("aliases", "promotion_decisions", "notices")]
-    change(database, *dropped, "UPDATE control_schema SET version = 2")
-    (notice,) = unseen_notices(data_dir)
-    assert schedules[0] in notice
-    assert schedules[1] not in notice
-    assert "--deploy-always" in notice
-    assert unseen_notices(data_dir) == ()
-    deploys = {each.id: (each.spec.deploy, each.spec.deploy_always) for each in JobApi(data_dir).schedules()}
-    assert deploys == {schedules[0]: (True, False), schedules[1]: (False, False)}
-
-
-def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:
-    assert unseen_notices(data_dir) == ()
-
-
-def test_a_schedule_and_a_job_of_schema_version_3_go_on(
-    data_dir: DataDir, api: JobApi, database: ControlDatabase
-) -> None:
-    job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny"))
-    schedule = api.schedule(job.spec, cron="0 3 * * *")
-    added = {"jobs": ("ran_s", "retries", "retry_at"), "schedules": ("settings", "paused_at")}
-    change(
-        database,
-        "DROP TABLE schedule_ticks",
-        *(f"ALTER TABLE {table} DROP COLUMN {column}" for table, columns in added.items() for column in columns),
-        "UPDATE control_schema SET version = 3",
-    )
-    for _ in range(2):
-        assert JobApi(data_dir).schedules() == (schedule,)
-        assert JobApi(data_dir).get(job.id) == job
-    assert api.pause(schedule.id).paused_at is not None
-    assert api.ticks(schedule.id) == ()

@@ -13,9 +13,8 @@ from sqlalchemy import inspect, text
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.api import Job, JobApi, JobKind, JobSpec, Schedule
-from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
+from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
 from spanloop.training.jobs.database.engines import open_engine, reader_of
-from spanloop.training.jobs.notices import unseen_notices
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
 
@@ -24,11 +23,28 @@ from ...killed_processes import ForkServer
 MIGRATE = """
 import signal
 from pathlib import Path
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.engine import Engine
-from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.notices import unseen_notices
+from spanloop.training.jobs.database import control_database as module
 from spanloop.training.jobs.paths import ControlPaths
+
+NEXT = (
+    "CREATE TABLE labels (job_id VARCHAR(64) PRIMARY KEY, label TEXT NOT NULL)",
+    "INSERT INTO labels SELECT job_id, state FROM jobs",
+    "ALTER TABLE jobs ADD COLUMN priority INTEGER DEFAULT 0 NOT NULL",
+    "UPDATE jobs SET priority = priority + 1",
+    "ALTER TABLE schedules ADD COLUMN label TEXT DEFAULT '' NOT NULL",
+    "UPDATE schedules SET label = label || cron",
+    "DROP INDEX jobs_by_state",
+    "CREATE INDEX jobs_by_priority ON jobs (priority, created_at)",
+)
+
+def migrate_to_next(connection):
+    for statement in NEXT:
+        connection.execute(text(statement))
+
+module.MIGRATIONS = (migrate_to_next,)
+module.SCHEMA_VERSION = module.INITIAL_VERSION + 1
 
 def main(data_dir, number):
     executed = 0
@@ -41,9 +57,10 @@ def main(data_dir, number):
 
     for moment in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(Engine, moment, kill)
-    ControlDatabase(ControlPaths(Path(data_dir)))
+    module.ControlDatabase(ControlPaths(Path(data_dir)))
 """
-"""Migrates, and is killed before or after its n-th statement, or before its n-th commit."""
+"""Makes the tables, or migrates them by a next migration; it is killed before or after its n-th statement, or before
+its n-th commit."""
 
 
 def tables(data_dir: DataDir) -> dict[str, list[str]]:
@@ -57,23 +74,12 @@ def tables(data_dir: DataDir) -> dict[str, list[str]]:
         }
 
 
-def make_version_1(data_dir: DataDir, model_folder: Path) -> tuple[Job, Schedule]:
-    """Turn a new database with rows into one of schema version 1."""
+def make_initial(data_dir: DataDir, model_folder: Path) -> tuple[Job, Schedule]:
+    """Make a database of the initial schema, with rows."""
     Registry(data_dir).add("tiny", model_folder)
     api = JobApi(data_dir)
     spec = JobSpec(kind=JobKind.GRPO, base="tiny", deploy=True)
-    job, schedule = api.submit(spec), api.schedule(spec, cron="0 3 * * *")
-    added = {"jobs": ("ran_s", "retries", "retry_at"), "schedules": ("settings", "paused_at")}
-    created = [name for name in tables(data_dir) if name not in {"jobs", "schedules", "model_versions", "deployments"}]
-    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        for name in created:
-            if name != "control_schema":
-                session.execute(text(f"DROP TABLE {name}"))
-        for table, columns in added.items():
-            for column in columns:
-                session.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
-        session.execute(text("UPDATE control_schema SET version = 1"))
-    return job, schedule
+    return api.submit(spec), api.schedule(spec, cron="0 3 * * *")
 
 
 @pytest.mark.slow
@@ -81,7 +87,7 @@ def make_version_1(data_dir: DataDir, model_folder: Path) -> tuple[Job, Schedule
 def test_a_migration_that_is_killed_at_every_statement_is_made_whole_or_not_at_all(
     data_dir: DataDir, model_folder: Path, tmp_path: Path, *, is_new: bool
 ) -> None:
-    rows = None if is_new else make_version_1(data_dir, model_folder)
+    rows = None if is_new else make_initial(data_dir, model_folder)
     former = {} if is_new else tables(data_dir)
     kills = 0
     with ForkServer(MIGRATE, tmp_path / "log") as server:
@@ -101,7 +107,7 @@ def test_a_migration_that_is_killed_at_every_statement_is_made_whole_or_not_at_a
 def test_processes_that_migrate_at_once_and_are_killed_lose_nothing(
     data_dir: DataDir, model_folder: Path, tmp_path: Path
 ) -> None:
-    rows = make_version_1(data_dir, model_folder)
+    rows = make_initial(data_dir, model_folder)
     choose = random.Random(18)
     with ExitStack() as servers:
         started = [servers.enter_context(ForkServer(MIGRATE, tmp_path / "log")) for _ in range(3)]
@@ -112,20 +118,19 @@ def test_processes_that_migrate_at_once_and_are_killed_lose_nothing(
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             assert {server.wait() for server in started} <= {0, -signal.SIGKILL}, (tmp_path / "log").read_text()
+        assert started[0].run(str(data_dir.path), 0) == 0, (tmp_path / "log").read_text()
     check_whole(data_dir, rows)
 
 
 def check_whole(data_dir: DataDir, rows: tuple[Job, Schedule] | None) -> None:
-    """Check that the schema is the current one, with the rows of the former one; migrates if nothing has."""
-    database = ControlDatabase(ControlPaths.of(data_dir))
-    assert database.stored_version() == SCHEMA_VERSION
-    if rows is None:
-        assert JobApi(data_dir).list() == ()
-        return
-    job, schedule = rows
-    kind = {"kind": JobKind.DR_GRPO}
-    api = JobApi(data_dir)
-    assert [each.spec for each in api.list()] == [job.spec.model_copy(update=kind)]
-    assert [(each.id, each.spec) for each in api.schedules()] == [(schedule.id, schedule.spec.model_copy(update=kind))]
-    # Told once, however often the migration began.
-    assert len(unseen_notices(data_dir)) == 1
+    """Check that the schema is the next one, with the rows of the initial one, migrated once."""
+    database = ControlDatabase(ControlPaths.of(data_dir), migrate=False)
+    assert database.stored_version() == INITIAL_VERSION + 1
+    with database.read() as session:
+        if rows is None:
+            assert session.execute(text("SELECT count(*) FROM jobs")).scalar_one() == 0
+            return
+        job, schedule = rows
+        assert session.execute(text("SELECT job_id, priority FROM jobs")).all() == [(job.id, 1)]
+        assert session.execute(text("SELECT schedule_id, label FROM schedules")).all() == [(schedule.id, "0 3 * * *")]
+        assert session.execute(text("SELECT job_id, label FROM labels")).all() == [(job.id, "queued")]

@@ -20,7 +20,6 @@ _HEX_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _DERIVED_TABLES: Final = (
     "episode_messages",
     "transition_rows",
-    "legacy_transitions",
     "replaced_revisions",
     "pinned_revisions",
     "trajectories",

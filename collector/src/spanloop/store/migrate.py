@@ -3,6 +3,7 @@
 Invariant: a database at version n has run exactly the files 1 to n of this code, verified by checksum. The table
 ``schema_migrations`` is a journal: ``started`` before a file's first statement, ``applied`` after its last. Every
 statement is idempotent, so a file that was started but not applied is run again, by one process or by two at once.
+The first file is the initial schema; see `adoption` for databases from before it.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ import polars as pl
 
 from spanloop.foundation.errors import StoreError
 
+from .adoption import FORMER_CHECKSUMS, is_adoptable
 from .client import Address, Connection
 
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -92,8 +94,8 @@ def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
         todo: Migrations to apply; default all migrations of this code.
 
     Raises:
-        StoreError: ClickHouse is unreachable, the schema is newer or edited, a table is not spanloop's, or a statement
-            failed.
+        StoreError: ClickHouse is unreachable, the schema is newer, edited or older than the initial one, a table is
+            not spanloop's, or a statement failed.
     """
     known = migrations() if todo is None else todo
     _create_database(address)
@@ -123,6 +125,9 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
         _reject_foreign_tables(address, tables, known)
         connection.command(_JOURNAL, doing=doing)
     applied = _read_journal(connection, "applied")
+    if not applied and is_adoptable(connection, address, tables):
+        _record(connection, known[0], "applied")
+        applied = _read_journal(connection, "applied")
     _check(address, applied, known)
     # Listed after the journal, so that tables of a migration that another process has just applied are included; what
     # was started is read after the list, so that a name that another process has just renamed is known.
@@ -148,11 +153,12 @@ def _renamed(tables: set[str], unfinished: Sequence[Migration]) -> set[str]:
 
 
 def _read_journal(connection: Connection, state: str) -> Mapping[int, _Applied]:
+    """Return the entries in a state by version, without those of the migrations before the initial one."""
     rows = connection.query(
         "SELECT version, checksum, name, spanloop_version FROM schema_migrations "
-        "WHERE state = {state:String} ORDER BY recorded_at",
+        "WHERE state = {state:String} AND checksum NOT IN {former:Array(String)} ORDER BY recorded_at",
         doing="reading schema_migrations",
-        parameters={"state": state},
+        parameters={"state": state, "former": list(FORMER_CHECKSUMS)},
     )
     return {int(row[0]): _Applied(str(row[1]), str(row[2]), str(row[3])) for row in rows.iter_rows()}
 

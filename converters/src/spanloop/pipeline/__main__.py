@@ -33,7 +33,6 @@ from spanloop.store import Store, connect
 from spanloop.store.model_call_marks import mark_model_calls
 
 from .conversion_settings import Conversion, conversion_settings
-from .legacy_transitions import move_legacy
 from .model_call_condition import model_call_condition
 from .replaced_revisions import erase_replaced, pin_manifests
 from .report import Report
@@ -44,8 +43,8 @@ SERVICE: Final = "pipeline"
 INTERVAL_S: Final = 5.0
 ERASE_INTERVAL_S: Final = 600.0
 """Seconds between two clean-ups of replaced revisions."""
-MOVE_S: Final = 5.0
-"""Seconds that marking, or moving, the rows of an older version may take between two conversions."""
+MARK_S: Final = 5.0
+"""Seconds that marking the model calls of stored spans may take between two conversions."""
 
 _log: Final = logging.getLogger(SERVICE)
 
@@ -132,12 +131,11 @@ def _rounds(store: Store, loop: _Loop) -> None:
                 _log.info("judge so far: %s", dict(conversion.judge_counts))
         if stop.is_set():
             return
-        unmarked_days = mark_model_calls(store, condition, max_s=MOVE_S)
-        legacy_rows = move_legacy(store, max_s=MOVE_S)
+        unmarked_days = mark_model_calls(store, condition, max_s=MARK_S)
         if time.monotonic() - erased_s > ERASE_INTERVAL_S:
             erase_replaced(store)
             erased_s = time.monotonic()
-        stop.wait(0 if legacy_rows or unmarked_days else loop.interval_s)
+        stop.wait(0 if unmarked_days else loop.interval_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

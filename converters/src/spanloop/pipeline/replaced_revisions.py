@@ -7,7 +7,6 @@ evaluation names it. Its row in ``replaced_revisions`` is erased last, so an int
 import json
 import logging
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,16 +41,14 @@ def erase_replaced(store: Store, *, grace_s: float = GRACE_S) -> int:
         revisions = store.query("pipeline_replaced_revisions", until_us=until_us, max_revisions=_MAX_REVISIONS)
         if revisions.is_empty():
             return erased
-        erase(store, revisions)
+        _erase(store, revisions)
         erased += revisions.height
 
 
-def erase(store: Store, revisions: pl.DataFrame, *, tables: Sequence[str] = _TABLES) -> None:
-    """Erase revisions (columns episode_id, revision) from the tables."""
-    for part in revisions.iter_slices(_MAX_REVISIONS):
-        ids = {"episode_ids": part["episode_id"].to_list(), "revisions": part["revision"].to_list()}
-        for table in tables:
-            store.execute(f"pipeline_erase_{table}", **ids)
+def _erase(store: Store, revisions: pl.DataFrame) -> None:
+    ids = {"episode_ids": revisions["episode_id"].to_list(), "revisions": revisions["revision"].to_list()}
+    for table in _TABLES:
+        store.execute(f"pipeline_erase_{table}", **ids)
 
 
 def pin_manifests(store: Store, folder: Path) -> None:

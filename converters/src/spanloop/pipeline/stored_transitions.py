@@ -24,26 +24,19 @@ Numbers = defaultdict[tuple[str, int], MessageNumbers]
 """The numbered messages by (episode_id, revision)."""
 
 
-def insert_transitions(store: Store, transitions: pl.DataFrame, numbers: Numbers | None = None) -> None:
+def insert_transitions(store: Store, transitions: pl.DataFrame) -> None:
     """Store transitions.
 
     Args:
         store: The store.
         transitions: Columns of the view ``transitions``, the steps of each revision in order.
-        numbers: Numbers from earlier steps of the same revisions, when these are inserted in parts; it is updated.
 
     Raises:
         StoreError: ClickHouse refused or is unreachable.
     """
-    known = Numbers(MessageNumbers) if numbers is None else numbers
-    stored_before = {key: len(each.messages) for key, each in known.items()}
-    rows = number_states(transitions, known).with_columns(share_prompts(transitions))
-    messages = [
-        (*key, number, text)
-        for key, each in known.items()
-        for first in (stored_before.get(key, 0),)
-        for number, text in enumerate(each.messages[first:], start=first)
-    ]
+    numbers = Numbers(MessageNumbers)
+    rows = number_states(transitions, numbers).with_columns(share_prompts(transitions))
+    messages = [(*key, number, text) for key, each in numbers.items() for number, text in enumerate(each.messages)]
     frame = pl.DataFrame(messages, schema=_MESSAGES, orient="row")
     if "converted_at" in transitions.columns:
         # Of two conversions of a revision the later one counts, in both tables.

@@ -120,16 +120,17 @@ def _check_control_database(path: Path) -> Check:
     name = "control database"
     if not read_setting(CONTROL_URL_ENV):
         return Check(name, ok=True, detail="SQLite, in the data directory")
-    from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
+    from spanloop.training.jobs.database.control_database import ControlDatabase, check_schema_version
     from spanloop.training.jobs.paths import ControlPaths
 
     try:
         database = ControlDatabase(ControlPaths(path), migrate=False)
         version = database.stored_version()
+        check_schema_version(version, database.url)
     except SpanloopError as error:
         return Check(name, ok=False, detail=error.what, fix=error.next_step)
     state = f"schema version {version}" if version else "empty; spanloop up makes its tables"
-    return Check(name, version <= SCHEMA_VERSION, f"{database.url}, {state}", "use the newer spanloop that wrote it")
+    return Check(name, ok=True, detail=f"{database.url}, {state}")
 
 
 def _check_disk(path: Path) -> Check:

@@ -6,8 +6,6 @@ SELECT
             UNION ALL
             SELECT episode_id FROM transition_rows WHERE trace_id IN {trace_ids:Array(String)}
             UNION ALL
-            SELECT episode_id FROM legacy_transitions WHERE trace_id IN {trace_ids:Array(String)}
-            UNION ALL
             SELECT episode_id FROM failures WHERE trace_id IN {trace_ids:Array(String)}
         )
     ) AS episode_ids,

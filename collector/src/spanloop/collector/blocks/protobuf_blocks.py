@@ -10,12 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import StoreError
-from spanloop.spool import AnyRecord, Batch, Record
+from spanloop.spool import AnyRecord, Batch
 from spanloop.store import Store
 
-from ..dead_letters import Signal
-from ..otlp.clickhouse_encoding import encode_body
-from ..otlp.wire import MalformedError
 from .frame_blocks import FrameBlock, InsertResult, PolarsStrategy, deduplication_token
 from .insert_errors import RefusedRanges, can_retry_as_rows
 from .record_kinds import encoded_span_count
@@ -103,33 +100,15 @@ class ProtobufStrategy:
 
     def prepare(self, batch: Batch) -> ProtobufBlock:
         """Collect the trace requests, encoded for ClickHouse."""
-        requests: list[AnyRecord] = []
         traces: list[AnyRecord] = []
         remaining: list[AnyRecord] = []
         spans = 0
         for record in batch.records:
             count = encoded_span_count(record.kind)
-            request: AnyRecord | None = record
             if count is None:
-                request, count = _encode_for_clickhouse(record)
-            if request is None:
                 remaining.append(record)
                 continue
             traces.append(record)
-            requests.append(request)
             spans += count
         frames = PolarsStrategy(self._refused_ranges).prepare(Batch(batch.block_id, tuple(remaining)))
-        return ProtobufBlock(
-            frames, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused_ranges
-        )
-
-
-def _encode_for_clickhouse(record: AnyRecord) -> tuple[Record | None, int]:
-    """Encode a record of an older spanloop; return it with its span count, or None when it is no trace request."""
-    if record.kind != Signal.TRACES:
-        return None, 0
-    try:
-        encoded_request = encode_body(record.body)
-    except MalformedError:
-        return None, 0
-    return Record(record.kind, encoded_request.body, record.seq, record.accepted_ns), encoded_request.spans
+        return ProtobufBlock(frames, Batch(batch.block_id, tuple(traces)), Bodies(traces), spans, self._refused_ranges)

@@ -1,7 +1,7 @@
 """The kinds of spool records: signal, and for encoded traces the number of spans.
 
-``logs``, and ``traces`` of an older spanloop: a request that the writer has to parse. ``traces 512``: a request of 512
-spans that ClickHouse can parse unchanged (see `otlp.clickhouse_encoding`).
+``logs``: a request that the writer has to parse. ``traces 512``: a request of 512 spans that ClickHouse can parse
+unchanged (see `otlp.clickhouse_encoding`).
 """
 
 from functools import lru_cache

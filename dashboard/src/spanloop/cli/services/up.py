@@ -86,7 +86,6 @@ def up(
                 with stop.raising():
                     deploy_with_progress(directory, model)
             _print_addresses(directory)
-            _print_notices(directory)
             err.print("[bold]up[/bold]; Ctrl-C stops everything")
             supervisor.watch(stop.requested)
             err.print("stopping")
@@ -138,13 +137,6 @@ def _print_addresses(directory: "DataDir") -> None:
     for name, note in notes.items():
         if (service := directory.find(name)) is not None:
             out.print(f"[bold]{name:10}[/bold]  {service.url:24}  [dim]{escape(note.format(url=service.url))}[/dim]")
-
-
-def _print_notices(directory: "DataDir") -> None:
-    from spanloop.training.jobs.notices import unseen_notices
-
-    for text in unseen_notices(directory):
-        err.print(f"[bold yellow]changed:[/bold yellow] {escape(text)}")
 
 
 def _shorten_home(path: Path) -> str:

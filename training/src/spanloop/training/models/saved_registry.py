@@ -19,7 +19,7 @@ def find_lost_versions(file: Path, models: Path) -> list[str]:
         models: The folder, with ``name/v1``.
 
     Raises:
-        DataDirectoryError: The file is of a newer spanloop.
+        DataDirectoryError: The file is of a newer spanloop, or its schema is too old.
     """
     with ControlDatabase(ControlPaths(file.parent), url=f"sqlite:///{file}").read() as session:
         rows = session.scalars(select(ModelVersionRow).order_by(ModelVersionRow.name, ModelVersionRow.number)).all()

@@ -1,1 +1,1 @@
-"""The control database: engines, tables, migrations, copies."""
+"""The control database: engines, tables, schema versions, copies."""

@@ -14,31 +14,23 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.former_schemas import OPEN_ONCE
 from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 from spanloop.training.jobs.database.database_errors import to_spanloop_error
 from spanloop.training.jobs.database.engines import open_engine, reader_of, shown_url, writer_of
-from spanloop.training.jobs.database.migrations import (
-    add_leaders,
-    add_ticks,
-    create_tables,
-    deploy_by_rule,
-    name_dr_grpo,
-)
-from spanloop.training.jobs.database.tables import SchemaRow
+from spanloop.training.jobs.database.tables import Base, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
 
 SCHEMA_NAME: Final = "control"
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (
-    create_tables,
-    name_dr_grpo,
-    deploy_by_rule,
-    add_ticks,
-    add_leaders,
-)
-"""The n-th entry migrates from schema version n to n + 1."""
+INITIAL_VERSION: Final = 5
+"""The oldest schema version that this code opens."""
 
-SCHEMA_VERSION: Final = len(MIGRATIONS)
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = ()
+"""Each entry migrates to the next schema version, the first one from `INITIAL_VERSION`. A new database needs none of
+them: `tables` states the newest schema."""
+
+SCHEMA_VERSION: Final = INITIAL_VERSION + len(MIGRATIONS)
 
 
 class ControlDatabase:
@@ -51,7 +43,7 @@ class ControlDatabase:
 
     Raises:
         ConfigurationError: The URL cannot be used.
-        DataDirectoryError: The database is unreachable, or a newer spanloop wrote it.
+        DataDirectoryError: The database is unreachable, a newer spanloop wrote it, or its schema is too old.
     """
 
     def __init__(self, paths: ControlPaths, *, url: str = "", migrate: bool = True) -> None:
@@ -93,16 +85,35 @@ class ControlDatabase:
             return
         with self.write() as session:
             # Checked again under the write lock: another process may have migrated meanwhile.
-            version = _version(session.connection())
-            if version > SCHEMA_VERSION:
-                raise DataDirectoryError(
-                    f"The control database {self.url} has schema version {version}; "
-                    f"this spanloop supports versions up to {SCHEMA_VERSION}.",
-                    next_step="Use the newer spanloop that wrote it, or another data directory (--data-dir).",
-                )
-            for migrate in MIGRATIONS[version:]:
-                migrate(session.connection())
+            connection = session.connection()
+            version = _version(connection)
+            check_schema_version(version, self.url)
+            if not version:
+                Base.metadata.create_all(connection)
+            else:
+                for migrate in MIGRATIONS[version - INITIAL_VERSION :]:
+                    migrate(connection)
             session.merge(SchemaRow(name=SCHEMA_NAME, version=SCHEMA_VERSION))
+
+
+def check_schema_version(version: int, url: str) -> None:
+    """Check that this code can open a database with a schema version; 0, one without tables, is fine.
+
+    Raises:
+        DataDirectoryError: The version is newer than this code, or older than the initial schema.
+    """
+    if version > SCHEMA_VERSION:
+        raise DataDirectoryError(
+            f"The control database {url} has schema version {version}; "
+            f"this spanloop supports versions up to {SCHEMA_VERSION}.",
+            next_step="Use the newer spanloop that wrote it, or another data directory (--data-dir).",
+        )
+    if 0 < version < INITIAL_VERSION:
+        raise DataDirectoryError(
+            f"The control database {url} has schema version {version}, of an older spanloop; "
+            f"this spanloop supports versions from {INITIAL_VERSION} on.",
+            next_step=OPEN_ONCE,
+        )
 
 
 def _version(connection: Connection) -> int:

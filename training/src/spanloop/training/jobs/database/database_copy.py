@@ -39,7 +39,7 @@ def renew_tokens(file: Path) -> None:
     """Give the jobs of a restored SQLite database new fencing tokens.
 
     Raises:
-        DataDirectoryError: The file is of a newer spanloop.
+        DataDirectoryError: The file is of a newer spanloop, or its schema is too old.
     """
     with ControlDatabase(ControlPaths(file.parent), url=f"sqlite:///{file}").write() as session:
         token = first_token(utc_now())
@@ -53,7 +53,7 @@ def load_control_database(paths: ControlPaths, file: Path) -> None:
 
     Raises:
         ConfigurationError: The control database has other rows.
-        DataDirectoryError: A database is unreachable, or the file is of a newer spanloop.
+        DataDirectoryError: A database is unreachable, the file is of a newer spanloop, or its schema is too old.
     """
     _copy(ControlDatabase(paths, url=f"sqlite:///{file}"), ControlDatabase(paths))
 

@@ -1,4 +1,4 @@
-"""Tables of the control database, schema version 5.
+"""Tables of the control database: the newest schema, from which a new database is made.
 
 Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """
@@ -172,17 +172,6 @@ class CanaryVerdictRow(Base):
     canary: Mapped[str] = mapped_column(String(64), primary_key=True)
     document: Mapped[str] = mapped_column(Text)
     """JSON."""
-
-
-class NoticeRow(Base):
-    """What the user is told once: a change that a migration made to what he stored."""
-
-    __tablename__ = "notices"
-
-    notice_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    text: Mapped[str] = mapped_column(Text)
-    created_at: Mapped[datetime] = mapped_column(UtcMicros)
-    shown_at: Mapped[datetime | None] = mapped_column(UtcMicros)
 
 
 class TickRow(Base):

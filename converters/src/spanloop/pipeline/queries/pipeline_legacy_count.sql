@@ -1,2 +1,0 @@
--- Number of rows in legacy_transitions.
-SELECT count() AS rows FROM legacy_transitions
