@@ -482,6 +482,24 @@ def test_what_cannot_be_recorded_changes_nothing(exporter: InMemorySpanExporter,
     assert len(told) == 1
 
 
+def test_what_cannot_be_read_of_a_call_costs_only_its_values(exporter: InMemorySpanExporter, told: list[str]) -> None:
+    class Tool:
+        @property
+        def name(self) -> str:
+            raise OSError("no name")
+
+        def __call__(self, city: str) -> str:
+            return f"{city}: 7 degrees"
+
+        acall = __call__
+
+    dspy.trace_tools(module("dspy.adapters.types.tool", Tool=Tool))
+    assert Tool()(city="Oslo") == "Oslo: 7 degrees"
+    assert recorded(exporter)["execute_tool "].result == "Oslo: 7 degrees"
+    (line,) = told
+    assert "a tool call was not read: OSError: no name" in line
+
+
 def test_a_framework_is_instrumented_when_it_is_imported_unless_it_is_switched_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:

@@ -216,6 +216,23 @@ class World:
         )
 
 
+def exported_transitions(converted: Converted) -> pl.DataFrame:
+    """The rows of the query ``export_transitions``."""
+    is_failure = pl.col("outcome") == "failure"
+    decided_by = pl.when(is_failure).then("fault_owner").otherwise(pl.lit("")).alias("decided_by")
+    faults = converted.failures.group_by("episode_id", "step").agg(
+        fault_classes="error_class", fault_owners="fault_owner", fault_is_recovered="is_recovered"
+    )
+    columns = ("fault_classes", "fault_owners", "fault_is_recovered")
+    return (
+        converted.transitions.join(
+            converted.episodes.select("episode_id", "outcome", decided_by), on="episode_id", maintain_order="left"
+        )
+        .join(faults, on=("episode_id", "step"), how="left", maintain_order="left")
+        .with_columns(pl.col(columns).fill_null([]))
+    )
+
+
 def loop(world: World, name: str, *, steps: int = 3, opening: Sequence[Message] = OPENING, **common: Any) -> list[str]:
     """A tool-calling loop, every call a trace of its own unless ``trace`` is given; returns the span ids."""
     trace = common.pop("trace", "")

@@ -13,7 +13,7 @@ from spanloop.converters.exports import KINDS, ExportOptions, Manifest, Pinned, 
 from spanloop.foundation.errors import ConversionError
 from spanloop.messages import parse_messages
 
-from .converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
+from .converters_world import OPENING, TOOLS, World, answers, asks, exported_transitions, text, trace_id
 
 Json = dict[str, Any]
 
@@ -31,9 +31,7 @@ def attempt(world: World, name: str, *said: Json, reward: float | None = 1.0, ta
 
 def transitions(world: World) -> pl.DataFrame:
     """As the export's query gives them."""
-    converted = world.convert()
-    outcomes = converted.episodes.select("episode_id", "outcome")
-    return converted.transitions.join(outcomes, on="episode_id", maintain_order="left")
+    return exported_transitions(world.convert())
 
 
 def lines(kind: str, rows: pl.DataFrame, **options: Any) -> tuple[list[Json], int, Json]:

@@ -9,12 +9,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spanloop.cli.app import app
+from spanloop.converters.credit import FAULT_COLUMNS
 from spanloop.pipeline import run
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
+from ...converters.converters.converters_world import OPENING, answers, asks, exported_transitions, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
 
 
@@ -78,6 +79,27 @@ def test_a_rerun_gives_the_same_bytes_and_a_new_score_another_pin(feed: Feed, tm
     assert before["content_sha256"] != after["content_sha256"]
     changed = [pin for pin in after["episodes"] if pin not in before["episodes"]]
     assert [episode for episode, _ in changed] == [trace_id("e0")]
+
+
+def test_transitions_have_the_failures_of_their_step(feed: Feed) -> None:
+    trace = trace_id("failing")
+    feed.world.call(OPENING, None, trace=trace, error="Error code: 429")
+    feed.world.call(OPENING, asks("c1", name="nonexistent"), trace=trace)
+    feed.world.score(0.0, trace_id=trace)
+    feed.send()
+    run(feed.store)
+    episodes = feed.sql("SELECT episode_id, revision FROM episodes FINAL")
+    stored = feed.store.query(
+        "export_transitions",
+        episode_ids=episodes["episode_id"].to_list(),
+        revisions=episodes["revision"].to_list(),
+    )
+    converted = exported_transitions(feed.world.convert())
+    columns = ("episode_id", "step", *FAULT_COLUMNS)
+    expected, actual = (frame.select(columns).sort("episode_id", "step").rows() for frame in (converted, stored))
+    assert [(*each[:-1], [bool(value) for value in each[-1]]) for each in actual] == expected
+    assert sum(len(each[3]) for each in actual) >= 2
+    assert {each[2] for each in actual} > {""}
 
 
 @pytest.mark.usefixtures("feed")

@@ -300,3 +300,11 @@ def test_what_cannot_be_compared_is_refused(store: Store) -> None:
 def test_a_difference_of_tasks_that_all_changed_alike_has_no_width() -> None:
     for value in itertools.chain([0.0], [0.5]):
         assert bootstrap_mean([value] * 9, seed=1) == Interval(value, value, value)
+
+
+def test_an_interval_has_one_form_as_text() -> None:
+    success, change = Interval(0.34, 0.28, 0.404), Interval(-0.02, -0.1, 0.06)
+    assert success.text(".0f", scale=100, unit=" %") == "34 % [28, 40]"
+    assert change.text("+.3g") == "-0.02 [-0.1, +0.06]"
+    assert success.range_text(".1f", scale=100, unit=" %") == "28.0 % to 40.4 %"
+    assert change.range_text("+.1f", scale=100) == "-10.0 to +6.0"

@@ -115,7 +115,7 @@ class Experiment:
                     since=since,
                     seed=self._seed,
                 )
-            self._stages.note(f"success {_percent(*evaluation.success)}")
+            self._stages.note(f"success {evaluation.success.text('.0f', scale=100, unit=' %')}")
             return {"evaluation": evaluation.evaluation_id}
 
         stage = f"evaluate {version}" + (f" {other_tasks}" if other_tasks else "")
@@ -243,7 +243,3 @@ class Experiment:
             if not error.next_step:
                 error.next_step = f"Read {command_line('jobs list', self._data_dir)}; the same command continues."
             raise
-
-
-def _percent(mean: float, low: float, high: float) -> str:
-    return f"{mean:.0%} [{low:.0%}, {high:.0%}]"

@@ -59,10 +59,8 @@ def report(data_dir: "DataDir", model: str, versions: "Versions") -> bool:
     return all(result.ok for result in results)
 
 
-def _percent(interval: "Interval", *, signed: bool = False) -> str:
-    """Format a rate, or a difference of rates, and its confidence interval in per cent."""
-    sign = "+" if signed else ""
-    return f"{interval.value * 100:{sign}.0f} % [{interval.low * 100:{sign}.0f}, {interval.high * 100:{sign}.0f}]"
+def _percent(interval: "Interval", form: str = ".0f") -> str:
+    return interval.text(form, scale=100, unit=" %")
 
 
 def _print_evaluations(store: "Store", data_dir: "DataDir", evaluations: "list[Evaluation]") -> None:
@@ -191,7 +189,7 @@ def _print_totals(store: "Store") -> None:
 def _check_gain(change: "Comparison") -> CheckResult:
     before, after = change.before.success, change.after.success
     ok = change.success.value >= MIN_GAIN and after.low > before.high
-    observed = f"{_percent(before)} to {_percent(after)}, paired difference {_percent(change.success, signed=True)}"
+    observed = f"{_percent(before)} to {_percent(after)}, paired difference {_percent(change.success, '+.0f')}"
     return CheckResult(f"success rose by {MIN_GAIN:.0%} or more, intervals apart", ok, observed)
 
 

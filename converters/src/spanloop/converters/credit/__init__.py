@@ -4,13 +4,11 @@ Pure functions over plain sequences, each with its formula and its source; ``ass
 transitions.
 """
 
-from .assign import CREDIT_METHODS, CreditMethod, assign
+from .assign import CREDIT_METHODS, FAULT_COLUMNS, CreditMethod, assign
 from .attributed import (
     NOT_THE_POLICYS,
-    AttributedReward,
     StepFault,
     StepWeights,
-    attributed_rewards,
     attributed_weights,
     is_not_the_policys,
     is_policys_mistake,
@@ -22,13 +20,12 @@ from .step_groups import step_group_advantages
 
 __all__ = [
     "CREDIT_METHODS",
+    "FAULT_COLUMNS",
     "NOT_THE_POLICYS",
-    "AttributedReward",
     "CreditMethod",
     "StepFault",
     "StepWeights",
     "assign",
-    "attributed_rewards",
     "attributed_weights",
     "broadcast",
     "call_advantages",

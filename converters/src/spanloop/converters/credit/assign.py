@@ -10,36 +10,31 @@ from typing import Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.converters.enums import FaultOwner, UntrainableReason
+from spanloop.converters.enums import FaultOwner
 
-from ..attribution import ErrorClass
-from .attributed import NOT_THE_POLICYS, StepFault, attributed_rewards
+from .attributed import NOT_THE_POLICYS, StepFault, attributed_weights, is_not_the_policys
 from .groups import group_advantages, leave_one_out
 from .returns import broadcast, discounted_returns
 from .step_groups import step_group_advantages
 
-COLUMNS: Final = (
-    "episode_id", "step", "group_id", "state", "reward", "error_class", "fault_owner", "untrainable_reason",
-)  # fmt: skip
-"""What is read of ``transitions``."""
-
-_MASKING: Final = frozenset({UntrainableReason.ENVIRONMENT_FAULT, UntrainableReason.UNATTRIBUTED_FAILURE})
-
-_COSTS: Final[dict[str, float]] = {ErrorClass.WRONG_ANSWER: 0.0}
-"""A wrong answer costs what the reward says and no more."""
+FAULT_COLUMNS: Final = ("decided_by", "fault_classes", "fault_owners", "fault_is_recovered")
+"""Who caused the failure that decided a failed episode, and what failed at the step, in parallel lists."""
+COLUMNS: Final = ("episode_id", "step", "group_id", "state", "reward", *FAULT_COLUMNS)
+"""What is read of a transition."""
 
 
 class _Step(NamedTuple):
     row: int
     state: str
     reward: float | None
-    fault: StepFault | None
-    is_masked: bool
+    faults: Sequence[StepFault]
 
 
 class _Attempt(NamedTuple):
     steps: list[_Step]
     reward: float
+    is_masked: bool
+    """Whether somebody else than the policy decided the episode, or failed at each of its steps."""
 
 
 _Group = Sequence[_Attempt]
@@ -56,12 +51,15 @@ def _returns(group: _Group, gamma: float) -> list[list[float]]:
 
 
 def _attributed(group: _Group, gamma: float) -> list[list[float]]:
-    found: list[list[float]] = []
-    for attempt in group:
-        faults = [[step.fault] if step.fault else [] for step in attempt.steps]
-        rewards = [each.reward for each in attributed_rewards(attempt.reward, faults, costs=_COSTS)]
-        found.append(discounted_returns(rewards, gamma))
-    return found
+    """Weigh group advantages as a ``grpo`` job with ``credit = "attributed"`` does."""
+    compared = [discounted_returns(_at_the_end(each), gamma)[0] for each in group if not each.is_masked]
+    advantages = iter(group_advantages(compared))
+    return [_weighted(attempt, 0.0 if attempt.is_masked else next(advantages)) for attempt in group]
+
+
+def _weighted(attempt: _Attempt, advantage: float) -> list[float]:
+    weights = attributed_weights(advantage, {index: step.faults for index, step in enumerate(attempt.steps)})
+    return [advantage * weights.at(index) for index in range(len(attempt.steps))]
 
 
 def _over_episodes(advantages: Callable[[Sequence[float]], list[float]]) -> CreditMethod:
@@ -99,7 +97,7 @@ def assign(transitions: pl.DataFrame, method: CreditMethod, *, gamma: float = 1.
     """``transitions`` with the columns ``credit`` (null without a reward) and ``is_credit_masked``.
 
     Args:
-        transitions: Rows of the table, whole episodes, at least ``COLUMNS`` of it.
+        transitions: Rows of the query ``export_transitions``, whole episodes, at least its ``COLUMNS``.
         method: One of ``CREDIT_METHODS``.
         gamma: The discount, for the methods that discount.
 
@@ -112,7 +110,7 @@ def assign(transitions: pl.DataFrame, method: CreditMethod, *, gamma: float = 1.
         for attempt, found in zip(group, method(group, gamma), strict=True):
             for step, value in zip(attempt.steps, found, strict=True):
                 credit[step.row] = value
-                masked[step.row] = step.is_masked
+                masked[step.row] = attempt.is_masked or is_not_the_policys(step.faults)
     return transitions.with_columns(
         pl.Series("credit", credit, dtype=pl.Float64), pl.Series("is_credit_masked", masked, dtype=pl.Boolean)
     )
@@ -120,20 +118,18 @@ def assign(transitions: pl.DataFrame, method: CreditMethod, *, gamma: float = 1.
 
 def _groups(transitions: pl.DataFrame) -> dict[str, list[_Attempt]]:
     ordered = transitions.select(COLUMNS).with_row_index("row").sort("group_id", "episode_id", "step")
-    episodes: dict[tuple[str, str], list[_Step]] = defaultdict(list)
+    episodes: dict[tuple[str, str, str], list[_Step]] = defaultdict(list)
     for row in ordered.iter_rows(named=True):
-        owner = FaultOwner(row["fault_owner"]) if row["fault_owner"] else None
-        step = _Step(
-            row=row["row"],
-            state=row["state"],
-            reward=cast("float | None", row["reward"]),
-            fault=StepFault(row["error_class"], owner) if owner else None,
-            is_masked=row["untrainable_reason"] in _MASKING or owner in NOT_THE_POLICYS,
-        )
-        episodes[row["group_id"], row["episode_id"]].append(step)
+        faults = [
+            StepFault(error_class, FaultOwner(owner), bool(is_recovered))
+            for error_class, owner, is_recovered in zip(*(row[name] for name in FAULT_COLUMNS[1:]), strict=True)
+        ]
+        step = _Step(row["row"], row["state"], cast("float | None", row["reward"]), faults)
+        episodes[row["group_id"], row["episode_id"], row["decided_by"]].append(step)
     groups: dict[str, list[_Attempt]] = defaultdict(list)
-    for (group_id, _), steps in episodes.items():
+    for (group_id, _, decided_by), steps in episodes.items():
         scored = [step.reward for step in steps if step.reward is not None]
         if scored:
-            groups[group_id].append(_Attempt(steps, scored[-1]))
+            is_masked = decided_by in NOT_THE_POLICYS or all(is_not_the_policys(step.faults) for step in steps)
+            groups[group_id].append(_Attempt(steps, scored[-1], is_masked))
     return groups

@@ -11,7 +11,7 @@ import polars as pl
 from spanloop.messages import MalformedMessagesError, dump, parse_messages
 from spanloop.semconv.scores import SCORE_LIMIT
 
-from ..credit import CREDIT_METHODS, assign
+from ..credit import CREDIT_METHODS, FAULT_COLUMNS, assign
 from ..trajectories import shared_prompt_tokens
 from .base import ExportOptions, Kind, Made, Source
 from .conversation import MALFORMED
@@ -33,7 +33,7 @@ _PROMPT: Final = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))
 def _transitions(rows: pl.DataFrame, options: ExportOptions) -> Made:
     """Credit is assigned before rows are left out: it needs whole groups of whole episodes."""
     credited = assign(rows, CREDIT_METHODS[options.credit], gamma=options.gamma) if options.credit else rows
-    ordered = _json_maps(credited).sort("group_id", "episode_id", "step")
+    ordered = _json_maps(credited.drop(FAULT_COLUMNS)).sort("group_id", "episode_id", "step")
     taken = ordered.filter("is_trainable").drop("is_trainable", "untrainable_reason", "untrainable_detail")
     return Made(taken, taken.height, _reasons(ordered.filter(~pl.col("is_trainable"))))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from spanloop.evaluation.results import Comparison, EpisodePair, Evaluation, Interval
+    from spanloop.evaluation.results import Comparison, EpisodePair, Evaluation
     from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
 
@@ -99,8 +99,12 @@ def compare(
     print_table(
         (f"difference over {comparison.tasks} common tasks", "", f"{comparison.after.level:.0%} interval"),
         (
-            ("success", f"{100 * comparison.success.value:+.1f} points", _range(comparison.success, 100, "+.1f")),
-            ("reward", f"{comparison.reward.value:+.3f}", _range(comparison.reward, 1, "+.3f")),
+            (
+                "success",
+                f"{100 * comparison.success.value:+.1f} points",
+                comparison.success.range_text("+.1f", scale=100),
+            ),
+            ("reward", f"{comparison.reward.value:+.3f}", comparison.reward.range_text("+.3f")),
         ),
         numbers=("",),
     )
@@ -117,7 +121,7 @@ def _print_figure_changes(comparison: "Comparison") -> None:
         print_table(
             ("figure", "difference", f"{comparison.after.level:.0%} interval", "tasks"),
             [
-                (each.name, f"{each.interval.value:+.3g}", _range(each.interval, 1, "+.3g"), str(each.tasks))
+                (each.name, f"{each.interval.value:+.3g}", each.interval.range_text("+.3g"), str(each.tasks))
                 for each in others
             ],
             numbers=("difference", "tasks"),
@@ -134,7 +138,7 @@ def print_figures(store: "Store", evaluation: "Evaluation") -> None:
         print_table(
             ("figure", "mean", "interval", "tasks"),
             [
-                (each.name, f"{each.interval.value:.3g}", _range(each.interval, 1, ".3g"), str(each.tasks))
+                (each.name, f"{each.interval.value:.3g}", each.interval.range_text(".3g"), str(each.tasks))
                 for each in figures
             ],
             numbers=("mean", "tasks"),
@@ -196,9 +200,9 @@ def print_evaluations(evaluations: "Iterable[Evaluation]") -> None:
                 str(each.episodes),
                 str(each.tasks),
                 _percent(each.success.value),
-                _range(each.success, 100, ".1f"),
+                each.success.range_text(".1f", scale=100),
                 f"{each.reward.value:.3f}",
-                _range(each.reward, 1, ".3f"),
+                each.reward.range_text(".3f"),
                 str(sum(each.left_out.values())),
             )
             for each in evaluations
@@ -220,10 +224,6 @@ def print_uncounted(evaluation: "Evaluation") -> None:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _range(interval: "Interval", factor: float, form: str) -> str:
-    return f"{factor * interval.low:{form}} to {factor * interval.high:{form}}"
 
 
 def _arrow(before: object, after: object) -> str:

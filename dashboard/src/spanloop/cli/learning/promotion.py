@@ -237,7 +237,7 @@ def print_decision(decision: "Decision") -> None:
 
 
 def _measured_rows(measured: "Measured") -> list[tuple[str, str, str, str]]:
-    interval = "" if measured.low is None else f"{measured.low:+.3f} to {measured.high:+.3f} at all looks"
+    interval = "" if measured.interval is None else f"{measured.interval.range_text('+.3f')} at all looks"
     rows = [(str(measured.metric), f"{measured.candidate:.3f}", f"{measured.champion:.3f}", interval)]
     if measured.wins or measured.losses:
         rows.append(("better at", str(measured.wins), str(measured.losses), f"of {measured.count} tasks"))

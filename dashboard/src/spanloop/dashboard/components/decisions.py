@@ -80,8 +80,8 @@ def _measured(decision: Decision, measured: Measured) -> None:
     columns[0].metric(escape_md(f"{name}, {decision.candidate}"), number(measured.candidate))
     columns[1].metric(escape_md(f"{name}, {decision.champion}"), number(measured.champion))
     columns[2].metric("Difference", f"{measured.difference:+.3f}")
-    if measured.low is not None and measured.high is not None:
-        columns[2].caption(f"{measured.low:+.3f} to {measured.high:+.3f}, at all looks at once")
+    if measured.interval is not None:
+        columns[2].caption(f"{measured.interval.range_text('+.3f')}, at all looks at once")
     columns[3].metric(
         "Evidence for it",
         number(measured.better_e_value),

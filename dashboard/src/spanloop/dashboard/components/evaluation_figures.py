@@ -5,7 +5,7 @@ from typing import Final
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard.components import tables
-from spanloop.dashboard.view_models.formatting import DASH, number
+from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.evaluation.results import Comparison, Evaluation, Figure, Interval, load_figures
 from spanloop.store import Store
 
@@ -49,8 +49,7 @@ def show_changes(store: Store, comparison: Comparison) -> None:
             "before": _with_interval(before.get(figure.name)),
             "after": _with_interval(after.get(figure.name)),
             "difference": figure.interval.value,
-            "interval": f"{figure.interval.low:+.3g} to {figure.interval.high:+.3g}"
-            + ("" if figure.interval.excludes_zero else ": may be chance"),
+            "interval": range_of_difference(figure.interval, "+.3g"),
             "tasks": figure.tasks,
         }
         for figure in _shown(comparison.figures)
@@ -69,6 +68,12 @@ def show_changes(store: Store, comparison: Comparison) -> None:
         )
 
 
+def range_of_difference(interval: Interval, form: str, *, scale: float = 1.0, unit: str = "") -> str:
+    """Return a difference's interval as text, and that it may be chance; see `Interval.range_text`."""
+    text = f"{interval.range_text(form, scale=scale)}{unit}"
+    return text if interval.excludes_zero else f"{text}: may be chance"
+
+
 def title(name: str) -> str:
     """Return what a figure is called on pages."""
     if name.startswith(_ERROR):
@@ -83,4 +88,4 @@ def _shown(figures: tuple[Figure, ...]) -> list[Figure]:
 def _with_interval(interval: Interval | None) -> str:
     if interval is None:
         return DASH
-    return f"{number(interval.value)} ({number(interval.low)} to {number(interval.high)})"
+    return interval.text(".3g")

@@ -121,9 +121,9 @@ def _row(evaluation: Evaluation) -> dict[str, object]:
     return {
         "policy": evaluation.model,
         "success": share(evaluation.success.value),
-        "interval": f"{share(evaluation.success.low)} to {share(evaluation.success.high)}",
+        "interval": evaluation.success.range_text(".1f", scale=100, unit=" %"),
         "reward": evaluation.reward.value,
-        "reward_interval": f"{evaluation.reward.low:+.3f} to {evaluation.reward.high:+.3f}",
+        "reward_interval": evaluation.reward.range_text("+.3f"),
         "tasks": evaluation.tasks,
         "attempts": evaluation.episodes,
         "unscored": _counts(failures),
@@ -159,17 +159,11 @@ def _differences(comparison: Comparison) -> None:
         f"{100 * comparison.success.value:+.1f} points",
         help="Mean difference over the tasks of both",
     )
-    columns[1].caption(_interval_text(comparison.success, 100, "points"))
+    columns[1].caption(evaluation_figures.range_of_difference(comparison.success, "+.1f", scale=100, unit=" points"))
     columns[2].metric("Reward, after less before", f"{comparison.reward.value:+.3f}")
-    columns[2].caption(_interval_text(comparison.reward, 1, ""))
+    columns[2].caption(evaluation_figures.range_of_difference(comparison.reward, "+.3f"))
     columns[3].metric(_IMPROVED, f"{len(comparison.mended):,}", help="Tasks that succeed more often than before")
     columns[3].caption(f"{len(comparison.broken):,} the other way round")
-
-
-def _interval_text(interval: Interval, scale: float, unit: str) -> str:
-    digits = 1 if scale > 1 else 3
-    text = f"{scale * interval.low:+.{digits}f} to {scale * interval.high:+.{digits}f} {unit}".strip()
-    return text if interval.excludes_zero else f"{text}: may be chance"
 
 
 def _failure_classes(comparison: Comparison) -> None:

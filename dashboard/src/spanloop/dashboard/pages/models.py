@@ -17,7 +17,7 @@ from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
 from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration, stage_settings
 from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
-from spanloop.evaluation.results import load_evaluations
+from spanloop.evaluation.results import Interval, load_evaluations
 from spanloop.foundation.errors import SpanloopError
 from spanloop.store import Store
 from spanloop.training.jobs.api import Job
@@ -109,9 +109,13 @@ def _results(store: Store) -> dict[str, tuple[str, ...]]:
     for evaluation in load_evaluations(store):
         success = evaluation.success
         lines.setdefault(evaluation.model, []).append(
-            f"{evaluation.name}: {share(success.value)} success ({share(success.low)} to {share(success.high)})"
+            f"{evaluation.name}: {share(success.value)} success ({_range(success)})"
         )
     return {reference: tuple(texts) for reference, texts in lines.items()}
+
+
+def _range(success: Interval) -> str:
+    return success.range_text(".1f", scale=100, unit=" %")
 
 
 def _job_notes(model: ModelVersion) -> tuple[str, ...]:
@@ -297,7 +301,7 @@ def _episodes(model: ModelVersion) -> None:
         column.metric(
             f"Evaluation {escape_md(evaluation.name)}",
             share(success.value),
-            help=f"{share(success.low)} to {share(success.high)} over {evaluation.tasks:,} tasks",
+            help=f"{_range(success)} over {evaluation.tasks:,} tasks",
         )
 
 

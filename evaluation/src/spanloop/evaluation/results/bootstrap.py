@@ -32,6 +32,21 @@ class Interval(NamedTuple):
         """Whether a difference is significant: the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
+    def text(self, form: str, *, scale: float = 1.0, unit: str = "") -> str:
+        """Return the mean and its interval, such as ``34 % [28, 40]``.
+
+        Args:
+            form: Format of each number, such as ``.3g``; with a sign for a difference.
+            scale: Factor of each number, such as 100 for a share in per cent.
+            unit: Text after the mean, with its space.
+        """
+        value, low, high = (f"{scale * number:{form}}" for number in self)
+        return f"{value}{unit} [{low}, {high}]"
+
+    def range_text(self, form: str, *, scale: float = 1.0, unit: str = "") -> str:
+        """Return the interval without the mean, such as ``28 % to 40 %``; the arguments are those of `text`."""
+        return f"{scale * self.low:{form}}{unit} to {scale * self.high:{form}}{unit}"
+
 
 def bootstrap_mean(values: Sequence[float], *, seed: int) -> Interval:
     """Return the mean of ``values`` (one for each task, at least one) and its interval; deterministic for a seed."""

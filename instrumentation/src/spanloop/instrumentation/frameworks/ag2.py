@@ -6,18 +6,15 @@ A failed tool is an event with the exception.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
-from wrapt import wrap_function_wrapper
-
-from spanloop.instrumentation.exception_guard import guard
-
-from .spans import RunSpan, agent_span, tool_span
+from .spans import RunSpan, agent_span
+from .traced import Call, ToolCall, ToolRequest, wrap_functions
 
 
 def trace_runs(module: ModuleType) -> None:
     """Wrap ``ag2.agent``."""
-    wrap_function_wrapper(module, "Agent._turn_scope", _turn_scope)
+    wrap_functions(module, {"Agent._turn_scope": _turn_scope})
 
 
 @asynccontextmanager
@@ -38,25 +35,20 @@ async def _turn_scope(
 
 def trace_tools(module: ModuleType) -> None:
     """Wrap ``ag2.tools.executor``."""
-    wrap_function_wrapper(module, "_execute_call", _execute_call)
+    wrap_functions(module, {"_execute_call": _TOOL.coroutine})
 
 
-async def _execute_call(
-    execute: Callable[..., Awaitable[Any]], _: object, args: tuple[Any, ...], named: Mapping[str, Any]
-) -> Any:
-    call = named.get("call", args[-1] if args else None)
-    with tool_span(
-        getattr(call, "name", ""), call_id=getattr(call, "id", ""), arguments=getattr(call, "arguments", None)
-    ) as span:
-        outcome = await execute(*args, **named)
-        _record(span, outcome)
-        return outcome
+def _read(call: Call) -> ToolRequest:
+    event = call.argument("call", -1)
+    return ToolRequest(getattr(event, "name", ""), getattr(event, "id", ""), getattr(event, "arguments", None))
 
 
-@guard("a tool's result was not recorded", None)
 def _record(span: RunSpan, outcome: Any) -> None:
     if (error := getattr(outcome, "error", None)) is not None:
         span.fail(error)
     elif (result := getattr(outcome, "result", None)) is not None:
         parts = [getattr(part, "content", getattr(part, "data", part)) for part in getattr(result, "parts", ())]
         span.set_result(parts[0] if len(parts) == 1 else parts)
+
+
+_TOOL: Final = ToolCall(read=_read, record=_record)

@@ -3,17 +3,13 @@
 A failed tool is an outcome with the error's text; the exception itself is only logged.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
-from inspect import isasyncgen, isawaitable, isgenerator
+from inspect import isasyncgen, isgenerator
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Final
 
-from wrapt import wrap_function_wrapper
-
-from spanloop.instrumentation.exception_guard import guard
-
-from .spans import RunSpan, iterate_in_span, open_span, start_agent_span, stream_in_span, tool_span
+from .spans import RunSpan
+from .traced import AgentRun, Call, ToolCall, ToolRequest, before, wrap_functions
 
 _logged: ContextVar[list[BaseException] | None] = ContextVar("logged", default=None)
 """Exceptions that were logged during the current tool call."""
@@ -21,77 +17,33 @@ _logged: ContextVar[list[BaseException] | None] = ContextVar("logged", default=N
 
 def trace_agents(module: ModuleType) -> None:
     """Wrap ``agno.agent.agent``."""
-    wrap_function_wrapper(module, "Agent.run", _run)
-    wrap_function_wrapper(module, "Agent.arun", _arun)
+    wrap_functions(module, {"Agent.run": _RUN.call, "Agent.arun": _RUN.stream})
 
 
 def trace_teams(module: ModuleType) -> None:
     """Wrap ``agno.team.team``."""
-    wrap_function_wrapper(module, "Team.run", _run)
-    wrap_function_wrapper(module, "Team.arun", _arun)
-
-
-def _run(run: Callable[..., Any], agent: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    span = start_agent_span(getattr(agent, "name", ""))
-    try:
-        with span.current():
-            outcome = run(*args, **named)
-    except Exception as error:
-        span.fail(error)
-        span.end()
-        raise
-    if isgenerator(outcome):
-        return iterate_in_span(span, cast("Generator[Any]", outcome))
-    span.end()
-    return outcome
-
-
-def _arun(run: Callable[..., Any], agent: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    outcome = run(*args, **named)
-    if isasyncgen(outcome):
-        return stream_in_span(start_agent_span(getattr(agent, "name", "")), cast("AsyncGenerator[Any, None]", outcome))
-    return _await_in_span(agent, outcome) if isawaitable(outcome) else outcome
-
-
-async def _await_in_span(agent: Any, outcome: Awaitable[Any]) -> Any:
-    with open_span(start_agent_span(getattr(agent, "name", ""))):
-        return await outcome
+    wrap_functions(module, {"Team.run": _RUN.call, "Team.arun": _RUN.stream})
 
 
 def trace_tools(module: ModuleType) -> None:
     """Wrap ``agno.tools.function``."""
-    wrap_function_wrapper(module, "FunctionCall.execute", _execute)
-    wrap_function_wrapper(module, "FunctionCall.aexecute", _aexecute)
-    wrap_function_wrapper(module, "log_exception", _log_exception)
-
-
-def _span_of(call: Any) -> Any:
-    _logged.set([])
-    return tool_span(
-        getattr(getattr(call, "function", None), "name", ""),
-        call_id=getattr(call, "call_id", ""),
-        arguments=getattr(call, "arguments", None) or {},
-        control_flow="AgentRunException",
+    wrap_functions(
+        module,
+        {
+            "FunctionCall.execute": _TOOL.call,
+            "FunctionCall.aexecute": _TOOL.coroutine,
+            "log_exception": before(_remember_exception),
+        },
     )
 
 
-def _execute(execute: Callable[..., Any], call: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    with _span_of(call) as span:
-        outcome = execute(*args, **named)
-        _record(span, outcome)
-        return outcome
+def _read(call: Call) -> ToolRequest:
+    _logged.set([])
+    tool = call.instance
+    name = getattr(getattr(tool, "function", None), "name", "")
+    return ToolRequest(name, getattr(tool, "call_id", ""), getattr(tool, "arguments", None) or {})
 
 
-async def _aexecute(
-    execute: Callable[..., Awaitable[Any]], call: Any, args: tuple[Any, ...], named: Mapping[str, Any]
-) -> Any:
-    with _span_of(call) as span:
-        outcome = await execute(*args, **named)
-        _record(span, outcome)
-        return outcome
-
-
-@guard("a tool's result was not recorded", None)
 def _record(span: RunSpan, outcome: Any) -> None:
     text = getattr(outcome, "error", None)
     if getattr(outcome, "status", "") == "failure":
@@ -103,7 +55,10 @@ def _record(span: RunSpan, outcome: Any) -> None:
         span.set_result(result)
 
 
-def _log_exception(log: Callable[..., Any], _: object, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    if args and isinstance(args[0], BaseException) and (logged := _logged.get()) is not None:
-        logged.append(args[0])
-    return log(*args, **named)
+def _remember_exception(call: Call) -> None:
+    if call.args and isinstance(call.args[0], BaseException) and (logged := _logged.get()) is not None:
+        logged.append(call.args[0])
+
+
+_RUN: Final = AgentRun()
+_TOOL: Final = ToolCall(read=_read, record=_record, control_flow="AgentRunException")

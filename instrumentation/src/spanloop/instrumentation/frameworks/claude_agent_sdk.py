@@ -14,14 +14,13 @@ from typing import Any, Final
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-from wrapt import wrap_function_wrapper
-
 from spanloop.instrumentation.content_capture import captures_content
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.sending.endpoint import configured_key_headers, discover_collector
 from spanloop.instrumentation.setup import default_service_name, names_service_itself
 
 from .spans import RunSpan, start_agent_span
+from .traced import wrap_functions
 
 _TRACING: Final = {
     "CLAUDE_CODE_ENABLE_TELEMETRY": "1",
@@ -47,8 +46,7 @@ _sessions: Final[WeakKeyDictionary[object, RunSpan]] = WeakKeyDictionary()
 
 def trace_sessions(module: ModuleType) -> None:
     """Wrap ``claude_agent_sdk._internal.transport.subprocess_cli``."""
-    wrap_function_wrapper(module, "SubprocessCLITransport.connect", _connect)
-    wrap_function_wrapper(module, "SubprocessCLITransport.close", _close)
+    wrap_functions(module, {"SubprocessCLITransport.connect": _connect, "SubprocessCLITransport.close": _close})
 
 
 async def _connect(

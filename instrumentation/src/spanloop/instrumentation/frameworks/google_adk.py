@@ -4,15 +4,12 @@ A tool's exception that a plugin answers, such as ``ReflectAndRetryToolPlugin``,
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
-from typing import Any, Final
-
-from wrapt import wrap_function_wrapper
+from typing import Final
 
 from spanloop.instrumentation.content_capture import captures_content
 
-from .spans import record_tool_error
+from .traced import record_error_argument, wrap_functions
 
 _SETTINGS: Final = {
     "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",
@@ -30,13 +27,4 @@ def switch_on(module: ModuleType) -> None:
 
 def trace_tool_errors(module: ModuleType) -> None:
     """Wrap ``google.adk.plugins.plugin_manager``."""
-    wrap_function_wrapper(module, "PluginManager.run_on_tool_error_callback", _on_error)
-
-
-async def _on_error(
-    run: Callable[..., Awaitable[Any]], _: object, args: tuple[Any, ...], named: Mapping[str, Any]
-) -> Any:
-    error = named.get("error")
-    if isinstance(error, BaseException):
-        record_tool_error(error)
-    return await run(*args, **named)
+    wrap_functions(module, {"PluginManager.run_on_tool_error_callback": record_error_argument("error")})

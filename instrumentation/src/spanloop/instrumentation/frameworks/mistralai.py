@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any, Final
 
 from opentelemetry.trace import Status, StatusCode
-from wrapt import wrap_function_wrapper
 
 from spanloop.instrumentation.content_capture import captures_content
-from spanloop.instrumentation.exception_guard import guard
 from spanloop.semconv import attributes as names
+
+from .traced import Call, before, wrap_functions
 
 _GLOBAL: Final = "global"
 """The setting for spans through OpenTelemetry's global provider."""
@@ -22,7 +22,7 @@ _GLOBAL: Final = "global"
 def switch_on(module: ModuleType) -> None:
     """Wrap ``mistralai.extra.observability.telemetry``; it cannot leave out what is said."""
     if captures_content():
-        wrap_function_wrapper(module, "_resolve_mistral_telemetry_env", _setting)
+        wrap_functions(module, {"_resolve_mistral_telemetry_env": _setting})
 
 
 def _setting(
@@ -33,16 +33,11 @@ def _setting(
 
 def trace_errors(module: ModuleType) -> None:
     """Wrap ``mistralai.client._hooks.tracing``."""
-    wrap_function_wrapper(module, "get_response_and_error", _get_response_and_error)
+    wrap_functions(module, {"get_response_and_error": before(_mark_failed)})
 
 
-def _get_response_and_error(get: Callable[..., Any], _: object, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    _mark_failed(named.get("span"), named.get("response"))
-    return get(*args, **named)
-
-
-@guard("a refused request was not recorded", None)
-def _mark_failed(span: Any, response: Any) -> None:
+def _mark_failed(call: Call) -> None:
+    span, response = call.argument("span"), call.argument("response")
     if span is not None and response is not None:
         span.set_attribute(names.ERROR_TYPE, str(response.status_code))
         span.set_status(Status(StatusCode.ERROR, f"HTTP {response.status_code}"))

@@ -5,7 +5,7 @@ the framework runs, not while the consumer of its generator does.
 """
 
 import json
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -136,29 +136,35 @@ def _as_text(value: object) -> str:
 
 
 @contextmanager
-def open_span(span: RunSpan, *, control_flow: str = "") -> Generator[RunSpan]:
-    """Run a block in ``span``, which ends with it.
+def end_on_error(span: RunSpan, *, control_flow: str = "", fails_by_cause: bool = False) -> Generator[RunSpan]:
+    """Run a block in ``span``, which ends with it only where an exception leaves it.
 
     Args:
         span: A started span.
         control_flow: Name of an exception (or of a base of it) that ends the block without being an error.
+        fails_by_cause: Whether to record the exception's cause, where it has one, in its place.
     """
     try:
         with span.current():
             yield span
-    except Exception as error:
-        if control_flow not in {base.__name__ for base in type(error).__mro__}:
-            span.fail(error)
-        raise
-    finally:
+    except BaseException as error:
+        if isinstance(error, Exception) and control_flow not in {base.__name__ for base in type(error).__mro__}:
+            span.fail((error.__cause__ if fails_by_cause else None) or error)
         span.end()
+        raise
 
 
-def tool_span(
-    name: object, *, call_id: object = "", arguments: object = None, control_flow: str = ""
-) -> AbstractContextManager[RunSpan]:
+@contextmanager
+def open_span(span: RunSpan) -> Generator[RunSpan]:
+    """Run a block in ``span``, which ends with it."""
+    with end_on_error(span):
+        yield span
+    span.end()
+
+
+def tool_span(name: object, *, call_id: object = "", arguments: object = None) -> AbstractContextManager[RunSpan]:
     """Run a block in the span of a tool call; see `start_tool_span` and `open_span`."""
-    return open_span(start_tool_span(name, call_id=call_id, arguments=arguments), control_flow=control_flow)
+    return open_span(start_tool_span(name, call_id=call_id, arguments=arguments))
 
 
 def agent_span(name: object) -> AbstractContextManager[RunSpan]:
@@ -166,14 +172,18 @@ def agent_span(name: object) -> AbstractContextManager[RunSpan]:
     return open_span(start_agent_span(name))
 
 
-async def stream_in_span(span: RunSpan, items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Run each step of a generator in ``span``, which ends with the generator."""
+async def stream_in_span(
+    span: RunSpan, items: AsyncGenerator[Any, None], record: Callable[[Any], None]
+) -> AsyncGenerator[Any, None]:
+    """Run each step of a generator in ``span``, which ends with the generator; ``record`` gets the last item."""
+    item: Any = None
     try:
         while True:
             with span.current():
                 try:
                     item = await anext(items)
                 except StopAsyncIteration:
+                    record(item)
                     return
             yield item
     except Exception as error:

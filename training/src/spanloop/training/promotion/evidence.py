@@ -4,6 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from spanloop.evaluation.results import Interval
 from spanloop.foundation.settings import Promotion
 from spanloop.foundation.settings.metric import Metric
 from spanloop.training.promotion.verdict import PromotionVerdict
@@ -38,6 +39,11 @@ class Measured(_Record):
     def difference(self) -> float:
         """Candidate minus champion."""
         return self.candidate - self.champion
+
+    @property
+    def interval(self) -> Interval | None:
+        """The difference with its interval at all looks; None where the metric has no bounds."""
+        return None if self.low is None or self.high is None else Interval(self.difference, self.low, self.high)
 
 
 class GuardCheck(_Record):

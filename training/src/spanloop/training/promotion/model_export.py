@@ -164,9 +164,9 @@ def _evaluation_row(evaluation: Evaluation) -> tuple[str, ...]:
         f"{evaluation.tasks:,}",
         f"{evaluation.episodes:,}",
         f"{success.value:.1%}",
-        f"{success.low:.1%} to {success.high:.1%}",
+        success.range_text(".1%"),
         f"{reward.value:.3f}",
-        f"{reward.low:.3f} to {reward.high:.3f}",
+        reward.range_text(".3f"),
     )
 
 
