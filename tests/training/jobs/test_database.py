@@ -19,7 +19,6 @@ from sqlalchemy.dialects import postgresql
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
 from spanloop.training.jobs.database import control_database as database_module
 from spanloop.training.jobs.database.clock import UtcMicros
 from spanloop.training.jobs.database.control_database import MIGRATIONS, SCHEMA_VERSION, ControlDatabase
@@ -27,6 +26,7 @@ from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.database.tables import Base, JobRow, SchemaRow
 from spanloop.training.jobs.notices import unseen_notices
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
 
 from .support import ON_SQLITE
 
