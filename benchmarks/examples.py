@@ -33,11 +33,11 @@ from spanloop.foundation.paths import DataDir
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.store import connect
-from spanloop.training.spec.fields import build_spec, read_job_file
+from spanloop.training.spec.job_file import build_spec, read_job_file
 
 if TYPE_CHECKING:
     from spanloop.store import Store
-    from spanloop.training.jobs.api import JobSpec
+    from spanloop.training.run.job_api import JobSpec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = ("sql", "math", "countdown")

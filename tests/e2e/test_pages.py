@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.jobs.states import JobState
+from spanloop.training.run.job_api import JobApi
 
 from ..dashboard.cli.support import SPANLOOP, Up, eventually, everything_up
 

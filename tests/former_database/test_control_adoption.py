@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from spanloop.training.jobs.api import JobApi, JobKind
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.former_schemas import OPENING_COMMIT
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.environment_checks import all_checks
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.api import JobApi, JobKind
 from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry

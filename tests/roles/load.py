@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.otlp.wire import serialize
 from spanloop.foundation.errors import SpanloopError
-from spanloop.training.jobs.api import JobApi, JobSpec
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 from ..collector.collector.collectors import PROTOBUF
 from ..faults.ledger import Ledger

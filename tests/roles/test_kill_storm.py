@@ -15,8 +15,8 @@ from spanloop.foundation.keys.users import Role, Users
 from spanloop.pipeline import run
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec, JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState
 
 from ..faults.ledger import Ledger, balance
 from ..faults.support import find_ids, wait_for

@@ -17,7 +17,6 @@ from spanloop.evaluation.results import (
     load_episodes,
     load_figures,
     reference_calls_of,
-    trained_tasks,
 )
 from spanloop.evaluation.results import evaluate as evaluate_version
 from spanloop.evaluation.tasks import Task
@@ -25,6 +24,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.metric import Metric
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import MANIFEST_NAME
+from spanloop.training.dataset.trained_tasks import trained_tasks
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import ModelVersionRow
 from spanloop.training.jobs.paths import ControlPaths

@@ -15,7 +15,6 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import find_processes, kill_processes
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
-from spanloop.training.jobs.api import Job, JobApi, JobSpec
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_failed, requeue_interrupted
@@ -24,6 +23,7 @@ from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.leases import Lease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
+from spanloop.training.run.job_api import Job, JobApi, JobSpec
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..ports import free_port
@@ -143,5 +143,9 @@ class Runner(NamedTuple):
         """What the scheduler does after it has seen that the job's processes were killed."""
         with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
             requeue_interrupted(
-                session, Lease(mark.job_id, mark.newest_token), now=utc_now(), error="killed by the test"
+                session,
+                Lease(mark.job_id, mark.newest_token),
+                now=utc_now(),
+                error="killed by the test",
+                max_attempts=3,
             )

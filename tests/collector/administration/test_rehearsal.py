@@ -22,10 +22,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
 from spanloop.store import connect
 from spanloop.store.discovery import embedded_address
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
 from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
 
 from ...conftest import MEMORY_CAP_BYTES
 from ...gateway.support import Process, StandIn, serving, write_model
@@ -44,7 +44,7 @@ RUNNER = """
 import sys, time
 from spanloop.foundation.paths import DataDir
 from spanloop.training.models.checkpoint_fence import claim
-from spanloop.training.jobs.api import job_token, report_progress
+from spanloop.training.jobs.progress import job_token, report_progress
 
 data_dir, job_id = DataDir(sys.argv[2]), sys.argv[4]
 claim(data_dir.jobs / job_id / "checkpoints", job_token())

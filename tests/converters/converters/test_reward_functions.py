@@ -26,13 +26,13 @@ from spanloop.converters.rewards import (
     Price,
     RewardFunction,
     Rubric,
-    SqlMatch,
     Weights,
     reward_functions,
 )
 from spanloop.converters.rewards.agent import f1
 from spanloop.converters.rewards.match import last_number, same_text
-from spanloop.converters.rewards.sql import QueryLimits, query_rows
+from spanloop.evaluation.graders import SqlMatch
+from spanloop.evaluation.graders.sqlite_queries import QueryLimits, query_rows
 from spanloop.foundation.errors import ConfigurationError
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id

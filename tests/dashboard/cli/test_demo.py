@@ -21,7 +21,7 @@ from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.foundation.errors import ConfigurationError, NotRunningError, ServiceError
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime import environment_checks
-from spanloop.training.jobs.api import JobSpec
+from spanloop.training.run.job_api import JobSpec
 
 from .support import Run
 

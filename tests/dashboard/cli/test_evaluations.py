@@ -21,8 +21,8 @@ from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
 

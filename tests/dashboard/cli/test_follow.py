@@ -12,9 +12,9 @@ from spanloop.cli.learning.jobs import watch_job, watch_log
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.job_progress import await_job
-from spanloop.training.jobs.api import Job, JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import Job, JobApi, JobSpec
 
 from .support import eventually
 

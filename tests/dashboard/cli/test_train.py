@@ -15,10 +15,11 @@ from spanloop.cli import app as command_tree
 from spanloop.dashboard.view_models.jobs import to_spec
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
-from spanloop.training.spec.fields import SpecField, build_spec, read_job_file, spec_fields
+from spanloop.training.run.job_api import JobApi, JobSpec
+from spanloop.training.spec.fields import SpecField, spec_fields
+from spanloop.training.spec.job_file import build_spec, read_job_file
 from spanloop.training.spec.presets import PRESETS, Preset, preset_values
 
 COMMAND = get_command(command_tree.app)

@@ -15,9 +15,9 @@ from spanloop.evaluation.results import NOTHING_TRAINED, evaluate
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 from .dashboard_seeding import insert, model_folder
 

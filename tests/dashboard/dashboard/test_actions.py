@@ -13,7 +13,7 @@ from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.keys.users import Role
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import JobApi
+from spanloop.training.run.job_api import JobApi
 
 from .dashboard_driver import button, open_page
 

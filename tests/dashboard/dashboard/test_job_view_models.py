@@ -21,10 +21,10 @@ from spanloop.dashboard.view_models.jobs import (
 )
 from spanloop.training.dataset.manifest import Count, Manifest
 from spanloop.training.dataset.strategies.report import StrategyReport
-from spanloop.training.jobs.api import Job, JobSpec, Tick
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.states import JobState
+from spanloop.training.run.job_api import Job, JobSpec, Tick
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 FORM: dict[str, object] = {

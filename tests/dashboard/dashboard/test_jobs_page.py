@@ -9,7 +9,6 @@ from streamlit.testing.v1 import AppTest
 from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.api import Device, JobApi, JobSpec
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
@@ -17,7 +16,9 @@ from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ti
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import Device, JobApi, JobSpec
 from spanloop.training.spec.fields import spec_fields
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .dashboard_driver import click_row, open_page, table, text_of
 from .dashboard_seeding import Seeded, model_folder, seed_metrics
@@ -206,6 +207,7 @@ def test_a_schedule_shows_why_it_made_no_job_and_is_paused(seeded: Seeded, seede
     run_due_ticks(
         ControlDatabase(ControlPaths.of(seeded_environment)),
         lambda _: Decision(TickVerdict.SKIPPED, "no new trainable groups"),
+        parse_spec,
         recurring=True,
         clock=lambda: datetime(2030, 1, 1, tzinfo=UTC),
     )

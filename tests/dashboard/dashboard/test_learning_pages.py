@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Promotion
 from spanloop.store import connect
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.promote import Actions, promote
+from spanloop.training.run.job_api import JobApi
 
 from .dashboard_driver import PAGES, click_row, open_page, table, text_of
 from .dashboard_learning import LEARNED, TEST_TASKS, Learned

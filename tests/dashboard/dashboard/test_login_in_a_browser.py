@@ -17,8 +17,8 @@ from spanloop.dashboard.front.app import CHECK_S
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.keys.users import Role, Users
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.jobs.states import JobState
+from spanloop.training.run.job_api import JobApi
 
 from ...foundation.keys.certificates import make_certificate
 from .dashboard_seeding import Seeded

@@ -18,13 +18,13 @@ from spanloop.pipeline.watermark import load
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONVERT_MEMORY_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import LeaderRow
 from spanloop.training.jobs.leadership import SCHEDULER
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
 
 from ...collector.collector.collectors import CollectorProcess, trace_request
 from ...gateway.support import Process, StandIn, serving, write_model
@@ -219,7 +219,7 @@ def test_scheduler_and_runner_give_lead_and_jobs_away(data_dir: DataDir, tmp_pat
         leading = leader(data_dir)
         second = Role(hosts[1], "spanloop.training.run.scheduler", "--slots", "0", "--poll-s", "0.1")
         roles.callback(second.close)
-        runner = Role(data_dir, "spanloop.training.jobs.processes.runner", *runs)
+        runner = Role(data_dir, "spanloop.training.run.runner", *runs)
         roles.callback(runner.close)
         wait_until(begins.exists)
         scheduler_s = first.terminate()
@@ -230,7 +230,7 @@ def test_scheduler_and_runner_give_lead_and_jobs_away(data_dir: DataDir, tmp_pat
         runner_s = runner.terminate()
         assert api.get(job.id).state is JobState.QUEUED
         (begins.parent / "may-end").touch()
-        other = Role(data_dir, "spanloop.training.jobs.processes.runner", *runs)
+        other = Role(data_dir, "spanloop.training.run.runner", *runs)
         roles.callback(other.close)
         wait_until(lambda: api.get(job.id).state is JobState.SUCCEEDED)
         other.terminate()

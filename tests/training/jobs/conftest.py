@@ -9,13 +9,14 @@ import pytest
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.job_runner import JobRunner, RunnerSettings
 from spanloop.training.jobs.processes.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .postgresql_server import PostgreSqlServer, find_programs
 from .support import DatabaseAway, FakeClock, MakeScheduler, RunnerOf, delete_all_rows
@@ -157,9 +158,9 @@ def make_scheduler(data_dir: DataDir) -> MakeScheduler:
         gpu_slots: int | None = None,
     ) -> Generator[Scheduler]:
         of_jobs = RunnerSettings(poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s, gpu_slots=gpu_slots)
-        jobs = JobRunner(data_dir, command=runner, settings=of_jobs, clock=clock)
+        jobs = JobRunner(data_dir, parse_spec, command=runner, settings=of_jobs, clock=clock)
         settings = SchedulerSettings(poll_s=0.02, grace_s=grace_s)
-        scheduler = Scheduler(data_dir, jobs=jobs, settings=settings, clock=clock)
+        scheduler = Scheduler(data_dir, parse_spec, jobs=jobs, settings=settings, clock=clock)
         try:
             yield scheduler
         finally:

@@ -12,7 +12,6 @@ from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs import job_outcomes, job_queue
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.database_copy import load_control_database, renew_tokens, save_control_database
@@ -22,6 +21,7 @@ from spanloop.training.models.checkpoint_fence import claim
 from spanloop.training.models.registry import Registry
 from spanloop.training.models.saved_registry import find_lost_versions
 from spanloop.training.promotion.aliases import Aliases
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 from .postgresql_server import PASSWORD, PostgreSqlServer
 

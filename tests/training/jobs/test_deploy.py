@@ -13,10 +13,10 @@ import pytest
 from spanloop.foundation.errors import ConfigurationError, JobError, NotRunningError, ServiceError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_outcomes, job_queue
-from spanloop.training.jobs.api import JobApi, JobSpec, LeaseLostError
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.deploy import deploy
+from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
 from spanloop.training.run.transient import is_transient
 
 from .support import FakeClock

@@ -8,14 +8,15 @@ import pytest
 from spanloop.foundation.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.api import Job, JobApi, JobSpec, JobState
 from spanloop.training.jobs.database.clock import database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient
 from spanloop.training.jobs.leases import record_progress
 from spanloop.training.jobs.processes.job_runner import JobRunner, RunnerSettings
+from spanloop.training.run.job_api import Job, JobApi, JobSpec, JobState
 from spanloop.training.run.transient import is_transient
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, MakeScheduler, RunnerOf, wait_until
 
@@ -167,7 +168,9 @@ def test_a_clock_that_is_set_back_does_not_delay_the_renewal_of_a_lease(
     job = api.submit(spec)
     clock = FakeClock(utc_now())
     monkeypatch.setattr("spanloop.training.jobs.processes.job_runner.utc_now", clock)
-    runner = JobRunner(data_dir, command=runner_of("sleep"), settings=RunnerSettings(lease_s=3, grace_s=0.1))
+    runner = JobRunner(
+        data_dir, parse_spec, command=runner_of("sleep"), settings=RunnerSettings(lease_s=3, grace_s=0.1)
+    )
     runner.tick()
     leased_until = lease_until()
     runner.tick()

@@ -11,7 +11,7 @@ HEAVY = {"torch", "verl", "ray", "transformers", "streamlit"}
 @pytest.mark.parametrize(
     "module",
     [
-        "jobs.api",
+        "run.job_api",
         "models.registry",
         "promotion.deploy",
         "run.scheduler",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spanloop.training.jobs.api import JobKind, JobSpec
+from spanloop.training.run.job_api import JobKind, JobSpec
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 specs = st.builds(

@@ -8,9 +8,10 @@ import pytest
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_outcomes, job_queue, leases
-from spanloop.training.jobs.api import JobApi, JobSpec, JobState, LeaseLostError, report_progress
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow
+from spanloop.training.jobs.progress import report_progress
+from spanloop.training.run.job_api import JobApi, JobSpec, JobState, LeaseLostError
 
 from .support import OF_ANOTHER_VERSION, FakeClock
 
@@ -169,7 +170,7 @@ def test_a_job_has_run_since_the_start_of_its_last_attempt(
     assert api.get(job.id).started_at == clock.now
     clock.forward(hours=1)
     with database.write() as session:
-        job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed")
+        job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed", max_attempts=3)
     assert api.get(job.id).started_at is None
     lease = start(database, clock.now)
     with database.write() as session:

@@ -20,10 +20,10 @@ import pytest
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.processes.marked import find_processes
-from spanloop.training.jobs.api import Job, JobApi, JobKind, JobSpec, JobState
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JobMark
 from spanloop.training.jobs.processes.process_launch import GATE
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import Job, JobApi, JobKind, JobSpec, JobState
 
 from .support import RunnerOf, wait_until
 

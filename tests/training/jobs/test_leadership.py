@@ -3,12 +3,13 @@
 import pytest
 
 from spanloop.foundation.processes.identity import ProcessIdentity
-from spanloop.training.jobs.api import JobApi, JobSpec, Schedule, ScheduleSettings
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import LeaderRow
 from spanloop.training.jobs.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
 from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.run.job_api import JobApi, JobSpec, Schedule, ScheduleSettings
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock
 
@@ -102,10 +103,10 @@ def test_a_tick_that_a_former_leader_decides_late_submits_nothing(
     def hang(_: Schedule) -> Decision:
         clock.forward(seconds=LEADERSHIP_S + 1)
         assert latter.hold()
-        assert run_due_ticks(database, submit, recurring=is_recurring, check=latter.check, clock=clock)
+        assert run_due_ticks(database, submit, parse_spec, recurring=is_recurring, check=latter.check, clock=clock)
         return SUBMITTED
 
     assert former.hold()
     with pytest.raises(LeadershipLostError):
-        run_due_ticks(database, hang, recurring=is_recurring, check=former.check, clock=clock)
+        run_due_ticks(database, hang, parse_spec, recurring=is_recurring, check=former.check, clock=clock)
     assert len(api.list()) == 1

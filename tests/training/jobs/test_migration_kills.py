@@ -12,11 +12,11 @@ from sqlalchemy import inspect, text
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.api import Job, JobApi, JobKind, JobSpec, Schedule
 from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
 from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import Job, JobApi, JobKind, JobSpec, Schedule
 
 from ...killed_processes import ForkServer
 

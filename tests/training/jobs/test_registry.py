@@ -18,10 +18,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.paths.checksums import CHECKSUMS_FILE, FileChecksum, read_checksums
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs import job_outcomes, job_queue, leases
-from spanloop.training.jobs.api import JobApi, JobSpec, LeaseLostError
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.models import atomic_copy
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
 
 from .support import FakeClock, wait_until
 
@@ -120,7 +120,7 @@ def test_a_job_registers_one_version_however_often_it_runs(
     made = registry.add("tiny", model_folder, job_id=job.id, token=first.token)
     assert api.get(job.id).model_version == made.reference == "tiny@v2"
     with database.write() as session:
-        job_outcomes.requeue_interrupted(session, first, now=clock.now, error="killed")
+        job_outcomes.requeue_interrupted(session, first, now=clock.now, error="killed", max_attempts=3)
     second = _take(database, clock)
     (model_folder / "model.safetensors").write_bytes(b"of the second attempt")
     assert registry.add("tiny", model_folder, job_id=job.id, token=second.token) == made

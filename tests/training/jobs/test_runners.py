@@ -15,17 +15,18 @@ from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.processes.marked import find_processes
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec, JobState
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, LeaderRow
 from spanloop.training.jobs.leadership import SCHEDULER
 from spanloop.training.jobs.processes.job_processes import JobMark
-from spanloop.training.jobs.processes.runner import JobRunner, RunnerSettings
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState
+from spanloop.training.run.runner import JobRunner, RunnerSettings
 from spanloop.training.run.scheduler import Scheduler
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import DatabaseAway, RunnerOf, wait_until
 
-MODULES = {"runner": "jobs.processes.runner", "scheduler": "run.scheduler"}
+MODULES = {"runner": "run.runner", "scheduler": "run.scheduler"}
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def test_a_job_ends_when_its_lease_cannot_be_renewed_and_goes_on_later_without_b
     runner_of: RunnerOf,
 ) -> None:
     job = api.submit(spec.model_copy(update={"max_attempts": 1}))
-    runner = JobRunner(data_dir, command=runner_of("family"), settings=RunnerSettings(lease_s=3, grace_s=0))
+    runner = JobRunner(data_dir, parse_spec, command=runner_of("family"), settings=RunnerSettings(lease_s=3, grace_s=0))
     runner.start()
     with database_away():
         wait_until(lambda: len(family(data_dir, job.id)) == 3)
@@ -89,8 +90,8 @@ def test_after_an_outage_the_scheduler_lets_runners_report_first(
     *, api: JobApi, spec: JobSpec, data_dir: DataDir, database_away: DatabaseAway, runner_of: RunnerOf
 ) -> None:
     job = api.submit(spec)
-    runner = JobRunner(data_dir, command=runner_of("sleep"), settings=RunnerSettings(lease_s=2, grace_s=0))
-    scheduler = Scheduler(data_dir)
+    runner = JobRunner(data_dir, parse_spec, command=runner_of("sleep"), settings=RunnerSettings(lease_s=2, grace_s=0))
+    scheduler = Scheduler(data_dir, parse_spec)
     runner.start()
     scheduler.tick()
     with database_away():

@@ -15,17 +15,6 @@ from sqlalchemy.orm import Session
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_outcomes, job_queue
-from spanloop.training.jobs.api import (
-    Budget,
-    FailureTrigger,
-    JobApi,
-    JobKind,
-    JobSpec,
-    JobState,
-    Schedule,
-    ScheduleSettings,
-    Tick,
-)
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ModelVersionRow
 from spanloop.training.jobs.paths import ControlPaths
@@ -36,6 +25,18 @@ from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.lineage import trainings_of_schedule
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import (
+    Budget,
+    FailureTrigger,
+    JobApi,
+    JobKind,
+    JobSpec,
+    JobState,
+    Schedule,
+    ScheduleSettings,
+    Tick,
+)
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, delete_all_rows
 
@@ -49,7 +50,9 @@ NEW = Decision(TickVerdict.SUBMITTED, "new data")
 
 def tick(data_dir: DataDir, clock: FakeClock, decision: Decision = NEW) -> Tick | None:
     """What a scheduler does now; return what it recorded last about the newest schedule."""
-    run_due_ticks(ControlDatabase(ControlPaths.of(data_dir)), lambda _: decision, recurring=True, clock=clock)
+    run_due_ticks(
+        ControlDatabase(ControlPaths.of(data_dir)), lambda _: decision, parse_spec, recurring=True, clock=clock
+    )
     api = JobApi(data_dir)
     return next(iter(api.ticks(api.schedules()[-1].id)), None)
 
@@ -219,7 +222,7 @@ def test_a_schedule_whose_decision_fails_holds_up_no_other(
             raise ZeroDivisionError("in a selection")
         return NEW
 
-    assert run_due_ticks(ControlDatabase(ControlPaths.of(data_dir)), decide, recurring=True, clock=clock)
+    assert run_due_ticks(ControlDatabase(ControlPaths.of(data_dir)), decide, parse_spec, recurring=True, clock=clock)
     assert "ZeroDivisionError: in a selection" in api.ticks(broken.id)[0].reason
     assert api.ticks(sound.id)[0].verdict is TickVerdict.SUBMITTED
 
@@ -269,7 +272,7 @@ class ScheduleLife(RuleBasedStateMachine):
     @rule()
     def tick(self) -> None:
         before, had_new = len(self._api.list()), bool(self._new())
-        run_due_ticks(self._database, self._decide, recurring=True, clock=self._clock)
+        run_due_ticks(self._database, self._decide, parse_spec, recurring=True, clock=self._clock)
         made = len(self._api.list()) - before
         assert made <= int(had_new)
 
@@ -280,7 +283,7 @@ class ScheduleLife(RuleBasedStateMachine):
 
         before = self._api.list()
         with suppress(KeyboardInterrupt):
-            run_due_ticks(self._database, die, recurring=True, clock=self._clock)
+            run_due_ticks(self._database, die, parse_spec, recurring=True, clock=self._clock)
         assert self._api.list() == before
 
     @rule()
@@ -305,7 +308,7 @@ class ScheduleLife(RuleBasedStateMachine):
                 case "fail":
                     job_outcomes.mark_failed(session, lease, now=now, error="wrong")
                 case "kill":
-                    job_outcomes.requeue_interrupted(session, lease, now=now, error="killed")
+                    job_outcomes.requeue_interrupted(session, lease, now=now, error="killed", max_attempts=3)
                 case "away":
                     job_outcomes.requeue_transient(session, lease, now=now, error="away")
                 case _:

@@ -16,12 +16,13 @@ from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs import job_queue, leases
-from spanloop.training.jobs.api import Device, JobApi, JobSpec, JobState
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import Device, JobApi, JobSpec, JobState
 from spanloop.training.run.scheduler import JobRunner, RunnerSettings, Scheduler, SchedulerSettings
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import OF_ANOTHER_VERSION, DatabaseAway, FakeClock, MakeScheduler, RunnerOf, wait_until
 
@@ -342,7 +343,8 @@ def test_two_schedulers_never_run_one_job_twice(
     schedulers = [
         Scheduler(
             data_dir,
-            jobs=JobRunner(data_dir, command=command, settings=settings),
+            parse_spec,
+            jobs=JobRunner(data_dir, parse_spec, command=command, settings=settings),
             settings=SchedulerSettings(poll_s=0.01),
         )
         for _ in range(2)

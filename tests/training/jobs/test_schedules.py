@@ -11,13 +11,14 @@ from sqlalchemy.exc import IntegrityError
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.api import JobApi, JobSpec, Schedule
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import ScheduleRow
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, record_tick, run_due_ticks
 from spanloop.training.jobs.schedules.stored_schedules import next_firing
 from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.run.job_api import JobApi, JobSpec, Schedule
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import OF_ANOTHER_VERSION, FakeClock, MakeScheduler, RunnerOf
 
@@ -35,7 +36,7 @@ def fire(data_dir: DataDir, now: datetime, *, finish: bool = True) -> list[str]:
     api, database = JobApi(data_dir), ControlDatabase(ControlPaths.of(data_dir))
     known = {job.id for job in api.list()}
     for recurring in (False, True):
-        run_due_ticks(database, new_data, recurring=recurring, clock=lambda: now)
+        run_due_ticks(database, new_data, parse_spec, recurring=recurring, clock=lambda: now)
     found = [job.id for job in api.list() if job.id not in known]
     for job_id in found if finish else ():
         api.cancel(job_id)

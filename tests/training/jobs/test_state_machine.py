@@ -23,12 +23,13 @@ from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.jobs import job_outcomes, job_queue, leases
-from spanloop.training.jobs.api import JobKind, JobSpec, JobState
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import job_from_row
 from spanloop.training.jobs.leases import Lease, LeaseLostError, OtherLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.state_machine import FINAL_STATES, LEASED_STATES, LEGAL_TRANSITIONS, transition
+from spanloop.training.run.job_api import JobKind, JobSpec, JobState
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, delete_all_rows
 
@@ -195,7 +196,7 @@ class JobLife(RuleBasedStateMachine):
     def the_row_is_what_the_model_says(self) -> None:
         with self._database.read() as session:
             row = job_queue.find_job(session, self._id)
-            job = job_from_row(row)
+            job = job_from_row(row, parse_spec)
         assert (job.state, job.attempt, row.lease_token) == (self._state, self._attempt, self._token)
         assert row.interruptions == self._interruptions
         assert (job.finished_at is not None) is job.is_finished
@@ -211,7 +212,9 @@ def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobS
         case "release":
             return job_outcomes.requeue_released(session, lease, now=clock.now)
         case "interrupted":
-            return job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed")
+            return job_outcomes.requeue_interrupted(
+                session, lease, now=clock.now, error="killed", max_attempts=MAX_ATTEMPTS
+            )
         case "evaluate":
             leases.begin_evaluation(session, lease)
         case "runner":

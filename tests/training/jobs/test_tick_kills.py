@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import JobApi, JobKind, JobSpec, JobState, ScheduleSettings
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState, ScheduleSettings
 
 from .support import RunnerOf, wait_until
 
@@ -25,17 +25,21 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
 from spanloop.foundation.paths import DataDir
+from spanloop.training.spec.stored_spec import parse_spec
 new_data = Decision(TickVerdict.SUBMITTED, "new data")
-run_due_ticks(ControlDatabase(ControlPaths.of(DataDir(sys.argv[-1]).open())), lambda _: new_data, recurring=True)
+database = ControlDatabase(ControlPaths.of(DataDir(sys.argv[-1]).open()))
+run_due_ticks(database, lambda _: new_data, parse_spec, recurring=True)
 """
 LIFE = """
 import shlex, signal, sys
 from spanloop.foundation.paths import DataDir
 from spanloop.training.run.scheduler import JobRunner, Scheduler, SchedulerSettings, StopRequest
+from spanloop.training.spec.stored_spec import parse_spec
 data_dir, runner, ticks = DataDir(sys.argv[1]).open(), shlex.split(sys.argv[2]), shlex.split(sys.argv[3])
 with StopRequest(signal.SIGTERM) as stop:
-    jobs = JobRunner(data_dir, command=runner)
-    Scheduler(data_dir, jobs=jobs, tick_command=ticks, settings=SchedulerSettings(poll_s=0.02)).run(stop)
+    jobs = JobRunner(data_dir, parse_spec, command=runner)
+    settings = SchedulerSettings(poll_s=0.02)
+    Scheduler(data_dir, parse_spec, jobs=jobs, tick_command=ticks, settings=settings).run(stop)
 """
 KILLS = 8
 

@@ -6,11 +6,12 @@ import psutil
 import pytest
 
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import JobApi, JobSpec, ScheduleSettings
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules import tick_process
 from spanloop.training.jobs.schedules.tick_process import TickProcess
+from spanloop.training.run.job_api import JobApi, JobSpec, ScheduleSettings
 from spanloop.training.run.scheduler import Scheduler
+from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, wait_until
 
@@ -66,7 +67,7 @@ def test_a_scheduler_starts_it_for_recurring_schedules_only(
     api: JobApi, spec: JobSpec, data_dir: DataDir, clock: FakeClock
 ) -> None:
     def tick() -> None:
-        scheduler = Scheduler(data_dir, tick_command=command(""), clock=clock)
+        scheduler = Scheduler(data_dir, parse_spec, tick_command=command(""), clock=clock)
         others = set(psutil.Process().children())
         scheduler.tick()
         for child in set(psutil.Process().children()) - others:

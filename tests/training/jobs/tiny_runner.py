@@ -68,7 +68,7 @@ def work_or_fail(data_dir: Path, job_id: str, steps: int, step_s: float) -> int:
 
 def work(data_dir: Path, job_id: str, steps: int, step_s: float) -> int:
     # Only here: the other behaviours start ten times as fast without.
-    from spanloop.training.jobs.api import job_token, report_progress  # noqa: PLC0415
+    from spanloop.training.jobs.progress import job_token, report_progress  # noqa: PLC0415
     from spanloop.training.models.registry import Registry  # noqa: PLC0415
 
     folder = jobs(str(data_dir)) / job_id

@@ -10,7 +10,6 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.lineage import (
     LearnedVersion,
@@ -20,6 +19,7 @@ from spanloop.training.models.lineage import (
     with_lineage,
 )
 from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.run.job_api import JobApi
 from spanloop.training.spec.job_spec import JobSpec
 
 from ..training_seeding import insert, transition_row

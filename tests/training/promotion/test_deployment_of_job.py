@@ -12,7 +12,6 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.jobs.api import JobApi, JobSpec, LeaseLostError
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_queue import lease_next_job
@@ -25,6 +24,7 @@ from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.serving_pause import ServingPause
 from spanloop.training.promotion.verdict import PromotionVerdict
 from spanloop.training.run.deployment_of_job import TrainedJob, deploy_as_asked
+from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
 from spanloop.training.run.monitor.job_trace import JobTrace
 
 from ..gateway_stand_in import GatewayStandIn

@@ -11,11 +11,11 @@ import pytest
 
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.jobs.states import JobState
 from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.verdict import PromotionVerdict
 from spanloop.training.run.deployment_of_job import TrainedJob
+from spanloop.training.run.job_api import JobApi
 
 from ..gateway_stand_in import GatewayStandIn
 from .test_deployment_of_job import TASKS, configure, trained
@@ -27,7 +27,7 @@ import sys
 from spanloop.foundation.paths import DataDir
 from spanloop.training.run.deployment_of_job import TrainedJob, deploy_as_asked
 from spanloop.training.run.monitor.job_trace import JobTrace
-from spanloop.training.jobs.api import JobApi
+from spanloop.training.run.job_api import JobApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.serving_pause import ServingPause
 

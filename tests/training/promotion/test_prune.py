@@ -6,10 +6,10 @@ import pytest
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.paths.checksums import CHECKSUMS_FILE
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.prune import plan_prune, prune
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 
 def reasons(data_dir: DataDir, keep: int = 1) -> dict[str, str]:

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from spanloop.cli import app as command_tree
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.api import Job, JobApi
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.base_model import read_base_model
@@ -19,6 +18,7 @@ from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.registry import Registry
 from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
 from spanloop.training.recipes.sft import sft_overrides
+from spanloop.training.run.job_api import Job, JobApi
 from spanloop.training.run.planning import make_plan
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.job_spec import JobSpec

@@ -18,10 +18,10 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.training.dataset.export import select_dataset
 from spanloop.training.dataset.manifest import DATA_NAME
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi
 from spanloop.training.spec.choices import Credit
 from spanloop.training.spec.job_spec import JobSpec
 

@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.api import Backbone, JobApi, JobSpec
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_queue import lease_next_job
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.states import JobState
 from spanloop.training.run.foreground import insert_leased, run_in_foreground
+from spanloop.training.run.job_api import Backbone, JobApi, JobSpec
 
 from ..training_running import Runner
 

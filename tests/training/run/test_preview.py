@@ -10,12 +10,12 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.dataset.export import export_dataset
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.memory_estimate import MemoryFactors, estimate_on_gpus
 from spanloop.training.models.model_shape import ModelShape, read_shape
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.run.preview import preview, preview_memory
 from spanloop.training.spec.choices import Device
 

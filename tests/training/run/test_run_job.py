@@ -21,12 +21,12 @@ from spanloop.foundation.processes.marked import find_processes
 from spanloop.semconv import attributes as names
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import DATA_NAME, load_manifest
-from spanloop.training.jobs.api import Device, Job, JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.registry import Registry
 from spanloop.training.models.serving_copy import serving_path
+from spanloop.training.run.job_api import Device, Job, JobApi, JobSpec
 from spanloop.training.run.monitor.job_trace import trace_id_of
 from spanloop.training.run.run_job import SPEC_NAME
 from spanloop.training.spec.choices import Backbone, Credit

@@ -19,15 +19,15 @@ from spanloop.training.dataset.held_out import HELD_OUT_NAME, hold_out
 from spanloop.training.dataset.manifest import DATA_NAME, load_manifest
 from spanloop.training.dataset.selection import Selection
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.api import Job, JobApi
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.training_ids import job_of, training_id
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.gate import judge
 from spanloop.training.run.gate_result import GATE_NAME, read_gate
+from spanloop.training.run.job_api import Job, JobApi
 from spanloop.training.run.stage_progress import stage_progress
-from spanloop.training.spec.fields import build_spec, read_job_file
+from spanloop.training.spec.job_file import build_spec, read_job_file
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stage_text import format_stage, parse_stage
 from spanloop.training.spec.stages import stages_of

@@ -10,7 +10,6 @@ from spanloop.foundation.errors import StoreError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import load_manifest
-from spanloop.training.jobs.api import FailureTrigger, JobApi, JobSpec, Schedule, ScheduleSettings
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_succeeded
@@ -21,9 +20,11 @@ from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ti
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.models.lineage import trainings_of_schedule
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import FailureTrigger, JobApi, JobSpec, Schedule, ScheduleSettings
 from spanloop.training.run.preview import preview
 from spanloop.training.run.tick_decision import TickPreview, decide_tick
 from spanloop.training.spec.choices import Backbone
+from spanloop.training.spec.stored_spec import parse_spec
 
 from ..training_running import Runner, url_of
 from ..training_seeding import STARTED_AT, failure_row, insert, seed_groups
@@ -52,6 +53,7 @@ def tick(runner: Runner) -> bool:
     return run_due_ticks(
         ControlDatabase(ControlPaths.of(runner.data_dir)),
         lambda schedule: decide_tick(runner.data_dir, schedule, now=utc_now()).decision,
+        parse_spec,
         recurring=True,
         clock=lambda: next_at,
     )

@@ -14,11 +14,11 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
-from spanloop.training.jobs.api import JobApi, JobSpec
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.models.serving_copy import serving_path
+from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.run.monitor.metrics import StepMetrics
 from spanloop.training.run.planning import FILLING_ROW_TOKENS
 from spanloop.training.spec.choices import Backbone

@@ -13,8 +13,8 @@ import streamlit as st
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file, read_setting
 from spanloop.store import Store, connect
-from spanloop.training.jobs.api import JobApi
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi
 
 
 def data_dir() -> DataDir:

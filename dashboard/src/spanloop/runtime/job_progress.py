@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.jobs.api import Job, JobApi
+    from spanloop.training.run.job_api import Job, JobApi
 
 JOB_POLL_S: Final = 0.3
 _DISPLAYED_METRICS: Final = {

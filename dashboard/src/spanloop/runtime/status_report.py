@@ -104,7 +104,7 @@ def stored(directory: "DataDir") -> dict[str, int] | str:
 
 def open_jobs(directory: "DataDir") -> list[JobReport] | str:
     """Report unfinished jobs, the newest first; or the reason why they cannot be read."""
-    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.run.job_api import JobApi
 
     try:
         jobs = JobApi(directory).list()

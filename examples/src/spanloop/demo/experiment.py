@@ -23,7 +23,7 @@ from .stages import FinishedStages, StageDisplay
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.jobs.api import Job, JobSpec
+    from spanloop.training.run.job_api import Job, JobSpec
 
 TEST_PREFIX: Final = "test/"
 TRAIN_PREFIX: Final = "train/"
@@ -102,8 +102,9 @@ class Experiment:
             since = datetime.now(UTC)
             self._serve(version)
             self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
-            from spanloop.evaluation.results import evaluate, trained_tasks
+            from spanloop.evaluation.results import evaluate
             from spanloop.store import connect
+            from spanloop.training.dataset.trained_tasks import trained_tasks
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
@@ -176,7 +177,7 @@ class Experiment:
         return str(self._stage(name, title, lambda: self._train(spec))["version"])
 
     def _train(self, spec: "JobSpec") -> dict[str, Any]:
-        from spanloop.training.jobs.api import JobApi
+        from spanloop.training.run.job_api import JobApi
 
         api = JobApi(self._data_dir)
         # An experiment that was stopped has submitted the job already; the scheduler continues it.

@@ -14,7 +14,7 @@ from .experiment import TRAIN_PREFIX, Experiment
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from spanloop.training.jobs.api import JobSpec
+    from spanloop.training.run.job_api import JobSpec
 
 
 class Recipe(NamedTuple):
@@ -47,7 +47,7 @@ class Recipe(NamedTuple):
             since: Time before the first attempt.
             **changes: Settings that differ from the recipe's.
         """
-        from spanloop.training.jobs.api import JobKind, JobSpec
+        from spanloop.training.run.job_api import JobKind, JobSpec
 
         settings: dict[str, Any] = {
             "kind": kind,

@@ -65,8 +65,8 @@ def _percent(interval: "Interval", form: str = ".0f") -> str:
 
 def _print_evaluations(store: "Store", data_dir: "DataDir", evaluations: "list[Evaluation]") -> None:
     from spanloop.evaluation.results import load_episodes
-    from spanloop.training.jobs.api import JobApi
     from spanloop.training.models.registry import Registry
+    from spanloop.training.run.job_api import JobApi
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     tools: list[str] = sorted(
@@ -195,8 +195,8 @@ def _check_gain(change: "Comparison") -> CheckResult:
 
 def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> "Iterator[CheckResult]":
     """Compare logprobs at a policy gradient's first step, when the trainer still has the weights that sampled."""
-    from spanloop.training.jobs.api import JobApi
     from spanloop.training.models.registry import Registry
+    from spanloop.training.run.job_api import JobApi
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"

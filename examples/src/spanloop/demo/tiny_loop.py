@@ -169,7 +169,7 @@ def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
 
 
 def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, str]:
-    from spanloop.training.jobs.api import JobApi, JobKind, JobSpec
+    from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
 
     spec = JobSpec(
         kind=JobKind.DR_GRPO,

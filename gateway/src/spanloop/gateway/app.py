@@ -39,8 +39,9 @@ from .chat.sessions import session_of
 from .drain import CHAT_PATH, Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
-from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
+from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
+from .engine.status import EngineState
 from .engine.unix_socket import engine_client
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine

@@ -15,7 +15,6 @@ from .measures import Cost, Latency, Price
 from .rubric import Rubric
 from .scores import Joined, join_scores, read_scores
 from .span_scores import scores_in_spans
-from .sql import SqlMatch
 from .tags import Tags, tags_in_spans
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "Rewards",
     "Rubric",
     "Score",
-    "SqlMatch",
     "Tags",
     "Weights",
     "add_computed",

@@ -61,11 +61,12 @@ def evaluate(
     Example: `spanloop evaluate mine@v3 --run nightly-v3`
     """
     from spanloop.evaluation.results import evaluate as compute_evaluation
-    from spanloop.evaluation.results import reference_calls_of, trained_tasks
+    from spanloop.evaluation.results import reference_calls_of
     from spanloop.evaluation.tasks import read_tasks
     from spanloop.foundation.errors import ConfigurationError
     from spanloop.foundation.settings import load_configuration
     from spanloop.store import connect
+    from spanloop.training.dataset.trained_tasks import trained_tasks
 
     directory = data_directory(data_dir)
     runs = run or []

@@ -16,7 +16,7 @@ from ..options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.jobs.api import Job, JobApi
+    from spanloop.training.run.job_api import Job, JobApi
 
 _INTERRUPTED: Final = 130
 
@@ -26,7 +26,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as 
 
 
 def _api(data_dir: DataDirOption) -> "JobApi":
-    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.run.job_api import JobApi
 
     return JobApi(data_directory(data_dir))
 

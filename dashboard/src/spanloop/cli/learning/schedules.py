@@ -13,7 +13,7 @@ from ..options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from spanloop.training.jobs.api import JobApi, Schedule, Tick
+    from spanloop.training.run.job_api import JobApi, Schedule, Tick
 
 app = typer.Typer(
     help="List, preview, pause and remove schedules, which submit training jobs (`spanloop train --cron …`).\n\n"
@@ -29,7 +29,7 @@ ScheduleArgument = Annotated[
 
 
 def _api(data_dir: DataDirOption) -> "JobApi":
-    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.run.job_api import JobApi
 
     return JobApi(data_directory(data_dir))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from spanloop.training.jobs.api import ScheduleSettings
+    from spanloop.training.run.job_api import ScheduleSettings
 
 
 class StartOptions(NamedTuple):

@@ -17,8 +17,8 @@ from .start_options import StartOptions
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.jobs.api import JobApi, JobSpec
     from spanloop.training.models.memory_estimate import MemoryEstimate
+    from spanloop.training.run.job_api import JobApi, JobSpec
     from spanloop.training.run.preview import PreviewMemory
 
 _GB: Final = 1e9
@@ -90,7 +90,7 @@ def train(
 
     Example: `spanloop train mine@champion --deploy --every 6h --budget '3 jobs/week'`
     """
-    from spanloop.training.jobs.api import JobApi
+    from spanloop.training.run.job_api import JobApi
 
     start = StartOptions(at, cron, every, after_transitions, when_failures, budget)
     start.check(wait=wait, foreground=foreground)
@@ -140,7 +140,7 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
     Raises:
         ConfigurationError: The file cannot be read, or a setting is unknown or invalid.
     """
-    from spanloop.training.spec.fields import build_spec, read_job_file
+    from spanloop.training.spec.job_file import build_spec, read_job_file
 
     options = given_options(context)
     if job.endswith(".toml"):

@@ -29,7 +29,7 @@ MODULES: Final = {
     "collector": "spanloop.collector",
     "pipeline": "spanloop.pipeline",
     "scheduler": "spanloop.training.run.scheduler",
-    "runner": "spanloop.training.jobs.processes.runner",
+    "runner": "spanloop.training.run.runner",
     "gateway": "spanloop.gateway",
     "dashboard": "spanloop.dashboard",
     "clickhouse": "spanloop.embedded_clickhouse.server",

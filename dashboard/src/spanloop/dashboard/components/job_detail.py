@@ -24,8 +24,8 @@ from spanloop.dashboard.view_models.jobs import (
 )
 from spanloop.dashboard.view_models.series import JOB_CURVES
 from spanloop.foundation.errors import SpanloopError
-from spanloop.training.jobs.api import Job
 from spanloop.training.jobs.states import JobState
+from spanloop.training.run.job_api import Job
 
 _LOG_LINES: Final = 400
 _REFRESH_S: Final = 2

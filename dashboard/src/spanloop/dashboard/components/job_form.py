@@ -16,8 +16,8 @@ from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.components.start_control import Start
 from spanloop.dashboard.view_models.jobs import FormErrors, to_spec
 from spanloop.foundation.errors import SpanloopError
-from spanloop.training.jobs.api import JobSpec
 from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.run.job_api import JobSpec
 from spanloop.training.spec.fields import NONE_TEXT, SpecField, spec_fields
 from spanloop.training.spec.presets import Preset
 from spanloop.training.spec.setting import Panel

@@ -9,7 +9,7 @@ import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.view_models.jobs import When, as_utc
-from spanloop.training.jobs.api import Budget, FailureTrigger, ScheduleSettings, parse_interval
+from spanloop.training.run.job_api import Budget, FailureTrigger, ScheduleSettings, parse_interval
 
 _WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
 _CRON: Final = "Cron"

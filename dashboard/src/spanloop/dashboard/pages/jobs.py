@@ -11,7 +11,7 @@ from spanloop.dashboard.components.page_frame import empty_state, page, show_not
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
 from spanloop.foundation.paths.service_states import may_run_elsewhere
-from spanloop.training.jobs.api import Job, Schedule, Tick
+from spanloop.training.run.job_api import Job, Schedule, Tick
 
 _NEW_JOB = "New job"
 _VIEWS = ("Jobs", _NEW_JOB, "Schedules")

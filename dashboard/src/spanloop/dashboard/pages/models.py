@@ -20,12 +20,12 @@ from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, li
 from spanloop.evaluation.results import Interval, load_evaluations
 from spanloop.foundation.errors import SpanloopError
 from spanloop.store import Store
-from spanloop.training.jobs.api import Job
 from spanloop.training.models.lineage import spans_of_version
 from spanloop.training.models.registry import ModelVersion
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.deploy import deploy
+from spanloop.training.run.job_api import Job
 
 _MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3

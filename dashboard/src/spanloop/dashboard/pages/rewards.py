@@ -15,8 +15,8 @@ from spanloop.dashboard.view_models.jobs import stage_settings
 from spanloop.dashboard.view_models.series import choose_metrics
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
 from spanloop.store import Store
-from spanloop.training.jobs.api import Job
 from spanloop.training.jobs.training_ids import job_of
+from spanloop.training.run.job_api import Job
 
 _MAX_VERSIONS = 12
 _MAX_COMPONENTS = 12

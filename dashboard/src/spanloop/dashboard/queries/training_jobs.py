@@ -14,8 +14,8 @@ from spanloop.dashboard import resources
 from spanloop.foundation.errors import JobError
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import MANIFEST_NAME, Manifest, load_manifest
-from spanloop.training.jobs.api import Job
 from spanloop.training.jobs.training_ids import training_id
+from spanloop.training.run.job_api import Job
 from spanloop.training.run.stage_progress import StageProgress, stage_progress
 
 _MAX_JOBS = 100

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.training.dataset.manifest import Manifest
-from spanloop.training.jobs.api import Job, JobSpec, Tick
 from spanloop.training.jobs.states import JobState
 from spanloop.training.jobs.training_ids import training_id
+from spanloop.training.run.job_api import Job, JobSpec, Tick
 from spanloop.training.run.stage_progress import StageProgress
 from spanloop.training.spec.fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.spec.row_source import RowSource

@@ -6,6 +6,7 @@ A grader is a module of this package with a line in `GRADERS`, a callable of a p
 
 from .base import Grader, GraderContext, GradingError
 from .loading import GRADERS, load_grader
+from .sql_match import SqlMatch
 from .verdict import Verdict
 
-__all__ = ["GRADERS", "Grader", "GraderContext", "GradingError", "Verdict", "load_grader"]
+__all__ = ["GRADERS", "Grader", "GraderContext", "GradingError", "SqlMatch", "Verdict", "load_grader"]

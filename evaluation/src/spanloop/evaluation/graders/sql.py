@@ -11,11 +11,11 @@ from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
-from spanloop.converters.rewards.sql import QueryLimits, Row, is_ordered, query_in, query_rows, same_rows
 from spanloop.evaluation.tasks import Task
 from spanloop.evaluation.tasks.placeholders import fill, placeholders
 
 from .base import Grader, GradingError, text_of
+from .sqlite_queries import QueryLimits, Row, is_ordered, query_in, query_rows, same_rows
 from .verdict import Verdict
 
 _SHOWN_ROWS = 3

@@ -5,8 +5,6 @@ Attempts that do not count are stored with the reason. This package runs no task
 from the app.
 """
 
-from spanloop.training.dataset.trained_tasks import NOTHING_TRAINED, TrainedTasks, trained_tasks
-
 from .bootstrap import Interval
 from .compare import Comparison, EpisodePair, ErrorChange, ToolChange, compare
 from .figures import task_values
@@ -27,6 +25,7 @@ from .stored_evaluations import (
     load_figures,
     load_tools,
 )
+from .trained_tasks import NOTHING_TRAINED, TrainedTasks
 
 __all__ = [
     "NOTHING_TRAINED",
@@ -54,5 +53,4 @@ __all__ = [
     "load_tools",
     "reference_calls_of",
     "task_values",
-    "trained_tasks",
 ]

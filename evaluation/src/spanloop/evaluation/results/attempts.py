@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from spanloop.store import Store
-from spanloop.training.dataset.trained_tasks import TrainedTasks, trained_task_ids
 
 from .reference_calls import NO_CALLS, NO_REFERENCES, ReferenceCalls, compare_calls, parse_calls
 from .stored_evaluations import EvaluatedState, LeftOut
+from .trained_tasks import TrainedTasks, trained_task_ids
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PAGE: Final = 1_000

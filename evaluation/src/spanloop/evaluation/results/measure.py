@@ -16,13 +16,13 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.version_names import NAME_PATTERN
 from spanloop.store import Store
-from spanloop.training.dataset.trained_tasks import TrainedTasks
 
 from .attempts import Rules, Selection, load_attempts
 from .bootstrap import LEVEL, RESAMPLES
 from .figures import figures, task_values
 from .reference_calls import NO_REFERENCES, ReferenceCalls
 from .stored_evaluations import Evaluation, EvaluationError, Figure, LeftOut, load_evaluation, load_evaluations
+from .trained_tasks import TrainedTasks
 
 _MICROSECONDS: Final = 1_000_000
 _SHOWN_TASKS: Final = 5
@@ -56,7 +56,7 @@ def evaluate(
         name: Name of the evaluation, the same for all models to compare. Replaces a stored evaluation of this name
             and model.
         model: The policy version, ``name@version``; for a run at another endpoint the name that it used.
-        trained: What the version and its ancestors were trained on: `trained_tasks`.
+        trained: What the version and its ancestors were trained on: `spanloop.training.dataset.trained_tasks`.
         allow_training_tasks: Let tasks of the training count; the evaluation says how many.
         task_prefix: Only tasks whose id starts with this.
         task_ids: Only these tasks; empty means all.

@@ -17,7 +17,8 @@ from spanloop.foundation.paths import DataDir
 from ..api_errors import ApiError, UnavailableError
 from ..chat.sessions import SessionLog
 from ..engine.admission import AdmissionControl
-from ..engine.lifecycle import EngineLifecycle, EngineState
+from ..engine.lifecycle import EngineLifecycle
+from ..engine.status import EngineState
 from ..settings import SERVED_NAME
 from .canary import Canary, CanaryFile, CanaryMode
 from .candidate import Candidate

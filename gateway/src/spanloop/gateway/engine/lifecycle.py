@@ -9,8 +9,7 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError, ServiceError, SpanloopError
 
@@ -19,6 +18,7 @@ from ..settings import GatewaySettings
 from .admission import AdmissionControl, EngineEndpoint
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .served_adapter import ServedAdapter
+from .status import DeployResult, EngineState, EngineStatus
 from .upstream_weights import UpstreamWeights
 from .vllm_server import Engine
 
@@ -30,54 +30,8 @@ _DEPLOY_NEXT: Final = "next: spanloop models deploy NAME"
 NO_DEPLOYMENT: Final = UnavailableError(f"No model deployed; {_DEPLOY_NEXT}", code="no_deployment")
 
 NO_MODEL: Final = "\nNo model is served."
-
-
-class EngineState(StrEnum):
-    """The engine's state."""
-
-    NO_DEPLOYMENT = "no_deployment"
-    STARTING = "starting"
-    SERVING = "serving"
-    SWAPPING = "swapping"
-    RESTARTING = "restarting"
-    """The engine ended on its own and is being restarted; requests get 503."""
-    PAUSED = "paused"
-    """Stopped, or asleep on a GPU, while a job trains; started again afterwards; requests get 503."""
-    STOPPED = "stopped"
-    """Stopped by ``/admin/stop``."""
-    FAILED = "failed"
-    """The engine does not start; only a new deployment starts it again."""
-
-
 _RESTORABLE: Final = frozenset({EngineState.SERVING, EngineState.RESTARTING, EngineState.PAUSED})
 """States in which a failed deployment rolls back to the last one."""
-
-
-class EngineStatus(NamedTuple):
-    """The engine's state at one moment."""
-
-    state: EngineState
-    deployment: Deployment | None
-    error: str
-    """The last error; empty once the engine serves again."""
-    restarts: int
-    """How often the engine ended on its own."""
-    start_duration_s: float
-    """Duration of the last start or swap."""
-    engine_pid: int | None
-    sampling: dict[str, str]
-    """Settings of the engine that change what its requests sample."""
-
-
-class DeployResult(NamedTuple):
-    """A successful deployment."""
-
-    deployment: Deployment
-    method: str
-    """``start``, ``restart``, ``hot_swap`` or ``unchanged``."""
-    duration_s: float
-    preempted: int
-    """Number of running requests that the swap preempted."""
 
 
 class EngineLifecycle:

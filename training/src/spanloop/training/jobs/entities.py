@@ -1,35 +1,36 @@
-"""Jobs and schedules as immutable values, and their conversion from database rows."""
+"""Jobs and schedules as immutable values, and their conversion from database rows.
+
+Both are generic over the specification, which the caller's `ParseSpec` reads.
+"""
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow, TickRow
+from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT, SpecT_co
 from spanloop.training.jobs.schedules.schedule_settings import ScheduleSettings
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.jobs.states import JobState
-from spanloop.training.spec.choices import Device
-from spanloop.training.spec.fields import problems
-from spanloop.training.spec.job_spec import JobSpec
 
 log = logging.getLogger(__name__)
 Row = TypeVar("Row", JobRow, ScheduleRow)
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@dataclass(frozen=True)  # slots break calls of an alias such as StoredJob[JobSpec] (CPython 3.11)
+class StoredJob(Generic[SpecT_co]):
     """Snapshot of one job."""
 
     id: str
-    spec: JobSpec
+    spec: SpecT_co
     state: JobState
     attempt: int
     """Number of starts; 0 before the first start."""
@@ -58,12 +59,12 @@ class Job:
         return self.state in FINAL_STATES
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
+@dataclass(frozen=True)
+class StoredSchedule(Generic[SpecT_co]):
     """Snapshot of one schedule."""
 
     id: str
-    spec: JobSpec
+    spec: SpecT_co
     cron: str | None
     """Five cron fields, in UTC; None for another trigger and for a schedule that submits once."""
     next_at: datetime | None
@@ -105,18 +106,18 @@ class Tick:
         return f"{self.verdict}{times}: {self.reason}"
 
 
-def parse_spec(row: JobRow | ScheduleRow) -> JobSpec:
+def read_spec(row: JobRow | ScheduleRow, parse_spec: ParseSpec[SpecT]) -> SpecT:
     """Return the spec in ``row``.
 
     Raises:
         DataDirectoryError: Another version of spanloop wrote it, with settings that this version does not know.
     """
     try:
-        return JobSpec.model_validate_json(row.spec)
-    except ValidationError as error:
+        return parse_spec(row.spec)
+    except ValueError as error:
         owner = row.job_id if isinstance(row, JobRow) else row.schedule_id
         raise DataDirectoryError(
-            f"The stored spec of {owner} cannot be read by this version of spanloop: {'; '.join(problems(error))}.",
+            f"The stored spec of {owner} cannot be read by this version of spanloop: {error}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
 
@@ -130,17 +131,18 @@ def parse_settings(row: ScheduleRow) -> ScheduleSettings:
     try:
         return ScheduleSettings.model_validate_json(row.settings)
     except ValidationError as error:
+        problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
         raise DataDirectoryError(
             f"The stored settings of {row.schedule_id} cannot be read by this version of spanloop: "
-            f"{'; '.join(problems(error))}.",
+            f"{'; '.join(problems)}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
 
 
-def uses_gpu(row: JobRow) -> bool:
+def uses_gpu(row: JobRow, parse_spec: ParseSpec[QueuedSpec]) -> bool:
     """Whether the job may compute on a GPU; a job of another version of spanloop, which cannot run, does not."""
     try:
-        return parse_spec(row).device is not Device.CPU
+        return read_spec(row, parse_spec).uses_gpu
     except DataDirectoryError:
         return False
 
@@ -161,10 +163,14 @@ def _warn_once(text: str) -> None:
     log.warning("skipped: %s", text)
 
 
-def job_from_row(row: JobRow) -> Job:
-    """Return the job in ``row``."""
-    spec = parse_spec(row)
-    return Job(
+def job_from_row(row: JobRow, parse_spec: ParseSpec[SpecT]) -> StoredJob[SpecT]:
+    """Return the job in ``row``.
+
+    Raises:
+        DataDirectoryError: Another version of spanloop wrote it.
+    """
+    spec = read_spec(row, parse_spec)
+    return StoredJob(
         id=row.job_id,
         spec=spec,
         state=JobState(row.state),
@@ -182,11 +188,15 @@ def job_from_row(row: JobRow) -> Job:
     )
 
 
-def schedule_from_row(row: ScheduleRow) -> Schedule:
-    """Return the schedule in ``row``."""
-    return Schedule(
+def schedule_from_row(row: ScheduleRow, parse_spec: ParseSpec[SpecT]) -> StoredSchedule[SpecT]:
+    """Return the schedule in ``row``.
+
+    Raises:
+        DataDirectoryError: Another version of spanloop wrote it.
+    """
+    return StoredSchedule(
         id=row.schedule_id,
-        spec=parse_spec(row),
+        spec=read_spec(row, parse_spec),
         cron=row.cron or None,
         next_at=row.next_at,
         last_at=row.last_at,

@@ -11,8 +11,6 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from spanloop.foundation.errors import DataDirectoryError
-from spanloop.training.jobs.entities import parse_spec
 from spanloop.training.jobs.job_queue import find_job
 from spanloop.training.jobs.leases import Lease, LeaseLostError
 from spanloop.training.jobs.state_machine import ACTIVE_STATES, FINAL_STATES, transition
@@ -72,20 +70,14 @@ def requeue_released(session: Session, lease: Lease, *, now: datetime) -> JobSta
     return _record(session, lease, JobState.QUEUED, now=now, error="")
 
 
-def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error: str) -> JobState:
+def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error: str, max_attempts: int) -> JobState:
     """Requeue the job after its runner or scheduler was killed; it fails after ``max_attempts`` interruptions.
 
     Raises:
         LeaseLostError: Another runner holds the lease.
     """
-    row = find_job(session, lease.job_id)
-    count = row.interruptions + 1
+    count = find_job(session, lease.job_id).interruptions + 1
     counted = {"interruptions": count}
-    try:
-        max_attempts = parse_spec(row).max_attempts
-    except DataDirectoryError as spec_error:
-        # The next start would fail for this reason.
-        return _record(session, lease, JobState.FAILED, now=now, error=f"{error}\n{spec_error}", columns=counted)
     if count < max_attempts:
         return _record(session, lease, JobState.QUEUED, now=now, error=error, columns=counted)
     error = f"{error}\nIt was started {count} times, the maximum that max_attempts allows."

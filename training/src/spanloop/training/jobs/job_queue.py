@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from spanloop.foundation.errors import JobError
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.leases import Lease, first_token
+from spanloop.training.jobs.queued_spec import QueuedSpec
 from spanloop.training.jobs.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.jobs.states import JobState
-from spanloop.training.spec.job_spec import JobSpec
 
 Accepts = Callable[[JobRow], bool]
 """Whether there is a slot for a job."""
@@ -27,7 +27,12 @@ def any_job(_row: JobRow) -> bool:
 
 
 def insert_job(
-    session: Session, spec: JobSpec, *, now: datetime, schedule_id: str | None = None, fired_for: datetime | None = None
+    session: Session,
+    spec: QueuedSpec,
+    *,
+    now: datetime,
+    schedule_id: str | None = None,
+    fired_for: datetime | None = None,
 ) -> JobRow:
     """Insert a queued job; the database rejects a second one for the same firing of a schedule."""
     row = JobRow(

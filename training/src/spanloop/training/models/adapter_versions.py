@@ -9,9 +9,10 @@ from pathlib import Path
 
 from spanloop.foundation.errors import JobError
 
+from ..spec.defaults import MAX_ADAPTER_RANK
 from ..spec.job_spec import JobSpec
 from .checkpoints import KeptAdapter
-from .files.lora_adapter import MAX_RANK, adapter_rank, read_adapter
+from .files.lora_adapter import adapter_rank, read_adapter
 from .files.lora_merge import merge_into_base
 from .registry import ModelVersion, Registry
 
@@ -67,10 +68,10 @@ def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
     if version.adapter_base is None:
         return KeptAdapter(version.reference)
     rank = adapter_rank(version.path)
-    if rank + spec.lora_rank > MAX_RANK:
+    if rank + spec.lora_rank > MAX_ADAPTER_RANK:
         raise JobError(
             f"{version.reference} is an adapter of rank {rank}. With lora_rank {spec.lora_rank} the new one would have "
-            f"rank {rank + spec.lora_rank}; vLLM serves up to {MAX_RANK}.",
+            f"rank {rank + spec.lora_rank}; vLLM serves up to {MAX_ADAPTER_RANK}.",
             next_step="Submit it again with a lower lora_rank, or with lora_merge = true.",
         )
     return KeptAdapter(version.adapter_base, merged=version.path)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spanloop.evaluation.results import Evaluation, evaluate, reference_calls_of, trained_tasks
+from spanloop.evaluation.results import Evaluation, evaluate, reference_calls_of
 from spanloop.evaluation.runner.attempt import EndedAttempt
 from spanloop.evaluation.runner.ledger import Counts
 from spanloop.evaluation.runner.planning import RunRequest, plan_run
@@ -22,6 +22,7 @@ from spanloop.foundation.settings import Evaluation as Settings
 from spanloop.pipeline import run as convert
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.store import Store
+from spanloop.training.dataset.trained_tasks import trained_tasks
 from spanloop.training.models.registry import ModelVersion
 
 _DIGITS: Final = 8

@@ -15,9 +15,13 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.paths.checksums import CHECKSUMS_FILE
 
 from ..dataset.manifest import read_manifest
-from ..jobs.api import JobApi
+from ..jobs.database.control_database import ControlDatabase
+from ..jobs.entities import read_spec
+from ..jobs.job_queue import find_job
+from ..jobs.paths import ControlPaths
 from ..models.atomic_copy import copy_to_incoming, rename_into_place
 from ..models.registry import ModelVersion, Registry
+from ..spec.stored_spec import parse_spec
 from .decisions import Decisions
 from .evidence import Decision
 
@@ -88,10 +92,12 @@ def _facts(data_dir: DataDir, version: ModelVersion) -> dict[str, Any]:
 
 def _settings(data_dir: DataDir, job_id: str) -> dict[str, Any]:
     """Return the settings of a job that are not the default; none when the job is not stored any more."""
-    try:
-        return JobApi(data_dir).get(job_id).spec.model_dump(mode="json", exclude_defaults=True)
-    except JobError:
-        return {}
+    with ControlDatabase(ControlPaths.of(data_dir)).read() as session:
+        try:
+            row = find_job(session, job_id)
+        except JobError:
+            return {}
+        return read_spec(row, parse_spec).model_dump(mode="json", exclude_defaults=True)
 
 
 def _card(

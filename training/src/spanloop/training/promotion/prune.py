@@ -19,12 +19,13 @@ from spanloop.foundation.version_names import number_of
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow
-from spanloop.training.jobs.entities import parse_spec, skip_unreadable
+from spanloop.training.jobs.entities import read_spec, skip_unreadable
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.aliases import list_aliases
 from spanloop.training.models.atomic_copy import WEIGHT_PATTERNS
 from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.spec.stored_spec import parse_spec
 
 DEFAULT_KEEP: Final = 3
 
@@ -130,9 +131,9 @@ def _live(session: Session, registry: Registry) -> dict[str, str]:
 def _bases(session: Session) -> list[tuple[str, str]]:
     """Return the open jobs and the schedules with the references of their bases."""
     open_jobs = select(JobRow).where(JobRow.state.not_in([str(state) for state in FINAL_STATES]))
-    jobs = skip_unreadable(session.scalars(open_jobs), lambda row: (row.job_id, parse_spec(row).base))
+    jobs = skip_unreadable(session.scalars(open_jobs), lambda row: (row.job_id, read_spec(row, parse_spec).base))
     schedules = session.scalars(select(ScheduleRow))
-    return [*jobs, *skip_unreadable(schedules, lambda row: (row.schedule_id, parse_spec(row).base))]
+    return [*jobs, *skip_unreadable(schedules, lambda row: (row.schedule_id, read_spec(row, parse_spec).base))]
 
 
 def _ancestors(versions: Mapping[str, ModelVersion], reference: str) -> Iterator[str]:

@@ -18,11 +18,11 @@ from spanloop.training.jobs.states import JobState
 
 from ..dataset.held_out import HELD_OUT_NAME
 from ..dataset.manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
-from ..jobs.api import JobApi
 from ..jobs.paths import HasPath
 from ..jobs.state_machine import FINAL_STATES
 from ..jobs.training_ids import job_of
 from .gate import SCORES_NAME
+from .job_api import JobApi
 from .monitor.samples import remove_samples
 
 _SCRATCH: Final = ("checkpoints", "model")

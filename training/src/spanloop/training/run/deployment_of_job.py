@@ -12,12 +12,14 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv import attributes as names
 from spanloop.store import connect
 
-from ..jobs.api import Job, LeaseLostError, report_evaluation
+from ..jobs.leases import LeaseLostError
+from ..jobs.progress import report_evaluation
 from ..models.registry import ModelVersion
 from ..promotion.decisions import Decisions, JobLease
 from ..promotion.job_promotion import decide_in_job
 from ..promotion.promote import Actions, promote_always
 from ..promotion.serving_pause import ServingPause
+from ..spec.stored_spec import Job
 from .monitor.job_trace import JobTrace
 
 

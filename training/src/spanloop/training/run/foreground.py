@@ -19,13 +19,15 @@ from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs.states import JobState
 
 from ..jobs import job_outcomes, job_queue, leases
-from ..jobs.api import Job, JobApi, JobSpec
 from ..jobs.database.clock import database_time, utc_now
 from ..jobs.database.control_database import ControlDatabase
 from ..jobs.leases import Lease, LeaseLostError
 from ..jobs.paths import ControlPaths
 from ..jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from ..models.registry import Registry
+from ..spec.job_spec import JobSpec
+from ..spec.stored_spec import Job
+from .job_api import JobApi
 
 _LEASE: Final = timedelta(seconds=30)
 _RENEW_S: Final = 2.0

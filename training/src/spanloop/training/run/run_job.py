@@ -25,8 +25,8 @@ from spanloop.store import Store, connect
 
 from ..dataset.export import export_dataset
 from ..dataset.manifest import Manifest, load_manifest
-from ..jobs.api import Job, JobApi, job_token, report_progress
 from ..jobs.paths import ControlPaths
+from ..jobs.progress import job_token, report_progress
 from ..jobs.training_ids import training_id
 from ..models.adapter_versions import adapter_to_keep, full_weights
 from ..models.base_model import BaseModelFacts, Training, read_base_model
@@ -37,12 +37,14 @@ from ..models.registry import ADAPTER_BASE, ModelVersion, Registry
 from ..promotion.serving_pause import ServingPause
 from ..spec.job_spec import JobSpec
 from ..spec.stages import Stage, stages_of
+from ..spec.stored_spec import Job
 from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
 from ..verl_plugin.train_plan import TrainPlan
 from .deployment_of_job import TrainedJob, deploy_as_asked
 from .gate import run_gate
 from .gate_result import GateResult
+from .job_api import JobApi
 from .monitor.job_trace import JobTrace, trace_id_of, traced_job
 from .monitor.metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
 from .monitor.watch import TrainingWatch

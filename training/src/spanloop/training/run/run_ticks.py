@@ -21,6 +21,7 @@ from ..jobs.leadership import SCHEDULER, Fence, check_leader, unfenced
 from ..jobs.paths import ControlPaths
 from ..jobs.schedules.schedule_ticks import run_due_ticks
 from ..jobs.schedules.tick_process import LEADER_TOKEN_ENV
+from ..spec.stored_spec import parse_spec
 from .tick_decision import decide_tick
 from .transient import EX_TEMPFAIL
 
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
         is_complete = run_due_ticks(
             ControlDatabase(ControlPaths.of(data_dir)),
             lambda schedule: decide_tick(data_dir, schedule, now=utc_now()).decision,
+            parse_spec,
             recurring=True,
             check=_fence(os.environ.get(LEADER_TOKEN_ENV, "")),
         )

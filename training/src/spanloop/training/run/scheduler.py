@@ -2,7 +2,7 @@
 
 It submits the jobs of schedules, requeues the jobs of runners that are gone, and decides about canaries. It also runs
 queued jobs, by default one at a time; ``--slots 0`` leaves them to job runners,
-``python -m spanloop.training.jobs.processes.runner``. Of several schedulers on one control database one is active, and
+``python -m spanloop.training.run.runner``. Of several schedulers on one control database one is active, and
 another one takes over when it ends or dies. It listens on no port.
 """
 
@@ -22,10 +22,11 @@ from spanloop.foundation.telemetry.status_listener import add_status_options, se
 from spanloop.semconv.environment import default_data_dir
 from spanloop.training.jobs.processes.control_metrics import SchedulerMetrics
 from spanloop.training.jobs.processes.poll_loop import wait_for_database
-from spanloop.training.jobs.processes.runner import JobRunner, RunnerSettings, add_runner_options, runner_settings
 from spanloop.training.jobs.processes.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.promotion.canary.watch import watching_canary
+from spanloop.training.run.runner import JobRunner, RunnerSettings, add_runner_options, runner_settings
+from spanloop.training.spec.stored_spec import parse_spec
 
 __all__ = ["JobRunner", "RunnerSettings", "Scheduler", "SchedulerSettings", "StopRequest", "main"]
 
@@ -59,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _scheduler(data_dir: DataDir, options: argparse.Namespace) -> Scheduler:
     jobs = None
     if options.slots:
-        jobs = JobRunner(data_dir, command=shlex.split(options.runner), settings=runner_settings(options))
+        jobs = JobRunner(data_dir, parse_spec, command=shlex.split(options.runner), settings=runner_settings(options))
     settings = SchedulerSettings(
         poll_s=options.poll_s,
         leadership_s=options.leadership_s,
         lease_s=options.lease_s,
         grace_s=options.grace_s,
     )
-    return Scheduler(data_dir, jobs=jobs, settings=settings)
+    return Scheduler(data_dir, parse_spec, jobs=jobs, settings=settings)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from spanloop.training.jobs.states import JobState
 
 from ..dataset.manifest import MANIFEST_NAME
-from ..jobs.api import Job
 from ..jobs.paths import ControlPaths, HasPath
 from ..jobs.training_ids import training_id
 from ..models.registry import Registry
 from ..spec.stages import Stage, stages_of
+from ..spec.stored_spec import Job
 from .gate_result import GateResult, read_gate
 
 ENDED_HERE = "ended here"

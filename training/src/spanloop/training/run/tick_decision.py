@@ -13,13 +13,14 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 
-from ..jobs.api import JobApi, Schedule
 from ..jobs.schedules.schedule_settings import FailureTrigger
 from ..jobs.schedules.schedule_ticks import Decision
 from ..models.lineage import trainings_of_schedule
 from ..models.registry import Registry
 from ..spec.job_spec import JobSpec
 from ..spec.stages import stages_of
+from ..spec.stored_spec import Schedule
+from .job_api import JobApi
 from .preview import Preview, preview
 from .transient import is_transient
 

@@ -4,22 +4,18 @@ Invariant: each message begins with the name of a setting and says what it needs
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from spanloop.training.jobs.kinds import JobKind
 
-from ..models.files.lora_adapter import MAX_RANK
 from .choices import Backbone, Credit, Device
-from .defaults import LORA_ALPHA
+from .defaults import LORA_ALPHA, MAX_ADAPTER_RANK
+from .job_settings import JobSettings
 from .presets import preset_values
 from .setting import setting_of
 from .strategy_names import Coreset
 
-if TYPE_CHECKING:
-    from .job_spec import JobSpec
 
-
-def contradictions(spec: "JobSpec") -> Iterator[str]:
+def contradictions(spec: JobSettings) -> Iterator[str]:
     """Return what is wrong with the settings of ``spec``, each of which is valid alone."""
     yield from _unused(spec)
     yield from _of_data(spec)
@@ -27,7 +23,7 @@ def contradictions(spec: "JobSpec") -> Iterator[str]:
     yield from _of_training(spec)
 
 
-def _unused(spec: "JobSpec") -> Iterator[str]:
+def _unused(spec: JobSettings) -> Iterator[str]:
     for name, field in type(spec).model_fields.items():
         kinds = setting_of(field.metadata).kinds
         default = field.get_default(call_default_factory=True, validated_data={"kind": spec.kind})
@@ -36,7 +32,7 @@ def _unused(spec: "JobSpec") -> Iterator[str]:
             yield f"{name}: {source}a {', '.join(sorted(kinds))} setting that {spec.kind} does not use"
 
 
-def _of_data(spec: "JobSpec") -> Iterator[str]:
+def _of_data(spec: JobSettings) -> Iterator[str]:
     has_size = spec.coreset_share is not None or spec.coreset_size is not None
     if spec.coreset is Coreset.NONE and has_size:
         yield "coreset_share, coreset_size: settings of a coreset, which is none"
@@ -50,7 +46,7 @@ def _of_data(spec: "JobSpec") -> Iterator[str]:
         yield f"since: {spec.since} is not before until, {spec.until}"
 
 
-def _of_credit(spec: "JobSpec") -> Iterator[str]:
+def _of_credit(spec: JobSettings) -> Iterator[str]:
     if spec.kind is JobKind.PPO and spec.credit is Credit.ATTRIBUTED:
         yield "credit: attributed weighs stored advantages, which ppo does not have"
     if spec.kind is JobKind.PPO and spec.credit is Credit.PROCESS_GRPO:
@@ -59,11 +55,11 @@ def _of_credit(spec: "JobSpec") -> Iterator[str]:
         yield f"gamma: a setting of the credits process and attributed; {spec.credit} discounts nothing"
 
 
-def _of_training(spec: "JobSpec") -> Iterator[str]:
+def _of_training(spec: JobSettings) -> Iterator[str]:
     if not spec.lora_rank and spec.lora_alpha != LORA_ALPHA:
         yield "lora_alpha: a setting of LoRA, which needs a lora_rank above 0"
-    if not spec.lora_merge and not 0 < spec.lora_rank <= MAX_RANK:
-        yield f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves"
+    if not spec.lora_merge and not 0 < spec.lora_rank <= MAX_ADAPTER_RANK:
+        yield f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_ADAPTER_RANK}, which vLLM serves"
     if spec.device is Device.CPU and spec.offload:
         yield "offload: a CPU has weights and optimiser states in the host's memory anyway"
     if spec.deploy and spec.deploy_always:

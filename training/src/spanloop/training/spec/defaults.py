@@ -43,6 +43,8 @@ CLIP_GRADIENT: Final = 1.0
 
 LORA_ALPHA: Final = 32
 """As in LoRA Without Regret (Schulman et al. 2025), whose learning rates are of this scale at every rank."""
+MAX_ADAPTER_RANK: Final = 512
+"""The largest rank of an adapter that vLLM 0.32 serves (``MaxLoRARanks``)."""
 LORA_LEARNING_RATE: Final = 10.0
 """Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
 policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""

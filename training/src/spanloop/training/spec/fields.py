@@ -1,15 +1,12 @@
-"""Describe the fields of :class:`JobSpec` to whatever asks a user for them: options, form, job file, reference page.
+"""Describe the fields of :class:`JobSettings` for options, form, job file and reference page.
 
-Invariant: a field of ``JobSpec`` is described here without being named here, so a new field appears everywhere.
+Invariant: a field of ``JobSettings`` is described here without being named here, so a new field appears everywhere.
 """
 
-import difflib
-import tomllib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
 
@@ -17,10 +14,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AwareDatetime, ValidationError
 from pydantic.fields import FieldInfo
 
-from spanloop.foundation.errors import ConfigurationError
 from spanloop.training.jobs.kinds import JobKind
 
-from .job_spec import JobSpec
+from .job_settings import JobSettings
 from .presets import Preset, preset_values
 from .setting import Setting, setting_of
 
@@ -85,8 +81,8 @@ _NONE_HELP: Final = f" ``{NONE_TEXT}``: no limit."
 
 @cache
 def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
-    """Return every field of :class:`JobSpec` in its order, with the defaults of ``preset``."""
-    fields = tuple(_described(name, field) for name, field in JobSpec.model_fields.items())
+    """Return every field of :class:`JobSettings` in its order, with the defaults of ``preset``."""
+    fields = tuple(_described(name, field) for name, field in JobSettings.model_fields.items())
     values = preset_values(preset)
     return tuple(
         _with_default(field, preset, values[field.name]) if field.name in values else field for field in fields
@@ -139,59 +135,6 @@ def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def read_job_file(path: Path) -> dict[str, Any]:
-    """Return the settings in a TOML file; their values are not validated yet.
-
-    Raises:
-        ConfigurationError: The file cannot be read, is not TOML, or has a key that is no setting.
-    """
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"There is no job file {path}.", next_step="Check the path; a model's name does not end with .toml here."
-        ) from error
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"The job file {path} cannot be read: {error}.", next_step='Write settings as TOML, as base = "mine".'
-        ) from error
-    check_names(settings, where=str(path))
-    return settings
-
-
-def check_names(settings: Mapping[str, Any], *, where: str) -> None:
-    """Refuse names that are no setting.
-
-    Raises:
-        ConfigurationError: It has the nearest name of a setting.
-    """
-    names = [field.name for field in spec_fields()]
-    for name in settings:
-        if name not in names:
-            nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-            hint = f"Did you mean {nearest[0]}? " if nearest else ""
-            raise ConfigurationError(
-                f"{where}: {name} is no setting of a training job.",
-                next_step=f"{hint}spanloop train --help lists all of them.",
-            )
-
-
-def build_spec(settings: Mapping[str, Any], *, where: str) -> JobSpec:
-    """Return the spec of ``settings``; what they leave out has the kind's default.
-
-    Raises:
-        ConfigurationError: Names every invalid setting.
-    """
-    check_names(settings, where=where)
-    try:
-        return JobSpec.model_validate(read_none(settings))
-    except ValidationError as error:
-        raise ConfigurationError(
-            f"{where}: the job's settings are invalid: {'; '.join(problems(error))}",
-            next_step="spanloop train --help explains each of them.",
-        ) from error
 
 
 def read_none(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """How a setting of a training job is presented, and which kinds of job use it.
 
-Each field of :class:`~spanloop.training.spec.job_spec.JobSpec` has one :class:`Setting` in its annotation.
+Each field of :class:`~spanloop.training.spec.job_settings.JobSettings` has one :class:`Setting` in its annotation.
 """
 
 from dataclasses import dataclass

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 import psutil
 
 from spanloop.foundation.processes.marked import find_processes
-from spanloop.training.jobs.entities import Job
+from spanloop.training.jobs.entities import StoredJob
 from spanloop.training.jobs.processes.process_launch import RunningJob
-from spanloop.training.spec.choices import Device
+from spanloop.training.jobs.queued_spec import QueuedSpec
 
 _LOOK_EVERY_S: Final = 10.0
 
@@ -35,9 +35,10 @@ class AttemptLimits:
         stopped_s: A process of the job that is stopped for so long counts as lost.
     """
 
-    def __init__(self, job: Job, *, started_at: datetime, stopped_s: float) -> None:
+    def __init__(self, job: StoredJob[QueuedSpec], *, started_at: datetime, stopped_s: float) -> None:
         self.ending: Ending | None = None
-        self.uses_gpu = job.spec.device is not Device.CPU
+        self.uses_gpu = job.spec.uses_gpu
+        self.max_attempts = job.spec.max_attempts
         self._minutes = job.spec.max_runtime_minutes
         left = None if self._minutes is None else timedelta(minutes=self._minutes, seconds=-job.ran_s)
         self._deadline = None if left is None else started_at + left

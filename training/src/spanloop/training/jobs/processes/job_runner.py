@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from sqlalchemy.orm import Session
@@ -29,7 +30,7 @@ from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
-from spanloop.training.jobs.entities import Job, job_from_row, uses_gpu
+from spanloop.training.jobs.entities import StoredJob, job_from_row, uses_gpu
 from spanloop.training.jobs.job_queue import find_job
 from spanloop.training.jobs.leases import Lease, LeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
@@ -38,9 +39,10 @@ from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_LEASE
 from spanloop.training.jobs.processes.poll_loop import poll
 from spanloop.training.jobs.processes.process_launch import RunningJob, launch
 from spanloop.training.jobs.processes.stop_signal import StopRequest
+from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
 from spanloop.training.jobs.states import JobState
 
-log = logging.getLogger("spanloop.training.jobs.processes.runner")
+log = logging.getLogger("spanloop.training.run.runner")
 
 SHELL_SIGNAL_BASE: Final = 128
 KILLED_STATUSES: Final = frozenset(
@@ -78,6 +80,7 @@ class JobRunner:
 
     Args:
         data_dir: The data directory, or its path; it must exist.
+        parse_spec: Reads the specifications of jobs.
         command: Program and arguments that run a job; ``--data-dir D --job ID`` is appended.
         settings: Intervals, slots and lease durations.
         clock: Returns the current time; None is the machine's clock, and the database's for leases.
@@ -86,6 +89,7 @@ class JobRunner:
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | HasPath,
+        parse_spec: ParseSpec[QueuedSpec],
         *,
         command: Sequence[str] = DEFAULT_RUNNER,
         settings: RunnerSettings = RunnerSettings(),
@@ -93,6 +97,7 @@ class JobRunner:
     ) -> None:
         self._paths = ControlPaths.of(data_dir)
         self.database = ControlDatabase(self._paths)
+        self._parse_spec = parse_spec
         self._command = tuple(command)
         self.settings = settings
         self._clock = clock or utc_now
@@ -169,7 +174,7 @@ class JobRunner:
             if lease is None:
                 return False
             try:
-                job = job_from_row(find_job(session, lease.job_id))
+                job = job_from_row(find_job(session, lease.job_id), self._parse_spec)
             except DataDirectoryError as error:
                 # Another version of spanloop wrote the spec: the jobs behind it must not wait.
                 job_outcomes.mark_failed(session, lease, now=now, error=str(error))
@@ -193,11 +198,11 @@ class JobRunner:
 
     def _has_slot(self, row: JobRow) -> bool:
         limit = self.settings.gpu_slots
-        if limit is None or not uses_gpu(row):
+        if limit is None or not uses_gpu(row, self._parse_spec):
             return True
         return sum(limits.uses_gpu for limits in self._limits.values()) < limit
 
-    def _launch(self, lease: Lease, job: Job, now: datetime, keep_until_s: float) -> RunningJob:
+    def _launch(self, lease: Lease, job: StoredJob[QueuedSpec], now: datetime, keep_until_s: float) -> RunningJob:
         return launch(
             lease,
             [*self._command, "--data-dir", str(self._paths.root), "--job", job.id],
@@ -253,7 +258,9 @@ class JobRunner:
 
     def _record_exit(self, running: RunningJob, status: int) -> None:
         lease, now = running.lease, self._clock()
-        ending = self._limits[lease].ending
+        limits = self._limits[lease]
+        ending = limits.ending
+        requeue_interrupted = partial(job_outcomes.requeue_interrupted, max_attempts=limits.max_attempts)
         with self.database.write() as session:
             if status == 0:
                 state = job_outcomes.mark_succeeded(session, lease, now=now)
@@ -261,7 +268,7 @@ class JobRunner:
                 log.warning("job %s: its lease could not be renewed in time, so it was ended", lease.job_id)
                 state = job_outcomes.requeue_released(session, lease, now=now)
             elif ending is not None:
-                record_outcome = job_outcomes.mark_failed if ending.is_final else job_outcomes.requeue_interrupted
+                record_outcome = job_outcomes.mark_failed if ending.is_final else requeue_interrupted
                 state = record_outcome(session, lease, now=now, error=f"{ending.error} {_last_lines(running)}")
             elif status == os.EX_TEMPFAIL:
                 state = job_outcomes.requeue_transient(session, lease, now=now, error=_last_lines(running))
@@ -270,7 +277,7 @@ class JobRunner:
                 state = job_outcomes.mark_failed(session, lease, now=now, error=error)
             else:
                 error = f"The job was killed by {_signal_name(status)}. {_last_lines(running)}"
-                state = job_outcomes.requeue_interrupted(session, lease, now=now, error=error)
+                state = requeue_interrupted(session, lease, now=now, error=error)
         self._forget(lease)
         self.ended[state] += 1
         log.info("job %s: %s after exit status %d", lease.job_id, state, status)

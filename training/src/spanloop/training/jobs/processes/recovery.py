@@ -9,14 +9,21 @@ import logging
 from datetime import datetime, timedelta
 from typing import Final
 
+from sqlalchemy.orm import Session
+
+from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.processes.marked import end_processes
 from spanloop.training.jobs import job_outcomes, leases
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time
 from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.entities import read_spec
+from spanloop.training.jobs.job_queue import find_job
 from spanloop.training.jobs.leadership import Fence
 from spanloop.training.jobs.leases import Lease, OtherLease
 from spanloop.training.jobs.processes.job_processes import JobMark
+from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
+from spanloop.training.jobs.states import JobState
 
 RETURN: Final = timedelta(seconds=5)
 """Time for runners to report after the control database was away."""
@@ -32,6 +39,7 @@ class Recovery:
         owner: Identity of this scheduler's process.
         lease_s: Duration of a lease that is taken over.
         grace_s: Time between SIGTERM and SIGKILL of orphaned processes.
+        parse_spec: Reads the specifications of jobs.
         clock: Returns the current time.
         lease_time: Returns the time that leases are compared with.
     """
@@ -43,6 +51,7 @@ class Recovery:
         owner: str,
         lease_s: float,
         grace_s: float,
+        parse_spec: ParseSpec[QueuedSpec],
         clock: Clock,
         lease_time: LeaseTime = database_time,
     ) -> None:
@@ -50,6 +59,7 @@ class Recovery:
         self._owner = owner
         self._lease = timedelta(seconds=lease_s)
         self._grace_s = grace_s
+        self._parse_spec = parse_spec
         self._clock = clock
         self._lease_time = lease_time
         self._was_away = False
@@ -84,11 +94,19 @@ class Recovery:
         leader = ProcessIdentity.parse(other.runner)
         process_count = end_processes(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
         with self._database.write() as session:
-            error = "The runner of the job ended unexpectedly."
-            state = job_outcomes.requeue_interrupted(session, lease, now=self._clock(), error=error)
+            state = self._requeue(session, lease)
         log.warning(
             "job %s: its runner ended; ended %d of the job's processes; now %s", other.job_id, process_count, state
         )
+
+    def _requeue(self, session: Session, lease: Lease) -> JobState:
+        now, error = self._clock(), "The runner of the job ended unexpectedly."
+        try:
+            spec = read_spec(find_job(session, lease.job_id), self._parse_spec)
+        except DataDirectoryError as spec_error:
+            # The next start would fail for this reason.
+            return job_outcomes.mark_failed(session, lease, now=now, error=f"{error}\n{spec_error}")
+        return job_outcomes.requeue_interrupted(session, lease, now=now, error=error, max_attempts=spec.max_attempts)
 
 
 def _has_ended(lease: OtherLease) -> bool:

@@ -23,6 +23,7 @@ from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.jobs.processes.poll_loop import poll
 from spanloop.training.jobs.processes.recovery import Recovery
 from spanloop.training.jobs.processes.stop_signal import StopRequest
+from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.jobs.schedules.tick_process import DEFAULT_TICK_COMMAND, TickProcess
 from spanloop.training.jobs.schedules.verdict import TickVerdict
@@ -51,6 +52,7 @@ class Scheduler:
 
     Args:
         data_dir: The data directory, or its path; it must exist.
+        parse_spec: Reads the specifications of jobs and schedules.
         jobs: A job runner that this process embeds; None runs no jobs here.
         tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
         settings: Intervals and lease durations.
@@ -60,6 +62,7 @@ class Scheduler:
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | HasPath,
+        parse_spec: ParseSpec[QueuedSpec],
         *,
         jobs: JobRunner | None = None,
         tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
@@ -69,6 +72,7 @@ class Scheduler:
         paths = ControlPaths.of(data_dir)
         self.database = ControlDatabase(paths)
         self.jobs = jobs
+        self._parse_spec = parse_spec
         self._settings = settings
         self._clock = clock or utc_now
         lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
@@ -86,6 +90,7 @@ class Scheduler:
             owner=owner,
             lease_s=settings.lease_s,
             grace_s=settings.grace_s,
+            parse_spec=parse_spec,
             clock=self._clock,
             lease_time=lease_time,
         )
@@ -139,10 +144,15 @@ class Scheduler:
     def _lead(self) -> None:
         self._recovery.recover(mine=self.running, check=self._leadership.check)
         with self.database.read() as session:
-            due = list_due(session, now=self._clock())
+            due = list_due(session, self._parse_spec, now=self._clock())
         if not all(schedule.is_recurring for schedule in due):
             run_due_ticks(
-                self.database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock, check=self._leadership.check
+                self.database,
+                lambda _: _AT_ITS_TIME,
+                self._parse_spec,
+                recurring=False,
+                clock=self._clock,
+                check=self._leadership.check,
             )
         # A process decides about recurring schedules, because it reads the store, which may be slow or away.
         self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)

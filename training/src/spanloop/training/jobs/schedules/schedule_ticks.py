@@ -8,7 +8,8 @@ crash neither loses nor doubles a job. A schedule has at most one job that has n
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, cast
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from sqlalchemy import CursorResult, Select, delete, func, select, update
 from sqlalchemy.orm import Session
@@ -17,9 +18,10 @@ from spanloop.foundation.errors import SpanloopError
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow, TickRow
-from spanloop.training.jobs.entities import Schedule, parse_spec, schedule_from_row, skip_unreadable
+from spanloop.training.jobs.entities import StoredSchedule, schedule_from_row, skip_unreadable
 from spanloop.training.jobs.job_queue import insert_job
 from spanloop.training.jobs.leadership import Fence, unfenced
+from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT
 from spanloop.training.jobs.schedules.schedule_settings import Budget, BudgetUnit
 from spanloop.training.jobs.schedules.stored_schedules import next_tick
 from spanloop.training.jobs.schedules.verdict import TickVerdict
@@ -45,10 +47,10 @@ class Decision(NamedTuple):
     reason: str
 
 
-Decide = Callable[[Schedule], Decision]
+Decide: TypeAlias = Callable[[StoredSchedule[SpecT]], Decision]
 
 
-def list_due(session: Session, *, now: datetime) -> list[Schedule]:
+def list_due(session: Session, parse_spec: ParseSpec[SpecT], *, now: datetime) -> list[StoredSchedule[SpecT]]:
     """Return the schedules whose tick is due, the longest due first; does not take the write lock.
 
     Those of another version of spanloop stay due, and are left out.
@@ -57,11 +59,17 @@ def list_due(session: Session, *, now: datetime) -> list[Schedule]:
         ScheduleRow.next_at.is_not(None), ScheduleRow.next_at <= now, ScheduleRow.paused_at.is_(None)
     )
     rows = session.scalars(due.order_by(ScheduleRow.next_at, ScheduleRow.schedule_id)).all()
-    return skip_unreadable(rows, schedule_from_row)
+    return skip_unreadable(rows, partial(schedule_from_row, parse_spec=parse_spec))
 
 
 def run_due_ticks(
-    database: ControlDatabase, decide: Decide, *, recurring: bool, check: Fence = unfenced, clock: Clock = utc_now
+    database: ControlDatabase,
+    decide: Decide[SpecT],
+    parse_spec: ParseSpec[SpecT],
+    *,
+    recurring: bool,
+    check: Fence = unfenced,
+    clock: Clock = utc_now,
 ) -> bool:
     """Decide about each due tick and do it; return whether all could be decided.
 
@@ -69,6 +77,7 @@ def run_due_ticks(
         database: The control database.
         decide: Returns what a tick does; raises a ``SpanloopError`` when a service that it needs is away. The tick then
             stays due.
+        parse_spec: Reads the specifications of schedules.
         recurring: Tick recurring schedules; otherwise those that submit once.
         check: Called in each transaction that writes.
         clock: Returns the current time.
@@ -77,7 +86,7 @@ def run_due_ticks(
         LeadershipLostError: ``check`` says that another scheduler leads.
     """
     with database.read() as session:
-        due = list_due(session, now=clock())
+        due = list_due(session, parse_spec, now=clock())
     is_complete = True
     for schedule in due:
         if schedule.is_recurring is not recurring:
@@ -105,7 +114,7 @@ def run_due_ticks(
     return is_complete
 
 
-def find_obstacle(session: Session, schedule: Schedule, *, now: datetime) -> str:
+def find_obstacle(session: Session, schedule: StoredSchedule[QueuedSpec], *, now: datetime) -> str:
     """Return why the schedule may not submit a job now, whatever data there is; empty if it may."""
     jobs = select(JobRow).where(JobRow.schedule_id == schedule.id)
     open_states = [str(state) for state in JobState if state not in FINAL_STATES]
@@ -122,7 +131,7 @@ def find_obstacle(session: Session, schedule: Schedule, *, now: datetime) -> str
 
 
 def record_tick(
-    session: Session, schedule: Schedule, decision: Decision, *, now: datetime
+    session: Session, schedule: StoredSchedule[QueuedSpec], decision: Decision, *, now: datetime
 ) -> tuple[Decision, str | None] | None:
     """Do what was decided about the tick ``schedule.next_at``; return what was done, and the job.
 
@@ -146,8 +155,7 @@ def record_tick(
         decision = Decision(TickVerdict.SKIPPED, obstacle)
     job_id = None
     if decision.verdict is TickVerdict.SUBMITTED:
-        spec = parse_spec(session.get_one(ScheduleRow, schedule.id))
-        job_id = insert_job(session, spec, now=now, schedule_id=schedule.id, fired_for=schedule.next_at).job_id
+        job_id = insert_job(session, schedule.spec, now=now, schedule_id=schedule.id, fired_for=schedule.next_at).job_id
         submitted = update(ScheduleRow).where(ScheduleRow.schedule_id == schedule.id)
         session.execute(
             submitted.values(last_at=now, last_job_id=job_id), execution_options={"synchronize_session": False}

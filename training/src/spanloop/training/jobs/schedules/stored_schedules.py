@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.training.jobs.database.tables import ScheduleRow, TickRow
 from spanloop.training.jobs.job_queue import new_id
+from spanloop.training.jobs.queued_spec import QueuedSpec
 from spanloop.training.jobs.schedules.schedule_settings import ScheduleSettings
-from spanloop.training.spec.job_spec import JobSpec
 
 CRON_FIELDS: Final = 5
 
@@ -83,7 +83,7 @@ def next_tick(cron: str, settings: ScheduleSettings, *, due_at: datetime, now: d
 
 
 def insert_schedule(
-    session: Session, spec: JobSpec, *, cron: str, settings: ScheduleSettings, next_at: datetime, now: datetime
+    session: Session, spec: QueuedSpec, *, cron: str, settings: ScheduleSettings, next_at: datetime, now: datetime
 ) -> ScheduleRow:
     """Insert a schedule whose first tick is ``next_at``."""
     row = ScheduleRow(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ADAPTER_CONFIG: Final = "adapter_config.json"
 ADAPTER_WEIGHTS: Final = "adapter_model.safetensors"
-MAX_RANK: Final = 512
-"""The largest rank that vLLM 0.32 serves (``MaxLoRARanks``)."""
 PREFIX: Final = "base_model.model."
 """PEFT puts it before the base's names."""
 CHECKPOINT_A: Final = ".lora_A.default.weight"

@@ -21,7 +21,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv import attributes as names
 from spanloop.store import Store, connect
 
-from ...jobs.entities import Job
+from ...spec.stored_spec import Job
 from ...verl_plugin.drift import KL
 from .metrics import BATCH_REWARD, StepMetrics
 

@@ -1,4 +1,4 @@
-"""A job runner's process: ``python -m spanloop.training.jobs.processes.runner --data-dir D``.
+"""A job runner's process: ``python -m spanloop.training.run.runner --data-dir D``.
 
 It runs queued jobs, by default one at a time; several runners, on several machines, share the queue of one control
 database. It needs a scheduler (``python -m spanloop.training.run.scheduler``) on the same control database, which
@@ -24,6 +24,7 @@ from spanloop.training.jobs.processes.control_metrics import RunnerMetrics
 from spanloop.training.jobs.processes.job_runner import DEFAULT_RUNNER, JobRunner, RunnerSettings
 from spanloop.training.jobs.processes.poll_loop import wait_for_database
 from spanloop.training.jobs.processes.stop_signal import StopRequest
+from spanloop.training.spec.stored_spec import parse_spec
 
 __all__ = ["JobRunner", "RunnerSettings", "add_runner_options", "main", "runner_settings"]
 
@@ -32,7 +33,7 @@ SERVICE: Final = "runner"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run jobs until SIGTERM or SIGINT; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m spanloop.training.jobs.processes.runner", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m spanloop.training.run.runner", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     add_runner_options(parser)
     add_status_options(parser)
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _runner(data_dir: DataDir, options: argparse.Namespace) -> JobRunner:
-    return JobRunner(data_dir, command=shlex.split(options.runner), settings=runner_settings(options))
+    return JobRunner(data_dir, parse_spec, command=shlex.split(options.runner), settings=runner_settings(options))
 
 
 def add_runner_options(parser: argparse.ArgumentParser) -> None:

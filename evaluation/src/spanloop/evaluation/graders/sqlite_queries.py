@@ -1,23 +1,21 @@
-"""Execution match: a query is right when it brings what the reference query brings, whatever it looks like.
+"""Run queries of answers on a SQLite database, and compare their rows.
 
-Both run on one SQLite database, opened read-only, with everything but reading refused and a limit on work. Rows are
-compared as a multiset, in order only where the reference orders them; numbers are compared with a tolerance. (The
-metric is the execution accuracy of Spider: Yu et al., 2018, https://arxiv.org/abs/1809.08887.)
+Invariant: the database is opened read-only, everything but reading is refused, and each query has limits of rows, work
+and time. Rows are compared as a multiset, or in order; numbers are compared with a tolerance. The metric is the
+execution accuracy of Spider: Yu et al., 2018, https://arxiv.org/abs/1809.08887.
 """
 
 import re
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from .attempt import Attempt, Judgement
-from .match import fenced
+from spanloop.converters.rewards.match import fenced
 
 Row = tuple[object, ...]
 
@@ -35,39 +33,6 @@ class QueryLimits(NamedTuple):
     most_steps: int = 50_000_000
     """Virtual machine instructions of SQLite, about a second."""
     timeout_s: float = 60.0
-
-
-@dataclass(frozen=True)
-class SqlMatch:
-    """1 when the answer's query brings the reference's rows; a share of it for a query that runs."""
-
-    database: Path
-    expected: Mapping[str, str]
-    """Task id → reference query."""
-    for_running: float = 0.0
-    """Of the reward, for a query that runs and brings something else."""
-    most_rows: int = 100_000
-    most_steps: int = 50_000_000
-    """Virtual machine instructions of SQLite, about a second."""
-
-    def __call__(self, attempt: Attempt) -> Judgement | None:
-        """The reward of one attempt.
-
-        Raises:
-            sqlite3.Error: When the reference query does not run: that is no fault of the attempt.
-        """
-        wanted = self.expected.get(attempt.task_id)
-        if wanted is None:
-            return None
-        limits = QueryLimits(self.most_rows, self.most_steps)
-        reference = query_rows(self.database, wanted, limits)
-        try:
-            got = query_rows(self.database, query_in(attempt.answer), limits)
-        except (sqlite3.Error, ValueError):
-            return Judgement(0.0, {"runs": 0.0, "rows": 0.0})
-        is_same = same_rows(got, reference, in_order=is_ordered(wanted))
-        right = (1.0 - self.for_running) * is_same
-        return Judgement(self.for_running + right, {"runs": self.for_running, "rows": right})
 
 
 def query_rows(database: Path, query: str, limits: QueryLimits) -> list[Row]:

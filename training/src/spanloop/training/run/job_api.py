@@ -1,30 +1,22 @@
 """The job API of the command line, the dashboard and users' scripts: submit, cancel, retry and schedule training jobs.
 
-Invariant: it only writes requests (a queued job, a cancellation, a schedule) and the runner's progress into the
-control database; only the scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, verl or ray.
+Invariant: it only writes requests (a queued job, a cancellation, a schedule) into the control database; only the
+scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, verl or ray.
 """
 
 import os
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.entities import (
-    Job,
-    Schedule,
-    Tick,
-    job_from_row,
-    schedule_from_row,
-    skip_unreadable,
-    tick_from_row,
-)
+from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
 from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.jobs.leases import Lease, LeaseLostError, begin_evaluation, record_progress
+from spanloop.training.jobs.leases import LeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
-from spanloop.training.jobs.processes.job_processes import JOB_TOKEN_ENV
 from spanloop.training.jobs.schedules import schedule_ticks
 from spanloop.training.jobs.schedules import stored_schedules as schedules
 from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTrigger, ScheduleSettings, parse_interval
@@ -33,6 +25,7 @@ from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
+from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
 
 __all__ = [
     "Backbone",
@@ -48,15 +41,15 @@ __all__ = [
     "Schedule",
     "ScheduleSettings",
     "Tick",
-    "job_token",
     "parse_interval",
-    "report_evaluation",
-    "report_progress",
 ]
 
 NO_SETTINGS: Final = ScheduleSettings()
 
 DEFAULT_TAIL_BYTES: Final = 64 * 1024
+
+_job = partial(job_from_row, parse_spec=parse_spec)
+_schedule = partial(schedule_from_row, parse_spec=parse_spec)
 
 
 class JobApi:
@@ -87,7 +80,7 @@ class JobApi:
         """
         self._registry.require_weights(self._registry.get(spec.base))
         with self._database.write() as session:
-            return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
+            return _job(job_queue.insert_job(session, spec, now=self._clock()))
 
     def get(self, job_id: str) -> Job:
         """Return the current state of a job.
@@ -97,12 +90,12 @@ class JobApi:
             DataDirectoryError: Another version of spanloop stored it.
         """
         with self._database.read() as session:
-            return job_from_row(job_queue.find_job(session, job_id))
+            return _job(job_queue.find_job(session, job_id))
 
     def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
         """Return jobs, newest first; jobs that another version of spanloop stored are logged and skipped."""
         with self._database.read() as session:
-            return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), job_from_row))
+            return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), _job))
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job at once and a running one within seconds; a finished job does not change.
@@ -113,7 +106,7 @@ class JobApi:
         with self._database.write() as session:
             job_queue.find_job(session, job_id)
             job_queue.request_cancel(session, job_id, now=self._clock())
-            return job_from_row(job_queue.find_job(session, job_id))
+            return _job(job_queue.find_job(session, job_id))
 
     def retry(self, job_id: str) -> Job:
         """Requeue a failed or cancelled job with the same id and folder, so that it continues from its last checkpoint.
@@ -135,7 +128,7 @@ class JobApi:
                     f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
                     next_step="Submit a new job with the same spec.",
                 )
-            return job_from_row(job_queue.find_job(session, job_id))
+            return _job(job_queue.find_job(session, job_id))
 
     def log(self, job_id: str, *, tail_bytes: int = DEFAULT_TAIL_BYTES) -> str:
         """Return the end of the job's log, all attempts in order; empty before the first start.
@@ -200,7 +193,7 @@ class JobApi:
             row = schedules.insert_schedule(
                 session, spec, cron=normalised_cron, settings=settings, next_at=next_at, now=now
             )
-            return schedule_from_row(row)
+            return _schedule(row)
 
     def schedules(self) -> tuple[Schedule, ...]:
         """Return all schedules, oldest first; schedules without another firing have no ``next_at``.
@@ -208,7 +201,7 @@ class JobApi:
         Schedules that another version of spanloop stored are logged and skipped.
         """
         with self._database.read() as session:
-            return tuple(skip_unreadable(schedules.list_schedules(session), schedule_from_row))
+            return tuple(skip_unreadable(schedules.list_schedules(session), _schedule))
 
     def get_schedule(self, schedule_id: str) -> Schedule:
         """Return a schedule.
@@ -218,7 +211,7 @@ class JobApi:
             DataDirectoryError: Another version of spanloop stored it.
         """
         with self._database.read() as session:
-            return schedule_from_row(schedules.find_schedule(session, schedule_id))
+            return _schedule(schedules.find_schedule(session, schedule_id))
 
     def jobs_of_schedule(self, schedule_id: str | None) -> frozenset[str]:
         """Return the ids of all jobs that a schedule submitted; none for None."""
@@ -247,7 +240,7 @@ class JobApi:
         with self._database.write() as session:
             row = schedules.find_schedule(session, schedule_id)
             schedules.pause_schedule(row, now=self._clock())
-            return schedule_from_row(row)
+            return _schedule(row)
 
     def resume(self, schedule_id: str) -> Schedule:
         """Let a paused schedule tick again from its next time on; what it missed is not made up for.
@@ -257,8 +250,8 @@ class JobApi:
         """
         with self._database.write() as session:
             row = schedules.find_schedule(session, schedule_id)
-            schedules.resume_schedule(row, schedule_from_row(row).settings, now=self._clock())
-            return schedule_from_row(row)
+            schedules.resume_schedule(row, _schedule(row).settings, now=self._clock())
+            return _schedule(row)
 
     def unschedule(self, schedule_id: str) -> None:
         """Delete a schedule; the jobs that it submitted stay.
@@ -268,48 +261,3 @@ class JobApi:
         """
         with self._database.write() as session:
             schedules.delete_schedule(session, schedule_id)
-
-
-def report_progress(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int, step: int, total: int) -> None:
-    """Store that ``step`` of ``total`` optimiser steps are completed; called by the runner process.
-
-    Args:
-        data_dir: The data directory, or its path.
-        job_id: The job.
-        token: The fencing token of this process: ``job_token()``.
-        step: Completed steps, counted over all attempts of the job.
-        total: Steps of the job in total.
-
-    Raises:
-        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
-    """
-    if not 0 <= step <= total:
-        raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
-    lease = Lease(job_id, token)
-    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        record_progress(session, lease, step=step, total=total)
-
-
-def report_evaluation(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int) -> None:
-    """Store that the job has trained and is evaluated now; called by the runner process.
-
-    Raises:
-        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
-    """
-    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        begin_evaluation(session, Lease(job_id, token))
-
-
-def job_token() -> int:
-    """Return the fencing token of this process.
-
-    Raises:
-        JobError: This process was not started by the scheduler.
-    """
-    text = os.environ.get(JOB_TOKEN_ENV, "")
-    if not text.isdecimal():
-        raise JobError(
-            f"{JOB_TOKEN_ENV} is {text!r}: this process has no lease on a job.",
-            next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
-        )
-    return int(text)
