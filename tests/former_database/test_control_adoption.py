@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from spanloop.training.jobs.api import JobApi, JobKind
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.former_schemas import OPENING_COMMIT
@@ -16,6 +15,7 @@ from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi, JobKind
 
 FORMER: Final = Path(__file__).with_name("control.sql").read_text(encoding="utf-8")
 UNUSED: Final = {"notices"}
