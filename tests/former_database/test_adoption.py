@@ -16,8 +16,9 @@ from spanloop.store.adoption import FORMER_CHECKSUMS
 from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
 from spanloop.training.dataset.export import select_dataset
+from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts
-from spanloop.training.spec.job_spec import JobKind, JobSpec
+from spanloop.training.spec.job_spec import JobSpec
 
 from ..collector.store.test_summaries import LISTS
 
