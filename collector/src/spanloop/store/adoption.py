@@ -36,7 +36,7 @@ FORMER_CHECKSUMS: Final = (
     "b65ac9a508377e17",  # 0021_canaries
     "ac73a1405ce25ce2",  # 0022_deduplication_windows
 )
-"""Of the 22 migrations, in order."""
+"""Checksums of the 22 former migrations, in order."""
 _FORMER_TABLE: Final = "legacy_transitions"
 """Its rows have another layout than those of ``transition_rows``; spanloop no longer moves them."""
 _COUNT: Final = "SELECT count() AS n FROM legacy_transitions"

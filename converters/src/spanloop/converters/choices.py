@@ -114,7 +114,7 @@ class _Used(NamedTuple):
 
     message: Message
     choice_index: int | None
-    """Of its capture; None where that cannot be told."""
+    """Index of the choice in the response; None where nothing shows it."""
 
 
 class _Choices:

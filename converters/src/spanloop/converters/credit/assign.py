@@ -18,9 +18,9 @@ from .returns import broadcast, discounted_returns
 from .step_groups import step_group_advantages
 
 FAULT_COLUMNS: Final = ("decided_by", "fault_classes", "fault_owners", "fault_is_recovered")
-"""Who caused the failure that decided a failed episode, and what failed at the step, in parallel lists."""
+"""Owner of the failure that decided a failed episode, and the failures of the step as parallel lists."""
 COLUMNS: Final = ("episode_id", "step", "group_id", "state", "reward", *FAULT_COLUMNS)
-"""What is read of a transition."""
+"""Columns of a transition that credit depends on."""
 
 
 class _Step(NamedTuple):
