@@ -78,7 +78,7 @@ class Capture(NamedTuple):
 
     @property
     def choice_count(self) -> int:
-        """How many choices the response has, as far as captures tell; at least 1."""
+        """Number of choices of the response, as far as captures show; at least 1."""
         return self.choices[-1].choice_index + 1 if self.choices else 1
 
     def of_choice(self, call: Span, index: int) -> "Capture":

@@ -238,7 +238,7 @@ class _Choices:
 
 
 def _action(message: Message) -> _Action:
-    """What the program sees of a choice; thoughts and ids do not count."""
+    """Text and tool calls of a choice, which the program sees; thoughts and ids do not count."""
     calls = tuple((call.name, call.arguments) for call in message.tool_calls)
     text = message.text.strip()
     return (text, calls) if text or calls else (message.digest,)

@@ -25,7 +25,7 @@ _SECOND: Final = r"""["']index["']\s*:\s*1\b"""
 """In a response whole: the index of a second choice."""
 
 _FIRST: Final = re.compile(r"((?:^|\.)choices\.|token_ids\.|logprobs\.(?:content\.|token_logprobs\.)?)0(?=\.|$)")
-"""Where a key has the index of the first choice."""
+"""Place of the first choice's index in a key."""
 
 _SCHEMA: Final = {
     "_row": pl.UInt32(),
@@ -81,7 +81,7 @@ def _read(row: tuple[object, ...], values: Mapping[str, str]) -> list[tuple[int,
 
 
 def _of_index(text: str, key: str, values: Mapping[str, str], index: int) -> object:
-    """What a choice has in the list of all choices, or under a key of its own."""
+    """Value of one choice, from the list of all choices or from a key of its own."""
     own = _of_choice(key, index)
     if own != key and own in values:
         return decoded(values[own])
