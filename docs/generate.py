@@ -46,7 +46,6 @@ from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models import memory_estimate
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.presets import PRESETS
@@ -195,8 +194,7 @@ def documented_assignments(path: Path, class_name: str = "") -> Iterator[tuple[s
 def job_fields() -> Iterator[tuple[object, ...]]:
     """Yield name, type, default, kinds and description of each setting of a training job."""
     for field in spec_fields():
-        kinds = ", ".join(kind for kind in JobKind if kind in field.setting.kinds)
-        yield f"`{field.name}`", f"`{field.type_text}`", field.default_text, kinds, field.help
+        yield f"`{field.name}`", f"`{field.type_text}`", field.default_text, ", ".join(field.recipes), field.help
 
 
 def preset_rows() -> Iterator[tuple[object, ...]]:

@@ -19,7 +19,6 @@ from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.model_call_marks import mark_model_calls
 from spanloop.training.dataset.selector import load_selector
-from spanloop.training.jobs.kinds import JobKind
 
 from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.converters.pipeline_feed import Feed
@@ -114,6 +113,6 @@ def test_the_store_marks_the_model_calls_of_the_dialect(world: World, store: Sto
 def test_a_job_keeps_one_row_for_each_answer(world: World) -> None:
     del world  # installs the package
     rows = [row("a"), row("b"), row("c", response_token_ids=[7, 8])]
-    selection = select(rows, rules(JobKind.SFT, selector=load_selector("one_for_each_answer")))
+    selection = select(rows, rules("sft", selector=load_selector("one_for_each_answer")))
     assert selection.rows["episode_id"].to_list() == ["a", "c"]
     assert selection.row_tally.rejected == {"not_selected": 1}

@@ -16,7 +16,6 @@ from spanloop.store.adoption import FORMER_CHECKSUMS
 from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
 from spanloop.training.dataset.export import select_dataset
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts
 from spanloop.training.spec.job_spec import JobSpec
 
@@ -114,7 +113,7 @@ def test_an_adopted_database_is_converted_selected_from_and_shown(former: Addres
         assert shown["evaluation_list"]["evaluation_id"].to_list() == ["test:tiny@v1"]
         assert shown["dead_letter_list"].height == 1
         base = BaseModelFacts("tiny@v1", Path(), 100, 100, "")
-        selection = select_dataset(store, JobSpec(kind=JobKind.DR_GRPO, base="tiny"), base, lambda _: "")
+        selection = select_dataset(store, JobSpec.of(kind="dr_grpo", base="tiny"), base, lambda _: "")
         assert selection.row_tally.rejected == {"group_too_small": 1, "no_trajectory": 2}
 
 

@@ -15,7 +15,6 @@ from spanloop.cli import app as command_tree
 from spanloop.dashboard.view_models.jobs import to_spec
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.spec.fields import SpecField, spec_fields
@@ -133,7 +132,7 @@ def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> 
 
 @pytest.mark.parametrize("preset", list(Preset))
 def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp_path: Path) -> None:
-    plain = JobSpec(base="m")
+    plain = JobSpec.of(base="m")
     expected = JobSpec.model_validate(plain.model_dump() | {"preset": preset} | preset_values(preset))
     file = tmp_path / "job.toml"
     file.write_text(f'base = "m"\npreset = "{preset}"\n')
@@ -204,7 +203,7 @@ def test_every_value_of_a_preset_is_in_the_reference_with_its_reason() -> None:
 
 
 def test_the_kind_decides_what_is_refused() -> None:
-    assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
+    assert {field.name for field in spec_fields() if field.setting.kinds == {"sft"}} == {
         "dialogs",
         "max_reward",
         "min_reward",

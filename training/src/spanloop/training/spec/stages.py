@@ -28,7 +28,7 @@ class Stage(NamedTuple):
 
     def starting_from(self, reference: str) -> "Stage":
         """Return the stage with the version that it starts from."""
-        return self._replace(spec=self.spec.model_copy(update={"base": reference}))
+        return self._replace(spec=self.spec.changed(base=reference))
 
 
 def stages_of(spec: JobSpec) -> tuple[Stage, ...]:

@@ -156,7 +156,7 @@ class JobTrace:
 @contextmanager
 def traced_job(data_dir: DataDir, job: Job) -> Generator[JobTrace]:
     """Trace one attempt of ``job``; its spans are stored when the block ends, if ClickHouse answers."""
-    attributes: Attributes = {names.RL_JOB_KIND: str(job.spec.kind), names.RL_MODEL_BASE: job.spec.base}
+    attributes: Attributes = {names.RL_JOB_KIND: job.spec.kind, names.RL_MODEL_BASE: job.spec.base}
     trace = JobTrace(job.id, job.attempt, attributes)
     error: BaseException | None = None
     try:

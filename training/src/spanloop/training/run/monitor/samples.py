@@ -16,7 +16,6 @@ import polars as pl
 
 from spanloop.foundation.errors import StoreError
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 
 from ...dataset.manifest import DATA_NAME
 from ...dataset.row_age import AGE_COLUMNS
@@ -77,11 +76,11 @@ class SampleWriter:
     Args:
         store: An open store.
         job_id: The job.
-        kind: Of the job.
+        kind: The name of the recipe.
         folder: Of the job, with its dataset.
     """
 
-    def __init__(self, store: Store, job_id: str, kind: JobKind, folder: Path) -> None:
+    def __init__(self, store: Store, job_id: str, kind: str, folder: Path) -> None:
         self._store = store
         self._job_id = job_id
         self._kind = kind
@@ -124,9 +123,7 @@ class SampleWriter:
             )
             for line in lines
         ]
-        records = pl.concat(frames, how="diagonal").with_columns(
-            job_id=pl.lit(self._job_id), kind=pl.lit(str(self._kind))
-        )
+        records = pl.concat(frames, how="diagonal").with_columns(job_id=pl.lit(self._job_id), kind=pl.lit(self._kind))
         missing = [name for name in _NUMBERS if name not in records.columns]
         return records.with_columns(pl.lit(None, pl.Float64).alias(name) for name in missing).join(
             self._rows, on="sample", how="left", maintain_order="left"

@@ -14,6 +14,8 @@ import torch
 from tensordict.tensorclass import NonTensorData
 from verl.utils import tensordict_utils as tu
 
+from spanloop.training.recipes.pairs import Preference
+
 from ..sample_records import append_line, pair_columns
 from ..train_plan import TrainPlan
 from .pair_dataset import collate_pairs
@@ -26,7 +28,7 @@ class PreferenceTrainer(MarkingSftTrainer):
     """Trains on the pairs of a dataset file.
 
     Args:
-        plan: Of a dpo job.
+        plan: Of a job that learns from pairs.
         overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
     """
 
@@ -82,7 +84,7 @@ class PreferenceWorker:
 
     Args:
         worker: With the loss :func:`weighted_logprobs`.
-        plan: Of a dpo job.
+        plan: Of a job that learns from pairs.
     """
 
     reference: torch.Tensor
@@ -93,6 +95,9 @@ class PreferenceWorker:
     def __init__(self, worker: Any, plan: TrainPlan) -> None:
         self._worker = worker
         self._plan = plan
+        if not isinstance(plan.recipe, Preference):
+            raise TypeError(f"{plan.job_id}: got the recipe {plan.recipe.kind}, expected one that learns from pairs")
+        self._recipe = plan.recipe
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._worker, name)
@@ -112,7 +117,7 @@ class PreferenceWorker:
             pair=data["pair"],
             is_chosen=data["is_chosen"],
         )
-        computed = preference_loss(rows, beta=self._plan.dpo_beta, nll_weight=self._plan.dpo_nll_weight)
+        computed = preference_loss(rows, beta=self._recipe.dpo_beta, nll_weight=self._recipe.dpo_nll_weight)
         data["row_weights"] = computed.row_weights.float()
         output = self._worker.train_batch(data)
         self.step += 1
