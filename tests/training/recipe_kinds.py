@@ -3,7 +3,8 @@
 from typing import Any
 
 from spanloop.training.recipes.base import LearnsFrom, Recipe
-from spanloop.training.recipes.registry import BUILT_IN, find_recipe
+from spanloop.training.recipes.registry import BUILT_IN, find_recipe, recipe_names
+from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.flat_settings import flat_settings
 from spanloop.training.spec.job_spec import JobSpec
 
@@ -17,7 +18,7 @@ def is_policy_gradient(kind: str) -> bool:
 POLICY_GRADIENTS = tuple(kind for kind in KINDS if is_policy_gradient(kind))
 
 
-def value(spec: JobSpec, setting: str) -> Any:
+def flat_value(spec: JobSpec, setting: str) -> Any:
     """The value of a flat setting."""
     return flat_settings(spec)[setting]
 
@@ -30,3 +31,9 @@ def take_settings(kind: str, changes: dict[str, Any]) -> Recipe:
     for name in others & changes.keys():
         changes.pop(name)
     return recipe.model_validate(given)
+
+
+def forget_recipes() -> None:
+    """Let the entry points of packages be read again."""
+    for cached in (recipe_names, find_recipe, spec_fields):
+        cached.cache_clear()

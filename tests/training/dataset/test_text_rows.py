@@ -19,7 +19,7 @@ from spanloop.training.models.base_model import BaseModelFacts, read_base_model
 from spanloop.training.recipes.choices import Tokens
 from spanloop.training.spec.job_spec import JobSpec
 
-from ..recipe_kinds import value
+from ..recipe_kinds import flat_value
 from ..training_seeding import REVISION, episode_row, failure_row, insert, trajectory, transition_row
 
 SFT = JobSpec.of(kind="sft", base="tiny")
@@ -277,6 +277,6 @@ def test_without_rows_the_reasons_are_told(store: Store, base: BaseModelFacts, t
 def test_relative_paths_of_dialogs_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     spec = JobSpec.of(kind="sft", base="tiny", dialogs=("a.jsonl=0.5",))
-    assert value(spec, "dialogs") == (f"{tmp_path}/a.jsonl=0.5",)
+    assert flat_value(spec, "dialogs") == (f"{tmp_path}/a.jsonl=0.5",)
     with pytest.raises(ValueError, match="dialogs: a sft setting"):
         JobSpec.of(base="tiny", dialogs=("a.jsonl",))

@@ -299,7 +299,7 @@ def job_of(kind: str, seed: int) -> Rules:
     """Parts of several sizes with each kind of credit that the recipe has."""
     has = {"sft": [Credit.BROADCAST], "ppo": [Credit.BROADCAST, Credit.PROCESS]}.get(kind, [*Credit])
     credit = has[seed // 3 % len(has)]
-    gamma = (1.0, 0.9, 0.5)[seed % 3] if kind != "ppo" else 1.0
+    gamma = (1.0, 0.9, 0.5)[seed % 3] if credit in {Credit.PROCESS, Credit.ATTRIBUTED} and kind != "ppo" else 1.0
     return rules(kind, group_size=(2, 3, 8)[seed % 3], credit=credit, gamma=gamma)
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from spanloop.training.run.job_api import JobSpec
 from spanloop.training.spec.flat_settings import flat_settings
 
-from ..recipe_kinds import KINDS, POLICY_GRADIENTS, value
+from ..recipe_kinds import KINDS, POLICY_GRADIENTS, flat_value
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 specs = st.builds(
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
 def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"{setting}: a .*\bgrpo\b.* setting that sft does not use"):
         JobSpec.model_validate({"kind": "sft", "base": "tiny@v1", setting: value})
-    assert value(JobSpec.of(kind="sft", base="tiny@v1", min_reward=0.5), "min_reward") == 0.5
+    assert flat_value(JobSpec.of(kind="sft", base="tiny@v1", min_reward=0.5), "min_reward") == 0.5
 
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
@@ -97,7 +97,7 @@ def test_a_recipe_refuses_what_it_does_not_use(kind: str, setting: str, value: o
 
 
 def test_ppo_has_process_credit_and_no_attributed_one() -> None:
-    assert value(JobSpec.of(kind="ppo", base="tiny", credit="process"), "credit") == "process"
+    assert flat_value(JobSpec.of(kind="ppo", base="tiny", credit="process"), "credit") == "process"
     with pytest.raises(ValidationError, match="credit: attributed weighs stored advantages, which ppo does not have"):
         JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "attributed"})
     with pytest.raises(ValidationError, match=r"credit: process_grpo normalises scores by .* take process"):
@@ -107,8 +107,8 @@ def test_ppo_has_process_credit_and_no_attributed_one() -> None:
 @pytest.mark.parametrize("credit", ["process", "attributed"])
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 def test_two_credits_have_a_discount(credit: str, gamma: float) -> None:
-    assert value(JobSpec.of(base="tiny", credit=credit, gamma=gamma), "gamma") == gamma
-    assert value(JobSpec.of(base="tiny", credit=credit), "gamma") == 1
+    assert flat_value(JobSpec.of(base="tiny", credit=credit, gamma=gamma), "gamma") == gamma
+    assert flat_value(JobSpec.of(base="tiny", credit=credit), "gamma") == 1
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_limits_that_leave_nothing_are_refused(settings: dict[str, object], mess
 
 
 def test_sft_imitates_successful_episodes_unless_told_otherwise() -> None:
-    assert value(JobSpec.of(kind="sft", base="tiny"), "outcomes") == "successful"
-    assert value(JobSpec.of(kind="sft", base="tiny", outcomes="all"), "outcomes") == "all"
+    assert flat_value(JobSpec.of(kind="sft", base="tiny"), "outcomes") == "successful"
+    assert flat_value(JobSpec.of(kind="sft", base="tiny", outcomes="all"), "outcomes") == "all"
     with pytest.raises(ValidationError, match="outcomes: a sft setting"):
         JobSpec.model_validate({"kind": "grpo", "base": "tiny", "outcomes": "all"})
 

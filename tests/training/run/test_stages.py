@@ -32,7 +32,7 @@ from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stage_text import format_stage, parse_stage
 from spanloop.training.spec.stages import stages_of
 
-from ..recipe_kinds import value
+from ..recipe_kinds import flat_value
 from ..training_running import Runner
 from ..training_seeding import seed_groups
 
@@ -55,7 +55,7 @@ def test_a_stage_has_the_jobs_settings_except_those_that_depend_on_the_kind() ->
     assert (dpo.kind, dpo.steps, dpo.batch_groups) == ("dpo", 7, 2)
     assert dpo.learning_rate == pytest.approx(5e-6)
     assert (dpo.max_age_days, dpo.deploy) == (3, False)
-    assert (gradient.kind, value(gradient, "kl_budget"), gradient.task_ids, gradient.max_age_versions) == (
+    assert (gradient.kind, flat_value(gradient, "kl_budget"), gradient.task_ids, gradient.max_age_versions) == (
         "dr_grpo", None, ("a", "b"), 8,
     )  # fmt: skip
     assert [stage.held_out_share for stage in stages_of(spec)] == [0.1, 0.1, 0]

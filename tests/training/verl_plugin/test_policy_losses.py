@@ -19,7 +19,7 @@ from spanloop.training.verl_plugin.overrides.policy_gradient import policy_gradi
 
 from ..dataset.test_token_advantages import job_of, random_rows, reference_rewards
 from ..loss_reference import Row, estimated_advantages, importance_weights, policy_loss, value_loss
-from ..recipe_kinds import POLICY_GRADIENTS, value
+from ..recipe_kinds import POLICY_GRADIENTS, flat_value
 from ..selection_rows import select
 from ..training_running import a_plan
 from .test_stored_rollouts import Batch, Queue
@@ -63,11 +63,11 @@ def queue(verl: Verl, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
-def config_of(verl: Verl, kind: str, *, epochs: int) -> Any:
+def config_of(verl: Verl, kind: str, *, epochs: int, **settings: Any) -> Any:
     """verl's configuration of a job with the recipe's defaults."""
     spec = JobSpec.of(kind=kind, base="tiny", epochs=epochs)
-    changes = {name: value(spec, name) for name in ("kind", "epochs", "loss_aggregation", "kl_coefficient")}
-    plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes)
+    changes = {name: flat_value(spec, name) for name in ("kind", "epochs", "loss_aggregation", "kl_coefficient")}
+    plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes, **settings)
     return verl.compose("ppo_trainer", policy_gradient_overrides(plan))
 
 
@@ -164,6 +164,13 @@ def loss_and_gradient(
         total += float(value)
         gradients |= {key: each.grad for key, each in zip(part, outputs, strict=True)}
     return total, [gradients[key] for key in keys]
+
+
+def policy_gradients(verl: Verl, queue: Queue, keys: list[str], config: Any) -> list[torch.Tensor]:
+    """The derivatives of verl's policy loss by the policy's log-probabilities, row by row."""
+    actor = verl.configs.omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    loss = partial(verl.losses.ppo_loss, actor)
+    return loss_and_gradient(verl, queue, keys, loss, output="log_probs", source="policy")[1]
 
 
 def assert_losses(kind: str, seed: int, config: Any, *, verl: Verl, queue: Queue, folder: Path) -> bool:
