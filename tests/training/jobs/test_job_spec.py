@@ -14,7 +14,7 @@ from ..recipe_kinds import KINDS, POLICY_GRADIENTS, flat_value
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 specs = st.builds(
-    JobSpec,
+    JobSpec.of,
     kind=st.just("grpo"),
     base=st.one_of(names, st.builds("{}@v{}".format, names, st.integers(1, 999))),
     name=st.one_of(st.just(""), names),

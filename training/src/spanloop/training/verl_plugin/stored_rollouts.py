@@ -157,11 +157,12 @@ class StoredTrainer(PPOTrainer):
 
         As verl's method of this name, without its estimator unless there is a critic.
         """
+        estimated = batch
         if self.config.algorithm.adv_estimator != STORED_ADVANTAGES:
-            batch = super()._compute_advantage(batch, metrics)
+            estimated = super()._compute_advantage(batch, metrics)
         correction = self.config.algorithm.rollout_correction
         if correction.bypass_mode:
-            return batch
+            return estimated
         fields = ["response_mask", "rollout_log_probs", "old_log_probs"]
         nested = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         response_mask = nested["response_mask"]
