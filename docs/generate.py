@@ -47,6 +47,7 @@ from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.models import memory_estimate
+from spanloop.training.recipes.registry import BUILT_IN, find_recipe
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.presets import PRESETS
 
@@ -68,6 +69,9 @@ relative path starts at the folder of the file.
 ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
 is also an option (`--max-model-len`); the option wins over the variable, and that over the file. The variables are read
 by `spanloop serve` only.
+"""
+RECIPE_DEFAULTS: Final = """Defaults that a recipe states, each with the paper or the measurement that it comes from. A
+package of your own adds a recipe ([how to](../how-to/extend.md)).
 """
 PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a setting that is given wins. `any` sets
 nothing.
@@ -114,6 +118,9 @@ def settings() -> str:
             "## A training job\n",
             JOB_SETTINGS,
             table(("setting", "type", "default", "used by", "meaning"), job_fields()),
+            "### Defaults of recipes\n",
+            RECIPE_DEFAULTS,
+            table(("recipe", "setting", "default", "source"), recipe_defaults()),
             "## Columns of a selection\n",
             SELECTION_COLUMNS,
             table(("column", "meaning"), ((f"`{name}`", meaning) for name, meaning in SELECTOR_COLUMNS.items())),
@@ -195,6 +202,13 @@ def job_fields() -> Iterator[tuple[object, ...]]:
     """Yield name, type, default, kinds and description of each setting of a training job."""
     for field in spec_fields():
         yield f"`{field.name}`", f"`{field.type_text}`", field.default_text, ", ".join(field.recipes), field.help
+
+
+def recipe_defaults() -> Iterator[tuple[object, ...]]:
+    """Yield recipe, setting, value and source of each default that a built-in recipe states."""
+    for name in BUILT_IN:
+        for setting, default in find_recipe(name).default_sources().items():
+            yield f"`{name}`", f"`{setting}`", f"`{default.value}`", default.source
 
 
 def preset_rows() -> Iterator[tuple[object, ...]]:

@@ -112,7 +112,8 @@ def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
 
 def _kind(recipes: Mapping[str, type[Recipe]]) -> SpecField:
     """Return the setting that names the recipe."""
-    names = StrEnum("RecipeName", {name: name for name in recipes})  # type: ignore[misc] - the names are known at run time
+    make_enum: Any = StrEnum  # the names are known when it runs
+    names: type[StrEnum] = make_enum("RecipeName", {name: name for name in recipes})
     summaries = [f"``{name}``: {_summary(recipe)}" for name, recipe in recipes.items()]
     return SpecField(
         name="kind",
