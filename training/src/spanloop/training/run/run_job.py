@@ -175,7 +175,7 @@ def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path
     Raises:
         JobError: It is worse than the version that the stage started from, or could not be measured.
     """
-    if not attempt.stage.held_out_share:
+    if not attempt.stage.has_gate:
         return None
     with attempt.trace.span("rl.gate"):
         gate = run_gate(attempt.folder, attempt.spec.kind, before=base.path, after=model, device=attempt.spec.device)
@@ -233,7 +233,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
     plan_path = attempt.folder / "plan.json"
     attempt.registry.check_lease(attempt.job.id, attempt.token)
     claim(attempt.folder / "checkpoints", attempt.token)
-    discard_old(attempt.folder / "checkpoints")
+    discard_old(attempt.folder / "checkpoints", keep=spec.max_ckpt_to_keep)
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
             spec,
