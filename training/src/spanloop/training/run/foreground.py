@@ -27,6 +27,7 @@ from ..jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from ..models.registry import Registry
 from ..spec.job_spec import JobSpec
 from ..spec.stored_spec import Job
+from ..verl_plugin.override_check import check_verl
 from .job_api import JobApi
 
 _LEASE: Final = timedelta(seconds=30)
@@ -41,9 +42,11 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
         The job after it has ended, whatever its state.
 
     Raises:
+        ConfigurationError: verl does not have what ``spec.verl`` or ``spec.loggers`` ask for.
         JobError: ``spec.base`` names no registered model version.
         DataDirectoryError: The control database is unreachable.
     """
+    check_verl(spec)
     Registry(data_dir).get(spec.base)
     database = ControlDatabase(ControlPaths.of(data_dir))
     lease = insert_leased(database, spec)

@@ -40,6 +40,7 @@ from ..spec.stages import Stage, stages_of
 from ..spec.stored_spec import Job
 from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
+from ..verl_plugin.override_check import check_verl
 from ..verl_plugin.train_plan import TrainPlan
 from .deployment_of_job import TrainedJob, deploy_as_asked
 from .gate import run_gate
@@ -90,6 +91,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     """Run the remaining steps of the job and return the resulting version.
 
     Raises:
+        ConfigurationError: verl does not have what the job's overrides or loggers ask for.
         JobError: It cannot run, or failed; the message has the next step.
         LeaseLostError: Another runner has the job; nothing of ours counts any more.
         NotRunningError: No ClickHouse.
@@ -100,6 +102,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
+    check_verl(job.spec)
     registry = Registry(data_dir)
     with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
         versions: list[ModelVersion] = []

@@ -69,7 +69,8 @@ _RELATIVE: Final = (
     (_ACTOR, _OF_UPDATE),
     ("critic", _OF_UPDATE),
 )
-OWNED: Final[Mapping[str, str]] = {f"{root}.{key}": reason for root, keys in _RELATIVE for key, reason in keys.items()} | {
+_OF_PARTS: Final = {f"{root}.{key}": reason for root, keys in _RELATIVE for key, reason in keys.items()}
+OWNED: Final[Mapping[str, str]] = _OF_PARTS | {
     "data": _ROWS,
     "reward": _STORED,
     "reward_model": _STORED,
@@ -116,7 +117,7 @@ OWNED: Final[Mapping[str, str]] = {f"{root}.{key}": reason for root, keys in _RE
     "trainer.resume_mode": _RESUME,
     "trainer.resume_from_path": _RESUME,
     "trainer.del_local_ckpt_after_load": _RESUME,
-}  # fmt: skip
+}
 """Why spanloop decides a key of verl's configuration, and everything below it."""
 
 

@@ -13,7 +13,7 @@ from peft.tuners.lora import LoraLayer
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine
 
 _ENGINE: Any = FSDPEngine
-_build_stock = _ENGINE._build_lora_module
+_build_stock = _ENGINE._build_lora_module  # noqa: SLF001 - verl has no hook
 
 
 def build_lora_module(self: Any, module: Any) -> Any:
@@ -28,4 +28,4 @@ def build_lora_module(self: Any, module: Any) -> Any:
     return built
 
 
-_ENGINE._build_lora_module = build_lora_module
+_ENGINE._build_lora_module = build_lora_module  # noqa: SLF001
