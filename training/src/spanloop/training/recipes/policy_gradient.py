@@ -14,9 +14,10 @@ from typing import Final
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.defaults import CLIP_RATIO, CLIP_RATIOS
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides, forward_overrides, kept_checkpoints, quoted, trainer_overrides
+from .common import engine_overrides, forward_overrides, kept_checkpoints, trainer_overrides
 from .critic import critic_overrides
 from .optimiser import optimiser_overrides
 

@@ -1,8 +1,9 @@
 """SFT on stored rows: next-token loss on the tokens that the policy sampled."""
 
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides, kept_checkpoints, quoted, trainer_overrides
+from .common import engine_overrides, kept_checkpoints, trainer_overrides
 from .optimiser import optimiser_overrides
 
 

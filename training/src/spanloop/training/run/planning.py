@@ -16,6 +16,7 @@ from ..jobs.training_ids import job_of
 from ..models.base_model import BaseModelFacts
 from ..models.checkpoint_fence import NO_FENCE
 from ..models.checkpoints import latest_checkpoint
+from ..models.target_modules import check_target_modules
 from ..spec.job_spec import JobSpec
 from ..spec.strategy_names import Curriculum
 from ..verl_plugin.drift import steps_within
@@ -38,10 +39,16 @@ def make_plan(
     ray_folder: Path,
     lease_token: int = NO_FENCE,
 ) -> TrainPlan:
-    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
+    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``.
+
+    Raises:
+        JobError: There are fewer rows or pairs than ranks, or a name of ``target_modules`` is no layer of the base.
+    """
     steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
+    if spec.target_modules:
+        check_target_modules(spec.target_modules, base.path)
     validation_path = folder / HELD_OUT_NAME if spec.test_freq else None
     longest = longest_computed_row(spec, max(manifest.longest_row_tokens, _longest_row(validation_path)))
     return TrainPlan(

@@ -59,6 +59,7 @@ _OF_UPDATE: Final = {
     "ppo_infer_max_token_len_per_gpu": _setting("micro_batch_tokens"),
     "ppo_epochs": _setting("epochs"),
     "data_loader_seed": _setting("seed"),
+    "grad_clip": _setting("clip_grad"),
     "shuffle": _BATCHES,
     "checkpoint": _LOADED,
 }

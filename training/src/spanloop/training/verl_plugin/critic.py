@@ -53,7 +53,8 @@ def weighted_value_loss(config: Any, coefficient: float) -> Callable[..., Any]:
         coefficient: Weight of the loss.
     """
     # the loss reads nothing of the model, whose configuration would load a tokenizer
-    critic = omega_conf_to_dataclass(OmegaConf.merge(config, {"model": None}))
+    merged: Any = OmegaConf.merge(config, {"model": None})
+    critic = omega_conf_to_dataclass(merged)
     return partial(_weighted_value_loss, coefficient, critic)
 
 

@@ -15,7 +15,7 @@ from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stages import stages_of
 from spanloop.training.spec.verl_overrides import refused_overrides
 
-from .verl_schema import UnknownKey, default_config, find_key, leaf_keys
+from .verl_schema import DeclaredKey, UnknownKey, default_config, find_key, leaf_keys
 
 _NEAREST: Final = 3
 _QUOTE: Final = "Write numbers and true or false without quotes, lists as [1,2], and texts in single quotes."
@@ -85,20 +85,22 @@ def _problem(kind: JobKind, text: str) -> tuple[str, str] | None:
     except ValueError as error:
         return f"the value of {key} is no value in Hydra's syntax: {written!r} ({error}).", _QUOTE
     declared = find_key(default_config(config_name(kind)), key)
-    if declared is None or (isinstance(value, str) and "${" in value):
-        return None
     if isinstance(declared, UnknownKey):
         return _unknown(kind, key, declared.parent)
+    is_interpolated = isinstance(value, str) and "${" in value
+    return None if declared is None or is_interpolated else _wrong_type(key, value, declared)
+
+
+def _wrong_type(key: str, value: Any, declared: DeclaredKey) -> tuple[str, str] | None:
     if isinstance(declared.default, dict) and declared.default:
         below = ", ".join(list(leaf_keys(declared.default, f"{key}."))[:_NEAREST])
         return f"{key} is a table of verl's configuration.", f"Override single keys below it, such as {below}"
     accepted = _TYPES.get(declared.type_name) or _TYPES.get(type(declared.default).__name__)
     is_number_as_bool = isinstance(value, bool) and declared.type_name in {"int", "float"}
-    if accepted is None or (value is None and declared.is_optional):
+    is_none = value is None and declared.is_optional
+    if accepted is None or is_none or (isinstance(value, accepted) and not is_number_as_bool):
         return None
-    if isinstance(value, accepted) and not is_number_as_bool:
-        return None
-    expected = f"verl expects {declared.type_name}, as in its default {declared.default!r}"
+    expected = f"verl expects {accepted[-1].__name__}, as in its default {declared.default!r}"
     return f"{key} is {value!r} ({type(value).__name__}); {expected}.", _QUOTE
 
 

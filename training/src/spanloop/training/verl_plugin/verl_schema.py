@@ -8,7 +8,7 @@ The dataclasses that the files name (``_target_``) are read as source; they also
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 _TARGET: Final = "_target_"
 _MISSING: Final = "???"
@@ -39,7 +39,7 @@ def default_config(name: str) -> Mapping[str, Any]:
     from .verl_config import compose  # noqa: PLC0415 - Hydra is installed with verl
 
     container: Any = OmegaConf.to_container(compose(name, []), resolve=True)
-    return container
+    return cast("Mapping[str, Any]", container)
 
 
 def find_key(config: Mapping[str, Any], key: str) -> DeclaredKey | UnknownKey | None:
