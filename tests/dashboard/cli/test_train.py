@@ -24,8 +24,14 @@ from spanloop.training.spec.presets import PRESETS, Preset, preset_values
 
 COMMAND = get_command(command_tree.app)
 """Made once; the runner of typer would make it for each call."""
-OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3", "then": "kind=dpo", "verl": "trainer.project_name=mine",
-               "loggers": "tensorboard"}  # fmt: skip
+OTHER_TEXTS = {
+    "kind": "sft",
+    "base": "m@v1",
+    "policy_version": "m@v3",
+    "then": "kind=dpo",
+    "verl": "trainer.project_name=mine",
+    "loggers": "tensorboard",
+}
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,11 @@ Names are verl's where it has the setting. :class:`~spanloop.training.spec.job_s
 after its own.
 """
 
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from .choices import DpoLoss, Logger
 from .defaults import (
@@ -20,7 +21,7 @@ from .defaults import (
 from .setting import DPO, MODEL, OPTIMISATION, POLICY_GRADIENT, PPO, RUN, SFT, VERL
 from .verl_overrides import override_texts
 
-MODULE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*")
 """Last part of the name of a linear layer."""
 
 
@@ -34,7 +35,7 @@ class VerlSettings(BaseModel):
     verl's FSDP engine has none; LoRA Without Regret (Schulman et al. 2025) trains without. Log-probabilities that a
     step compares with are computed without dropout."""
 
-    target_modules: Annotated[tuple[Annotated[str, StringConstraints(pattern=MODULE_PATTERN)], ...], MODEL] = ()
+    target_modules: Annotated[tuple[str, ...], MODEL] = ()
     """Linear layers that get low-rank matrices, by the last part of their names, such as ``q_proj``; empty means all,
     verl's ``all-linear``, which learns better than attention alone (LoRA Without Regret, Schulman et al. 2025)."""
 
@@ -66,7 +67,7 @@ class VerlSettings(BaseModel):
     "SLiC-HF") or ``ipo`` (Azar et al. 2023, equation 17), which pulls the difference of the log-ratios, before
     ``dpo_beta``, to ``1 / (2 dpo_beta)``."""
 
-    dpo_label_smoothing: Annotated[float, DPO] = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
+    dpo_label_smoothing: Annotated[float, DPO] = Field(default=0.0, ge=0, le=0.5, allow_inf_nan=False)
     """Assumed share of pairs whose order is wrong (Mitchell 2023, "A note on DPO with noisy preferences and
     relationship to IPO"); of the loss ``sigmoid``."""
 
@@ -95,6 +96,14 @@ class VerlSettings(BaseModel):
     """A raw override of verl's configuration, ``KEY=VALUE`` in Hydra's syntax, as in
     ``actor_rollout_ref.actor.clip_ratio_c=5``; in a job file the table ``[verl]``. Keys that a setting or spanloop
     decides are refused. A stage has its own."""
+
+    @field_validator("target_modules")
+    @classmethod
+    def _names(cls, modules: tuple[str, ...]) -> tuple[str, ...]:
+        for name in modules:
+            if not _MODULE.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a layer; take the last part of it, such as q_proj")
+        return modules
 
     @field_validator("verl", mode="before")
     @classmethod

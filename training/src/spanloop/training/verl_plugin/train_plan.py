@@ -71,7 +71,7 @@ class TrainPlan(BaseModel):
     dpo_nll_weight: float = Field(ge=0, default=0.0)
     """Weight of the better side's negative log-probability; DPO only."""
     dpo_loss: DpoLoss = DpoLoss.SIGMOID
-    dpo_label_smoothing: float = Field(ge=0, lt=0.5, default=0.0)
+    dpo_label_smoothing: float = Field(ge=0, le=0.5, default=0.0)
     dpo_reference_free: bool = False
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
