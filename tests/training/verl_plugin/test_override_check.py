@@ -1,6 +1,5 @@
 """Raw overrides of verl's configuration, and loggers, are checked before a job is queued."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -164,13 +163,13 @@ def test_a_job_with_a_wrong_override_or_without_the_package_is_not_queued(
         api.submit(JobSpec(base="tiny", kind=JobKind.SFT, verl=("optim.beta=1",)))
     with pytest.raises(ConfigurationError, match="is no key of verl's sft_trainer_engine"):
         api.schedule(JobSpec(base="tiny", then=("kind=sft 'verl=optim.beta=1'",)), cron="0 3 * * *")
-    stock = importlib.util.find_spec
-    monkeypatch.setattr(override_check, "find_spec", lambda name: None if name == "wandb" else stock(name))
+    packages: dict[str, object] = {"verl": object(), "tensorboard": object()}
+    monkeypatch.setattr(override_check, "find_spec", packages.get)
     with pytest.raises(ConfigurationError, match="loggers: wandb needs the package wandb") as caught:
         api.submit(JobSpec(base="tiny", loggers=(Logger.TENSORBOARD, Logger.WANDB)))
     assert "pip install wandb" in caught.value.next_step
     # a host that does not train leaves it to the one that does
-    monkeypatch.setattr(override_check, "find_spec", {}.get)
+    packages.clear()
     check_verl(JobSpec(base="tiny", loggers=(Logger.WANDB,), verl=("no.such.key=1",)))
     assert api.list() == ()
     assert api.schedules() == ()

@@ -380,10 +380,10 @@ class MainSettings(BaseModel):
         if not isinstance(stages, list | tuple):
             return stages
         items = cast("list[Any]", stages)
-        tables = [
-            stage_values(cast("Mapping[str, Any]", item)) if isinstance(item, Mapping) else item for item in items
+        return [
+            format_stage(stage_values(cast("Mapping[str, Any]", item))) if isinstance(item, Mapping) else item
+            for item in items
         ]
-        return [format_stage(item) if isinstance(item, Mapping) else item for item in tables]
 
     @field_validator("dialogs")
     @classmethod
