@@ -22,14 +22,21 @@ from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.files.lora_adapter import read_checkpoint_adapter
 from spanloop.training.models.target_modules import check_target_modules, linear_layers
 from spanloop.training.run.planning import planned_steps
-from spanloop.training.spec.choices import DpoLoss, Logger
+from spanloop.training.spec.choices import Backbone, DpoLoss, Logger
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stages import stages_of
 from spanloop.training.verl_plugin.main import TENSORBOARD_NAME
 from spanloop.training.verl_plugin.supervised.reference_logprobs import REFERENCE_NAME
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from ..debug_training import debug_plan, first_gradients, train_here, trained_weights, write_dataset
+from ..debug_training import (
+    debug_plan,
+    first_gradients,
+    train_here,
+    train_in_subprocess,
+    trained_weights,
+    write_dataset,
+)
 from ..verl_plugin.test_compute import MANIFEST
 from .test_preference_training import plain_sums, write_pairs
 
@@ -253,3 +260,22 @@ def test_tensorboard_and_wandb_get_each_step(kind: JobKind, tiny_model: Path, tm
         assert math.isclose(value, step.values[name], rel_tol=1e-5, abs_tol=1e-6)
     (run,) = (tmp_path / "wandb").glob("offline-run-*")
     assert next(run.glob("*.wandb")).stat().st_size > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_two_ranks_compute_the_validation_loss_of_one(tiny_model: Path, tmp_path: Path) -> None:
+    rows = write_dataset(tiny_model, tmp_path, kind=JobKind.SFT, groups=3).rows
+    held_out = rows.filter(pl.col("group_id") == "g2")
+    held_out.write_parquet(tmp_path / "held_out.parquet")
+    plan = debug_plan(
+        tiny_model,
+        tmp_path,
+        kind=JobKind.SFT,
+        steps=1,
+        backbone=Backbone.RAY,
+        ranks=2,
+        validation_path=tmp_path / "held_out.parquet",
+    )
+    (step,) = train_in_subprocess(plan)
+    assert step.values["val/loss"] == pytest.approx(mean_loss(tiny_model, trained_weights(plan, 1), held_out), abs=1e-5)
