@@ -91,7 +91,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
 
     Raises:
         JobError: It cannot run, or failed; the message has the next step.
-        LeaseLostError: Another runner has the job; nothing of ours counts any more.
+        JobLeaseLostError: Another runner has the job; nothing of ours counts any more.
         NotRunningError: No ClickHouse.
     """
     token = job_token()
@@ -264,7 +264,7 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
 
     Raises:
         JobError: verl failed.
-        LeaseLostError: Another runner has the job.
+        JobLeaseLostError: Another runner has the job.
     """
     tail = MetricsTail(run.plan.metrics_path)
     status = None
