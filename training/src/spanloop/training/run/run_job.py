@@ -93,7 +93,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     Raises:
         ConfigurationError: verl does not have what the job's overrides or loggers ask for.
         JobError: It cannot run, or failed; the message has the next step.
-        LeaseLostError: Another runner has the job; nothing of ours counts any more.
+        JobLeaseLostError: Another runner has the job; nothing of ours counts any more.
         NotRunningError: No ClickHouse.
     """
     token = job_token()
@@ -267,7 +267,7 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
 
     Raises:
         JobError: verl failed.
-        LeaseLostError: Another runner has the job.
+        JobLeaseLostError: Another runner has the job.
     """
     tail = MetricsTail(run.plan.metrics_path)
     status = None
