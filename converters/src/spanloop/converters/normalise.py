@@ -120,13 +120,13 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def read_spans(told: pl.DataFrame) -> list[Span]:
+def read_spans(told: pl.DataFrame, reader: MessageReader) -> list[Span]:
     """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
     if told.is_empty():
         return []
     columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    seen, chains, said, after, tools, problems = zip(*_contents(columns, kinds), strict=True)
+    seen, chains, said, after, tools, problems = zip(*_contents(columns, kinds, reader), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
@@ -233,8 +233,7 @@ _TOLD: Final = (
 )
 
 
-def _contents(columns: dict[str, list[Any]], kinds: list[SpanKind]) -> list[_Content]:
-    reader = MessageReader()
+def _contents(columns: dict[str, list[Any]], kinds: list[SpanKind], reader: MessageReader) -> list[_Content]:
     told = zip(*(columns[name] for name in _TOLD), strict=True)
     return [
         _content(reader, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT

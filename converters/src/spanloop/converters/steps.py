@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from spanloop.messages import chain, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
+from .error_texts import Verdicts
 from .spans import Span, SpanKind, repeats
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
@@ -91,6 +92,7 @@ def build_episode(
     parents: Mapping[SpanKey, SpanKey],
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
+    verdicts: Verdicts,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     calls = with_told_answers(group.calls)
@@ -102,7 +104,7 @@ def build_episode(
     following = _following(continues, previous)
     calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
-    results = _results(calls, following, group.context)
+    results = _results(calls, following, group.context, verdicts)
     steps = tuple(
         Step(
             index=index,
@@ -183,8 +185,15 @@ def _following(continues: Sequence[int | None], previous: Sequence[int | None]) 
     return found
 
 
+class _ToolSpans(NamedTuple):
+    """The spans of tools that are not yet taken as results, by start."""
+
+    by_id: Mapping[str, deque[Span]]
+    by_name: Mapping[str, deque[Span]]
+
+
 def _results(
-    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span]
+    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span], verdicts: Verdicts
 ) -> list[tuple[ToolResult, ...]]:
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
@@ -196,7 +205,8 @@ def _results(
         else:
             by_name[span.tool_name].append(span)
     return [
-        _results_of(call, _next_input(calls, following.get(index)), by_id, by_name) for index, call in enumerate(calls)
+        _results_of(call, _next_input(calls, following.get(index)), _ToolSpans(by_id, by_name), verdicts)
+        for index, call in enumerate(calls)
     ]
 
 
@@ -265,13 +275,11 @@ def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:
     return None if index is None else calls[index]
 
 
-def _results_of(
-    call: Span, after: Span | None, by_id: Mapping[str, deque[Span]], by_name: Mapping[str, deque[Span]]
-) -> tuple[ToolResult, ...]:
+def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Verdicts) -> tuple[ToolResult, ...]:
     asked = call.output[0].tool_calls if call.output else ()
     if not asked:
         return ()
-    queues = [by_id.get(tool_call.id) or by_name.get(tool_call.name) for tool_call in asked]
+    queues = [tools.by_id.get(tool_call.id) or tools.by_name.get(tool_call.name) for tool_call in asked]
     spans = [waiting.popleft() if waiting else None for waiting in queues]
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
@@ -284,7 +292,8 @@ def _results_of(
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
     shown = {response.id: response.content for response in responses if response.id}
-    found = tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
+    unnamed = [response.content for response in responses if not response.id]
+    found = tool_results(asked, spans, shown, unnamed, verdicts)
     failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
     return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
 

@@ -4,6 +4,7 @@ Agents send their whole history with every call. A list that begins with the one
 goes on behind it; in any other, messages that were read before are found by their text.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -76,6 +77,12 @@ class MessageReader:
             if text:
                 self._last[place, system] = text.rstrip()[:-1].rstrip(), before
         return before
+
+    def tool_answers(self) -> Iterator[str]:
+        """The tools' answers in the messages that were read."""
+        for message in self._known.values():
+            for response in message.tool_responses:
+                yield response.content
 
     def _new(self, piece: bytes) -> Message:
         message = self._known[piece] = read_message(parse_json(piece))
