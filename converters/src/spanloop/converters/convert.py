@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.messages import MessageReader
+from spanloop.messages import MessageLog
 
 from . import frames
 from .attributes import Attributes
@@ -126,10 +126,10 @@ def _convert(
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    reader = MessageReader()
-    spans = read_spans(normalised.told, reader)
+    log = MessageLog()
+    spans = read_spans(normalised, log)
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
-    verdicts = Verdicts(chain(reader.tool_answers(), results))
+    verdicts = Verdicts(chain(log.tool_answers(), results))
     collapsed = collapse(spans)
     stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
     if traces is not None:

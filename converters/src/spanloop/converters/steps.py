@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from spanloop.messages import chain, parse_json
+from spanloop.messages import parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
@@ -145,9 +145,8 @@ def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str
 
 
 def _thread(call: Span, agent_name: str) -> Thread:
-    system = chain(message for message in call.input if message.role == "system")
-    user = next((message.digest for message in call.input if message.role == "user"), b"")
-    return agent_name, system[-1] if system else b"", user
+    history = call.history
+    return agent_name, history.system_digest, b"" if history.user is None else history.user.digest
 
 
 def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Mapping[SpanKey, str]) -> list[Thread]:
@@ -160,7 +159,7 @@ def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Map
             threads.append(rewritten.get(own, own))
             continue
         threads.append(threads[above])
-        if len(call.input) == len(calls[above].input):
+        if call.history.length == calls[above].history.length:
             # what came since was written into a message, which may be the one that names the thread
             rewritten[_thread(call, agents[call.key])] = threads[above]
     return threads

@@ -7,7 +7,6 @@ a name of its own for the agent on every span but the agent's.
 from collections.abc import Mapping
 from typing import Final
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
 from spanloop.semconv import attributes as names
 
@@ -45,7 +44,7 @@ def _said(columns: Mapping[str, str]) -> dict[str, str]:
     return {
         "response_id": columns.get("response_id") or told.get("response_id", ""),
         "finish_reasons": reason_said(columns.get("finish_reasons", ""), opened),
-        "output_messages": dump(opened),
+        "output_messages": opened,
     }
 
 

@@ -5,7 +5,7 @@ Invariant: reading never raises: text that should be JSON and is not counts as p
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 import polars as pl
@@ -16,6 +16,9 @@ from spanloop.messages.chat_forms import Fields, python_object
 from .base import attr
 
 _OBJECT_OF_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+_Value = TypeVar("_Value", bound="str | Sequence[Fields]")
 
 
 def of_keys(keys: Sequence[str]) -> pl.Expr:
@@ -69,7 +72,7 @@ def first(attributes: Mapping[str, str], *keys: str) -> str:
     return next((attributes[key] for key in keys if attributes.get(key)), "")
 
 
-def known(columns: Mapping[str, str]) -> dict[str, str]:
+def known(columns: Mapping[str, _Value]) -> dict[str, _Value]:
     """The columns that are not empty."""
     return {name: value for name, value in columns.items() if value}
 

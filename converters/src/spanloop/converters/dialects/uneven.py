@@ -8,11 +8,10 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 from spanloop.semconv import attributes as names
 
-from .base import Dialect, RawSpan, attr
+from .base import ColumnValue, Dialect, RawSpan, attr
 from .legacy import KIND
 from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from .rows import as_text, decoded, fields_of
@@ -31,13 +30,13 @@ def read(span: RawSpan) -> dict[str, str]:
     return {column: _evened(span.columns.get(column, ""), role) for column, role in roles.items()}
 
 
-def _evened(text: str, role: str) -> str:
+def _evened(text: str, role: str) -> ColumnValue:
     found = decoded(text) if text else None
     if isinstance(found, str):
         found = decoded(found)
     items = as_list(found) or [found]
     told = [_without_echoes(item) for item in messages([_opened(item) for item in items], role)]
-    return dump(told) if told and all(item.get("parts") for item in told) else text
+    return told if told and all(item.get("parts") for item in told) else text
 
 
 def _opened(item: object) -> object:

@@ -66,8 +66,8 @@ def _call(span: RawSpan, operation: str) -> dict[str, str]:
             attributes, "ai.usage.outputTokens", "ai.usage.completionTokens", names.GEN_AI_USAGE_OUTPUT_TOKENS
         ),
         "tools": dump([_tool(cast("Fields", item)) for item in listed if isinstance(item, dict)]) if listed else "",
-        "input_messages": dump(messages(decoded(attributes.get("ai.prompt.messages", "")) or None)),
-        "output_messages": dump([{"role": "assistant", "parts": said}]) if said else "",
+        "input_messages": messages(decoded(attributes.get("ai.prompt.messages", "")) or None),
+        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
     }
 
 

@@ -62,8 +62,8 @@ def _call(columns: dict[str, str]) -> dict[str, str]:
         **({"error_type": reason} if reason == _STOPPED else {}),
         "kind": str(SpanKind.LLM),
         "finish_reasons": reason,
-        "input_messages": dump(seen) if columns.get("input_messages") else "",
-        "output_messages": dump(said) if said else "",
+        "input_messages": seen,
+        "output_messages": said,
     }
 
 
@@ -119,8 +119,8 @@ def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
         "request_model": as_text(metadata.get("model_name")),
         "is_streaming": as_text(metadata.get("stream")),
         "tools": dump(tools) if tools else "",
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump(said) if said else "",
+        "input_messages": seen,
+        "output_messages": said,
         "finish_reasons": ("tool_call" if _asks(said) else "stop") if said else "",
         **{name: as_text(usage.get(name)) for name in ("input_tokens", "output_tokens")},
     }

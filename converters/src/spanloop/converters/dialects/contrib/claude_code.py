@@ -8,7 +8,6 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import message
 from spanloop.semconv import attributes as names
 
@@ -47,7 +46,7 @@ def read(span: RawSpan) -> dict[str, str]:
             "input_tokens": attributes.get("input_tokens", ""),
             "output_tokens": attributes.get("output_tokens", ""),
             "error_type": attributes.get("status_code", ""),
-            "output_messages": dump([message({"role": "assistant", "content": words})]) if words else "",
+            "output_messages": [message({"role": "assistant", "content": words})] if words else [],
         } | _bodies(span)
     elif kind is SpanKind.TOOL:
         columns |= {

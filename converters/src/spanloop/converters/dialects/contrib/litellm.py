@@ -35,8 +35,8 @@ def read(span: RawSpan) -> dict[str, str]:
             "input_tokens": as_text(usage.get("prompt_tokens", usage.get("input_tokens"))),
             "output_tokens": as_text(usage.get("completion_tokens", usage.get("output_tokens"))),
             "tools": dump(tools) if tools else "",
-            "input_messages": dump(messages(told.get("messages"))) if told.get("messages") else "",
-            "output_messages": dump(said) if said else "",
+            "input_messages": messages(told.get("messages")),
+            "output_messages": said,
         }
     )
 

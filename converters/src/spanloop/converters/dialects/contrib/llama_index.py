@@ -55,7 +55,7 @@ def _asked(event: Mapping[str, str]) -> dict[str, str]:
         **parameters({**model, **settings}),
         "request_model": as_text(model.get("model_name") or model.get("model")),
         "tools": dump(tools) if tools else "",
-        "input_messages": dump(seen) if seen else "",
+        "input_messages": seen,
     }
 
 
@@ -75,7 +75,7 @@ def _answered(event: Mapping[str, str]) -> dict[str, str]:
     columns = response_columns(raw)
     if not any(raw.get(key) for key in _RESPONSES):
         found = messages(_with_id(said), "assistant") if said else response_messages({"text": response.get("text")})
-        columns["output_messages"] = dump(found) if any(item.get("parts") for item in found) else ""
+        columns["output_messages"] = found if any(item.get("parts") for item in found) else []
     return columns
 
 

@@ -9,7 +9,6 @@ have but the names.
 import re
 from typing import Final
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, parts
 from spanloop.semconv import attributes as names
 
@@ -54,8 +53,8 @@ def _step(span: RawSpan) -> dict[str, str]:
         "request_model": as_text(model.get("modelId")),
         "response_model": as_text(response.get("model")),
         "response_id": as_text(response.get("id")),
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump([{"role": "assistant", "parts": said}]) if said else "",
+        "input_messages": seen,
+        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
     }
 
 

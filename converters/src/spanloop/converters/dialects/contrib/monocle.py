@@ -9,7 +9,6 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
 
 from ...finish_reasons import TOOL_CALL, canonical_finish_reason
@@ -59,8 +58,8 @@ def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) 
         "finish_reasons": reason,
         "input_tokens": first(meta, "prompt_tokens", "input_tokens"),
         "output_tokens": first(meta, "completion_tokens", "output_tokens"),
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump([item for item in said if item["parts"]]) if said else "",
+        "input_messages": seen,
+        "output_messages": [item for item in said if item["parts"]],
         **parameters(dict(meta)),
     }
 

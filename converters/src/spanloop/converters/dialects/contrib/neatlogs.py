@@ -46,8 +46,8 @@ def read(span: RawSpan) -> dict[str, str]:
         {
             "kind": str(SpanKind.LLM),
             "tools": dump(tools) if tools else "",
-            "input_messages": dump(seen) if seen else "",
-            "output_messages": dump(told) if told else "",
+            "input_messages": seen,
+            "output_messages": told,
         }
     )
 

@@ -40,9 +40,9 @@ def read(span: RawSpan) -> dict[str, str]:
     answered = response_columns(_value(first(attributes, *_ANSWERS, "output")))
     calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
     if calls:
-        said = as_fields(next(iter(as_list(decoded(answered.get("output_messages", "")))), None))
+        said = as_fields(next(iter(answered.get("output_messages", ())), None))
         whole: Fields = {"role": "assistant", **said, "parts": [*as_list(said.get("parts")), *calls]}
-        answered["output_messages"] = dump([whole])
+        answered["output_messages"] = [whole]
     tools = tool_definitions(as_list(_value(first(attributes, *_TOOLS))))
     return known(
         {
