@@ -187,7 +187,7 @@ def _read(rows: pl.DataFrame, told: pl.DataFrame, dialect: Dialect, given: _Give
     """The canonical columns of rows that are read one by one, over what their attributes told."""
     values: dict[str, list[str | None]] = {name: told[name].to_list() for name in told.columns}
     assert dialect.read is not None  # noqa: S101 - asked by the only caller
-    places = dict(zip(MESSAGES, given.decoded, strict=True))
+    places: dict[str, dict[int, Sequence[Fields]]] = dict(zip(MESSAGES, given.decoded, strict=True))
     raw_spans = zip(rows["_row"].to_list(), _raw_spans(rows, values, dialect, given), strict=True)
     for number, (row, span) in enumerate(raw_spans):
         for name, value in dialect.read(span).items():

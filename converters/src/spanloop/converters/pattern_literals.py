@@ -14,6 +14,9 @@ from typing import Any, Final, NamedTuple
 _MOST: Final = 100
 """Literals that a run of alternatives may expand to."""
 
+_MOST_CHARACTERS: Final = 16
+"""Characters of a range that are listed one by one."""
+
 CASE_VARIANTS: Final = frozenset("\u0131\u0307\u017f\u1c80\u1c81\u1c82\u1c83\u1c84\u1c85\u1c86\u1c87\u1c88")
 """Characters that ``re.IGNORECASE`` takes for letters which ``str.lower`` does not make of them."""
 
@@ -75,9 +78,21 @@ def _of_node(op: object, value: Any) -> _Texts:
         texts = _of_branches([_of_sequence(branch) for branch in value[1]])
     elif op in {ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT}:
         texts = _of_repeat(value[0], value[1], _of_sequence(value[2]))
-    elif op is ops.IN and all(kind is ops.LITERAL for kind, _ in value):
-        texts = _exactly({chr(code).lower() for _, code in value})
+    elif op is ops.IN:
+        texts = _of_characters(value)
     return texts
+
+
+def _of_characters(items: Sequence[Node]) -> _Texts:
+    codes: set[int] = set()
+    for kind, value in items:
+        if kind is ops.LITERAL:
+            codes.add(value)
+        elif kind is ops.RANGE and value[1] - value[0] <= _MOST_CHARACTERS:
+            codes |= set(range(value[0], value[1] + 1))
+        else:
+            return _ANYTHING
+    return _exactly(chr(code).lower() for code in codes)
 
 
 def _of_repeat(least: int, most: int, texts: _Texts) -> _Texts:
@@ -87,7 +102,8 @@ def _of_repeat(least: int, most: int, texts: _Texts) -> _Texts:
 
 
 def _exactly(texts: Iterable[str]) -> _Texts:
-    return _Texts(frozenset(texts), frozenset(texts))
+    exact = frozenset(texts)
+    return _Texts(exact, exact)
 
 
 def _of_branches(branches: Sequence[_Texts]) -> _Texts:

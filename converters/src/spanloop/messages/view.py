@@ -64,7 +64,7 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
     responses: list[ToolResponse] = []
     seen: list[str] = [role]
     for position, part in enumerate(parts):
-        found = cast("Fields", part) if isinstance(part, dict) else {"type": "text", "content": part}
+        found: Fields = part if isinstance(part, dict) else {"type": "text", "content": part}  # pyright: ignore[reportUnknownVariableType]
         kind = found.get("type")
         if kind not in chat_forms.CANONICAL_PARTS or "text" in found:
             known = chat_forms.part(found)
@@ -79,7 +79,7 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
             if arguments and isinstance(found.get("arguments"), str):
                 parts, fields = _replaced(fields, parts, position, {**found, "arguments": arguments})
             calls.append(call)
-            seen.append(f"call:{call.name}:{call.arguments if arguments is None else _canonical(arguments)}")
+            seen.append(f"call:{call.name}:{_canonical(arguments, call.arguments)}")
         elif kind == "tool_call_response":
             answer = found.get("response", found.get("result"))
             # Bedrock's and Strands' answers are lists of text blocks.
@@ -129,10 +129,14 @@ def _tool_call(part: Fields) -> tuple[ToolCall, Fields | None]:
     return ToolCall(identity, name, dump(cast("Fields", found)), is_valid=True), cast("Fields", found)
 
 
-def _canonical(arguments: Fields) -> str:
-    """The same for equal arguments, whatever the order of their keys."""
+def _canonical(arguments: Fields | None, json: str) -> str:
+    """The same text for equal arguments, whatever the order of their keys in ``json``; ``json`` where they are none."""
+    if arguments is None:
+        return json
     if not arguments:
         return "{}"
+    if len(arguments) == 1 and not isinstance(next(iter(arguments.values())), (dict, list)):
+        return json
     try:
         return _ENCODE_SORTED(arguments).decode()
     except (UnicodeEncodeError, TypeError):

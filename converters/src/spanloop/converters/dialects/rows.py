@@ -86,9 +86,13 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("seed", ("seed",)),
         ("is_streaming", ("stream",)),
     )
-    return known(
-        {name: next((as_text(given[k]) for k in keys if _is_given(given.get(k))), "") for name, keys in spelled}
-    )
+    found: dict[str, str] = {}
+    for name, keys in spelled:
+        for key in keys:
+            if key in given and _is_given(given[key]):
+                found[name] = as_text(given[key])
+                break
+    return known(found)
 
 
 def _is_given(value: object) -> bool:

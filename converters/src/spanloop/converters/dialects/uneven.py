@@ -24,7 +24,7 @@ _ECHO: Final = r"\"type\": \"function_call\""
 """In JSON: text that is the JSON of a call."""
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
     roles = {"input_messages": "user", "output_messages": "assistant"}
     return {column: _evened(span.columns.get(column, ""), role) for column, role in roles.items()}

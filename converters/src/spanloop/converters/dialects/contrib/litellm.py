@@ -13,13 +13,13 @@ from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan
+from ..base import ColumnValue, Dialect, RawSpan
 from ..rows import as_text, decoded, known, parameters
 
 _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one raw request."""
     items = span.attributes.items()
     told: Fields = {found[1]: decoded(value) for key, value in items if value and (found := _KEY.match(key))}

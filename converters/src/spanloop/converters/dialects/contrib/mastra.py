@@ -13,7 +13,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, p
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import sources
 from ..rows import as_text, decoded, fields_of
 
@@ -27,12 +27,12 @@ _SAID: Final = "mastra.model_step.output"
 _MESSAGES: Final = frozenset({"input_messages", "output_messages", "system_instructions"})
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of a model call's two spans, and of the run that they are in."""
     attributes = span.attributes
     if attributes[_TYPE] == _RUN:
         return {"kind": str(SpanKind.OTHER)}
-    columns = {"kind": str(SpanKind.LLM)}
+    columns: dict[str, ColumnValue] = {"kind": str(SpanKind.LLM)}
     if attributes[_TYPE] == _STEP:
         columns |= _step(span)
     elif "error" in span.columns.get("finish_reasons", ""):
@@ -40,7 +40,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return columns
 
 
-def _step(span: RawSpan) -> dict[str, str]:
+def _step(span: RawSpan) -> dict[str, ColumnValue]:
     attributes = span.attributes
     asked = decoded(attributes.get(_ASKED, ""))
     listed = as_list(as_fields(asked).get("messages", asked))

@@ -13,7 +13,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
 
 from ...finish_reasons import TOOL_CALL, canonical_finish_reason
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..rows import as_text, decoded, first, known, parameters
 
 _TYPE: Final = "span.type"
@@ -21,13 +21,13 @@ _TOOL_TYPES: Final = ("agentic.tool.invocation", "agentic.mcp.invocation")
 _AGENT_TYPE: Final = "agentic.invocation"
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one of Monocle's spans."""
     attributes = span.attributes
     told = {name: values for name, values in span.events if name in {"data.input", "data.output", "metadata"}}
     given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
     kind = attributes[_TYPE]
-    columns: dict[str, str] = {"kind": str(SpanKind.OTHER)}
+    columns: dict[str, ColumnValue] = {"kind": str(SpanKind.OTHER)}
     if kind == "inference" or kind.startswith("inference."):
         columns = _call(attributes, told)
     elif kind in _TOOL_TYPES:
@@ -42,7 +42,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return known({**columns, "conversation_id": attributes.get("scope.agentic.session", "")})
 
 
-def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, ColumnValue]:
     given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
     meta = told.get("metadata", {})
     listed = decoded(given.get("input", ""))

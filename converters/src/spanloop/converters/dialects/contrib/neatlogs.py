@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_list, message, tool_call
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, IndexedList, RawSpan, attr
+from ..base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from ..legacy import flat_message, tool_definition
 from ..rows import known
 
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 }
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
     nothing: Fields = {}

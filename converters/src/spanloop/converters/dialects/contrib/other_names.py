@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, tool_call, 
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from ..provider_payloads import request_columns, response_columns
 from ..rows import decoded, first, known
@@ -33,7 +33,7 @@ _ALTERNATIVES: Final = {
 }
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     attributes = span.attributes
     asked = request_columns(_value(first(attributes, *_REQUESTS, "input")))
