@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import grpc
 import httpx
 import pytest
+from spanloop.dashboard.front.gate import Gate
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.testclient import TestClient
@@ -29,7 +30,6 @@ from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
 from spanloop.collector.receiver import Receiver
 from spanloop.dashboard.front.app import create_front
-from spanloop.dashboard.front.gate import Gate
 from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.keys.api_keys import Scope as KeyScope
 from spanloop.foundation.keys.users import Role, Users

@@ -14,7 +14,7 @@ from spanloop.training.recipes.choices import LossAggregation
 from spanloop.training.recipes.registry import parse_recipe
 from spanloop.training.run.planning import batch_size, save_interval
 from spanloop.training.spec.choices import Device, LearningRateSchedule
-from spanloop.training.verl_plugin.overrides.common import quoted
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.overrides.dpo import dpo_overrides
 from spanloop.training.verl_plugin.overrides.policy_gradient import RECIPE_LOSS, policy_gradient_overrides
 from spanloop.training.verl_plugin.overrides.sft import sft_overrides

@@ -91,6 +91,11 @@ class Recipe(BaseModel):
         return False
 
     @property
+    def validation_steps(self) -> int:
+        """Steps between computations of the loss of held-out rows; 0 for none."""
+        return 0
+
+    @property
     def batch_unit(self) -> str:
         """What its batches are made of."""
         return {LearnsFrom.ROWS: "groups", LearnsFrom.PAIRS: "pairs", LearnsFrom.TEXT: "rows"}[self.learns_from]

@@ -49,3 +49,14 @@ class Tokens(StrEnum):
     """Rendered text only, for episodes with captured tokens too."""
     NONE = "none"
     """No episodes: dialog files alone."""
+
+
+class DpoLoss(StrEnum):
+    """The loss of a pair of attempts; TRL's names."""
+
+    SIGMOID = "sigmoid"
+    """The negative log-sigmoid of the margin (Rafailov et al. 2023)."""
+    HINGE = "hinge"
+    """How far the margin is below 1 (Zhao et al. 2023, "SLiC-HF")."""
+    IPO = "ipo"
+    """The squared distance of the log-ratios' difference to a fixed one (Azar et al. 2023)."""

@@ -1,6 +1,6 @@
 """GSPO."""
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from .base import Default
 from .choices import LossAggregation
@@ -9,9 +9,6 @@ from .grpo import Grpo
 if TYPE_CHECKING:
     from torch import Tensor
 
-GSPO_CLIP: Final = (3e-4, 4e-4)
-"""Lower and upper clip range of a row's ratio (Zheng et al. 2025, section 5.1)."""
-
 
 class Gspo(Grpo):
     """GRPO with one importance ratio for each row (Zheng et al. 2025)."""
@@ -19,9 +16,10 @@ class Gspo(Grpo):
     name = "gspo"
     title = "GSPO"
     verl_loss = "gspo"
-    clip_range = GSPO_CLIP
     defaults: ClassVar = {
         "loss_aggregation": Default(LossAggregation.SEQ_MEAN_TOKEN_MEAN, "Zheng et al. 2025, equation 5"),
+        "clip_ratio_low": Default(3e-4, "of a row's ratio: Zheng et al. 2025, section 5.1"),
+        "clip_ratio_high": Default(4e-4, "of a row's ratio: Zheng et al. 2025, section 5.1"),
         "kl_coefficient": Default(0.0, "the formulas of Zheng et al. 2025 have no such term"),
     }
 

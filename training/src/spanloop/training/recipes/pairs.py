@@ -1,10 +1,11 @@
 """The base class of recipes that learn from pairs of attempts."""
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .base import Default, LearnsFrom
+from .choices import DpoLoss
 from .setting import EPISODES, OPTIMISATION
 from .text import RendersText
 
@@ -46,3 +47,23 @@ class Preference(RendersText):
     dpo_nll_weight: Annotated[float, OPTIMISATION] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
     """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
     likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
+
+    dpo_loss: Annotated[DpoLoss, OPTIMISATION] = DpoLoss.SIGMOID
+    """Loss of a pair, by its margin: ``sigmoid`` (Rafailov et al. 2023, equation 7), ``hinge`` (Zhao et al. 2023,
+    "SLiC-HF") or ``ipo`` (Azar et al. 2023, equation 17), which pulls the difference of the log-ratios, before
+    ``dpo_beta``, to ``1 / (2 dpo_beta)``."""
+
+    dpo_label_smoothing: Annotated[float, OPTIMISATION] = Field(default=0.0, ge=0, le=0.5, allow_inf_nan=False)
+    """Assumed share of pairs whose order is wrong (Mitchell 2023, "A note on DPO with noisy preferences and
+    relationship to IPO"); of the loss ``sigmoid``."""
+
+    dpo_reference_free: Annotated[bool, OPTIMISATION] = False
+    """Prefer the better attempt by the policy's log-probabilities alone, as if the reference gave all attempts the same
+    (``reference_free`` of the authors' code of DPO). Nothing holds the policy near the base, and no reference is
+    computed."""
+
+    @model_validator(mode="after")
+    def _smooths_sigmoid(self) -> Self:
+        if self.dpo_label_smoothing and self.dpo_loss is not DpoLoss.SIGMOID:
+            raise ValueError(f"dpo_label_smoothing: a setting of the loss sigmoid; {self.dpo_loss} has none")
+        return self

@@ -21,6 +21,8 @@ TRUNCATE_WEIGHTS_AT: Final = 2.0
 """Upper limit of importance weights (truncated importance sampling)."""
 DEVIATION_EPSILON: Final = 1e-6
 """Added to the standard deviation of a group by ``group_advantages``."""
+CLIP_RATIO: Final = 0.2
+"""Schulman et al. 2017, table 1, and verl's default."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
@@ -67,8 +69,8 @@ class PolicyGradient(Recipe):
     verl_loss: ClassVar[str] = "vanilla"
     """verl's loss for several passes over a batch; empty where :meth:`token_losses` computes it. A class that states
     ``token_losses`` and no ``verl_loss`` has the empty one. A single pass always has :meth:`token_losses`."""
-    clip_range: ClassVar[tuple[float, float] | None] = None
-    """Lower and upper clip range of ``verl_loss``; None leaves verl's, 0.2."""
+    clip_ranges: ClassVar[tuple[str, ...]] = ("clip_ratio_low", "clip_ratio_high")
+    """Settings that have no effect with one pass over a batch."""
     defaults: ClassVar = {
         "learning_rate": Default(1e-6, "DeepSeekMath (Shao et al. 2024, section 4.2) and verl"),
         "max_age_versions": Default(8, "verl's sampler.max_off_policy_threshold"),
@@ -87,6 +89,13 @@ class PolicyGradient(Recipe):
 
     epochs: Annotated[int, OPTIMISATION] = Field(default=1, ge=1, le=64)
     """Passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+
+    clip_ratio_low: Annotated[float, OPTIMISATION] = Field(default=CLIP_RATIO, gt=0, lt=1, allow_inf_nan=False)
+    """A probability ratio below 1 minus this is clipped (Schulman et al. 2017, equation 7), in passes after the first;
+    verl's default, for gspo that of Zheng et al. 2025, section 5.1. With one pass no ratio differs from 1."""
+
+    clip_ratio_high: Annotated[float, OPTIMISATION] = Field(default=CLIP_RATIO, gt=0, le=100, allow_inf_nan=False)
+    """A probability ratio above 1 plus this is clipped; DAPO (Yu et al. 2025, section 3.1) takes 0.28."""
 
     credit: Annotated[Credit, OPTIMISATION] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
@@ -114,6 +123,13 @@ class PolicyGradient(Recipe):
         super().__init_subclass__(**kwargs)
         if "token_losses" in vars(cls) and "verl_loss" not in vars(cls):
             cls.verl_loss = ""
+
+    @model_validator(mode="after")
+    def _clips_something(self) -> Self:
+        for name in self.clip_ranges:
+            if self.epochs == 1 and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: one pass over a batch clips nothing; it needs epochs above 1")
+        return self
 
     @property
     def needs_reference(self) -> bool:

@@ -11,6 +11,10 @@ from .setting import OPTIMISATION
 
 CRITIC_LEARNING_RATE: Final = 1e-5
 """verl's default; ten times the policy's, because the value head starts from zero."""
+CLIP_RANGE_VALUE: Final = 0.5
+"""verl's default."""
+VALUE_COEFFICIENT: Final = 1.0
+"""verl has none; Schulman et al. 2017 use 1 for Atari (table 5)."""
 
 
 class Ppo(PolicyGradient):
@@ -20,6 +24,7 @@ class Ppo(PolicyGradient):
     title = "PPO"
     comparison = Comparison.NONE
     needs_critic = True
+    clip_ranges = (*PolicyGradient.clip_ranges, "cliprange_value")
     defaults: ClassVar = {"loss_aggregation": Default(LossAggregation.TOKEN_MEAN, "verl")}
 
     critic_learning_rate: Annotated[float, OPTIMISATION] = Field(
@@ -30,6 +35,16 @@ class Ppo(PolicyGradient):
     gae_lambda: Annotated[float, OPTIMISATION] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     """Decay of generalised advantage estimation (Schulman et al. 2016): 1 takes the episode's reward as each token's
     return, verl's default; less trusts the critic more. Rewards are not discounted."""
+
+    cliprange_value: Annotated[float, OPTIMISATION] = Field(default=CLIP_RANGE_VALUE, gt=0, le=1e6, allow_inf_nan=False)
+    """A value moves at most so far from that of the step's start before its loss stops rewarding it, in passes after
+    the first; verl's default."""
+
+    value_coefficient: Annotated[float, OPTIMISATION] = Field(
+        default=VALUE_COEFFICIENT, gt=0, le=1e3, allow_inf_nan=False
+    )
+    """Weight of the value loss (c1 in Schulman et al. 2017, equation 9). The critic has weights of its own, and AdamW
+    does not depend on the scale of gradients, so this decides from which error on ``clip_grad`` shortens its steps."""
 
     @model_validator(mode="after")
     def _compares_nothing(self) -> Self:

@@ -28,6 +28,8 @@ class Setting:
     """The value is a registered model version."""
     is_of_job: bool = False
     """A stage of a job cannot have a value of its own."""
+    is_of_stage: bool = False
+    """A later stage does not take over the value of the first."""
 
 
 MODEL: Final = Setting(Panel.MODEL)
@@ -38,6 +40,7 @@ POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
 OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 RUN: Final = Setting(Panel.RUN)
+VERL: Final = Setting(Panel.RUN, is_of_stage=True)
 RUN_OF_JOB: Final = Setting(Panel.RUN, is_of_job=True)
 RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True, is_of_job=True)
 

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from .base import Default, LearnsFrom, Recipe
 from .choices import Outcomes, Tokens
-from .setting import EPISODES
+from .setting import EPISODES, OPTIMISATION
 
 
 class RendersText(Recipe):
@@ -44,6 +44,15 @@ class Imitation(RendersText):
     """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
     list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
     are rows."""
+
+    test_freq: Annotated[int, OPTIMISATION] = Field(default=0, ge=0, le=1_000_000)
+    """Compute the loss of the held-out rows (``held_out_share``) every so many steps and after the last one: the metric
+    ``val/loss``, a mean over tokens. 0 holds none out."""
+
+    @property
+    def validation_steps(self) -> int:
+        """``test_freq``."""
+        return self.test_freq
 
     @field_validator("dialogs")
     @classmethod

@@ -4,6 +4,7 @@ Invariant: each message begins with the name of a setting and says what it needs
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from spanloop.training.recipes.base import LearnsFrom
 from spanloop.training.recipes.registry import recipe_names
@@ -13,6 +14,7 @@ from .defaults import LORA_ALPHA, MAX_ADAPTER_RANK
 from .flat_settings import unused_message
 from .job_settings import JobSettings
 from .strategy_names import Coreset
+from .verl_overrides import refused_overrides
 
 
 def contradictions(spec: JobSettings) -> Iterator[str]:
@@ -20,16 +22,19 @@ def contradictions(spec: JobSettings) -> Iterator[str]:
     yield from _unused(spec)
     yield from _of_data(spec)
     yield from _of_training(spec)
+    yield from refused_overrides(spec.verl)
 
 
 def _unused(spec: JobSettings) -> Iterator[str]:
     for name in sorted(spec.recipe.unused_settings):
-        field = type(spec).model_fields[name]
-        default = field.get_default(call_default_factory=True, validated_data={"recipe": spec.recipe})
-        if getattr(spec, name) != default:
+        if getattr(spec, name) != _default(spec, name):
             yield unused_message(
                 name, [other for other in recipe_names() if other != spec.kind], spec.kind, spec.preset
             )
+
+
+def _default(spec: JobSettings, name: str) -> Any:
+    return type(spec).model_fields[name].get_default(call_default_factory=True, validated_data={"recipe": spec.recipe})
 
 
 def _of_data(spec: JobSettings) -> Iterator[str]:
@@ -48,6 +53,10 @@ def _of_data(spec: JobSettings) -> Iterator[str]:
 def _of_training(spec: JobSettings) -> Iterator[str]:
     if not spec.lora_rank and spec.lora_alpha != LORA_ALPHA:
         yield "lora_alpha: a setting of LoRA, which needs a lora_rank above 0"
+    if not spec.lora_rank and spec.lora_dropout:
+        yield "lora_dropout: a setting of LoRA, which needs a lora_rank above 0"
+    if not spec.lora_rank and spec.target_modules:
+        yield "target_modules: a setting of LoRA, which needs a lora_rank above 0"
     if not spec.lora_merge and not 0 < spec.lora_rank <= MAX_ADAPTER_RANK:
         yield f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_ADAPTER_RANK}, which vLLM serves"
     if spec.device is Device.CPU and spec.offload:

@@ -29,6 +29,13 @@ class OptimizerDtype(StrEnum):
     """Half the memory, rounded stochastically."""
 
 
+class Logger(StrEnum):
+    """Loggers of verl besides its file; its names of ``trainer.logger``, which are those of the packages."""
+
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+
+
 class LearningRateSchedule(StrEnum):
     """How the learning rate changes after the warm-up; verl's names of its ``lr_scheduler_type``."""
 

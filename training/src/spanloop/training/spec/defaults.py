@@ -9,6 +9,8 @@ LEARNING_RATE: Final = 1e-6
 """Of a recipe that states none."""
 CLIP_GRADIENT: Final = 1.0
 """verl's default."""
+MAX_CHECKPOINTS: Final = 2
+"""The newest and the one before it, so that a kill while saving loses one interval."""
 
 
 LORA_ALPHA: Final = 32

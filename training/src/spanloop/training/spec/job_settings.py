@@ -41,10 +41,12 @@ from .flat_settings import flat_settings, split_settings
 from .presets import Preset, with_preset
 from .stage_text import format_stage
 from .strategy_names import Coreset, Curriculum
+from .verl_overrides import stage_values
+from .verl_settings import VerlSettings
 
 
-class JobSettings(BaseModel):
-    """The settings of one training job: the base model, the episodes and the hyperparameters."""
+class MainSettings(BaseModel):
+    """The settings of a job but those of :class:`~spanloop.training.spec.verl_settings.VerlSettings`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -292,4 +294,11 @@ class JobSettings(BaseModel):
         if not isinstance(stages, list | tuple):
             return stages
         items = cast("list[Any]", stages)
-        return [format_stage(cast("Mapping[str, Any]", item)) if isinstance(item, Mapping) else item for item in items]
+        return [
+            format_stage(stage_values(cast("Mapping[str, Any]", item))) if isinstance(item, Mapping) else item
+            for item in items
+        ]
+
+
+class JobSettings(VerlSettings, MainSettings):
+    """The settings of one training job: the base model, the episodes and the hyperparameters."""

@@ -45,6 +45,8 @@ def _stage_spec(spec: Settings, text: str, number: int) -> Settings:
 
 
 def _is_inherited(field: SpecField, before: str, kind: str) -> bool:
-    if field.setting.is_of_job or field.name == "kind" or not {before, kind} <= set(field.recipes):
+    setting = field.setting
+    is_own = setting.is_of_job or setting.is_of_stage or field.name == "kind"
+    if is_own or not {before, kind} <= set(field.recipes):
         return False
     return bool(field.defaults[before] == field.defaults[kind])

@@ -33,11 +33,13 @@ from verl.workers.utils.padding import response_to_nested
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.models.checkpoints import mark_complete
+from spanloop.training.models.checkpoints import discard_old, mark_complete
 from spanloop.training.recipes.policy_gradient import PolicyGradient
+from spanloop.training.recipes.ppo import VALUE_COEFFICIENT
+from spanloop.training.spec.defaults import MAX_CHECKPOINTS
 from spanloop.training.verl_plugin.drift import require_within
 
-from .critic import CriticWorker
+from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
 from .overrides.policy_gradient import STORED_ADVANTAGES
 from .policy_loss import GAP, mean_gap
@@ -82,6 +84,14 @@ class StoredTrainer(PPOTrainer):
 
     recipe: PolicyGradient
     """With the values of its settings."""
+
+    value_coefficient: float = VALUE_COEFFICIENT
+    """Weight of the critic's loss."""
+
+    def _setup(self) -> None:
+        super()._setup()
+        if self.use_critic and self.value_coefficient != 1:
+            self.critic_wg.set_loss_fn(weighted_value_loss(self.config.critic, self.value_coefficient))
 
     queue_ready: Callable[[], object]
     """Returns when TransferQueue has started; it starts while verl's worker does."""
@@ -180,6 +190,8 @@ class StoredTrainer(PPOTrainer):
 
     _unmarked: Path | None = None
     lease_token: int = NO_FENCE
+    max_checkpoints: int = MAX_CHECKPOINTS
+    """Complete checkpoints that are kept."""
 
     def _save_checkpoint(self) -> None:
         check_claim(Path(self.config.trainer.default_local_dir), self.lease_token)
@@ -194,6 +206,7 @@ class StoredTrainer(PPOTrainer):
         """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
         if self._unmarked is not None:
             mark_complete(self._unmarked, token=self.lease_token)
+            discard_old(self._unmarked.parent, keep=self.max_checkpoints)
             self._unmarked = None
 
     def get_llm_client(self) -> Any:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
 from spanloop.training.models.checkpoint_fence import NO_FENCE
 from spanloop.training.recipes.registry import AnyRecipe
-from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, OptimizerDtype
-from spanloop.training.spec.defaults import CLIP_GRADIENT, LORA_ALPHA
+from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, Logger, OptimizerDtype
+from spanloop.training.spec.defaults import CLIP_GRADIENT, LORA_ALPHA, MAX_CHECKPOINTS
 
 
 class TrainPlan(BaseModel):
@@ -42,10 +42,13 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO, all accumulated."""
     lora_rank: int = Field(ge=0, default=0)
     """0 trains all weights."""
     lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
+    lora_dropout: float = Field(ge=0, lt=1, default=0.0)
+    target_modules: tuple[str, ...] = ()
+    """Layers with low-rank matrices, by the last part of their names; empty: all linear layers."""
     learning_rate: float = Field(gt=0)
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
@@ -70,6 +73,15 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    max_checkpoints: int = Field(ge=1, default=MAX_CHECKPOINTS)
+    """Complete checkpoints that are kept."""
+    validation_path: Path | None = None
+    """Parquet file of held-out rows; SFT only. None: no validation."""
+    validate_every_steps: int = Field(ge=1, default=1)
+    loggers: tuple[Logger, ...] = ()
+    """Loggers of verl besides its file."""
+    verl: tuple[str, ...] = ()
+    """Raw overrides of verl's configuration, ``KEY=VALUE`` in Hydra's syntax; they come last."""
     backbone: Backbone = Backbone.RAY
     """Where verl's trainer and workers run."""
     ranks: int = Field(ge=1, default=1)

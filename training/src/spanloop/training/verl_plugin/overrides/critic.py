@@ -3,7 +3,7 @@
 from spanloop.training.recipes.ppo import Ppo
 
 from ..train_plan import TrainPlan
-from .common import engine_overrides
+from .common import engine_overrides, kept_checkpoints
 from .optimiser import optimiser_overrides
 
 
@@ -26,5 +26,6 @@ def critic_overrides(plan: TrainPlan, recipe: Ppo) -> list[str]:
         "critic.loss_agg_mode=token-mean",
         "critic.checkpoint.save_contents=[model,optimizer,extra]",
         "critic.checkpoint.load_contents=[model,optimizer,extra]",
-        "trainer.max_critic_ckpt_to_keep=2",
+        f"critic.cliprange_value={recipe.cliprange_value}",
+        f"trainer.max_critic_ckpt_to_keep={kept_checkpoints(plan)}",
     ]

@@ -14,9 +14,10 @@ from typing import Final
 from spanloop.training.recipes.policy_gradient import TRUNCATE_WEIGHTS_AT, PolicyGradient
 from spanloop.training.recipes.ppo import Ppo
 from spanloop.training.spec.choices import Device
+from spanloop.training.spec.hydra_values import quoted
 
 from ..train_plan import TrainPlan
-from .common import engine_overrides, forward_overrides, quoted, trainer_overrides
+from .common import engine_overrides, forward_overrides, kept_checkpoints, trainer_overrides
 from .critic import critic_overrides
 from .optimiser import optimiser_overrides
 
@@ -44,8 +45,7 @@ def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
         *engine_overrides(plan, model="actor_rollout_ref.model", engine=f"{actor}.fsdp_config"),
         "trainer.v1.trainer_mode=spanloop_stored",
         "trainer.val_before_train=False",
-        # verl keeps the newest and the one before it: a kill while saving loses one interval
-        "trainer.max_actor_ckpt_to_keep=2",
+        f"trainer.max_actor_ckpt_to_keep={kept_checkpoints(plan)}",
         f"data.train_files={quoted(plan.dataset_path)}",
         f"data.val_files={quoted(plan.dataset_path)}",
         f"data.train_batch_size={plan.batch_size}",
@@ -117,13 +117,11 @@ def _loss_overrides(recipe: PolicyGradient, *, single_pass: bool) -> list[str]:
             f"+{loss}.recipe={quoted(recipe.model_dump_json())}",
             f"+{loss}.single_pass={single_pass}",
         ]
-    if recipe.clip_range is not None:
-        lower, upper = recipe.clip_range
-        overrides += [
-            f"actor_rollout_ref.actor.clip_ratio_low={lower}",
-            f"actor_rollout_ref.actor.clip_ratio_high={upper}",
-        ]
-    return overrides
+    return [
+        *overrides,
+        f"actor_rollout_ref.actor.clip_ratio_low={recipe.clip_ratio_low}",
+        f"actor_rollout_ref.actor.clip_ratio_high={recipe.clip_ratio_high}",
+    ]
 
 
 def _reference_overrides(plan: TrainPlan, recipe: PolicyGradient) -> list[str]:
