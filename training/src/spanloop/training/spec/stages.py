@@ -46,6 +46,6 @@ def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
     specs = stage_specs(spec)
     total = len(specs)
     return tuple(
-        Stage(number, total, stage, spec.held_out_share if number < total or stage.test_freq else 0.0)
+        Stage(number, total, stage, spec.held_out_share if number < total or stage.recipe.validation_steps else 0.0)
         for number, stage in enumerate(specs, 1)
     )
