@@ -148,7 +148,7 @@ def _convert(
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.of_records(open_joins, frames.OPEN_JOIN_ROWS))
+    return _frames(judged, rejected, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture], tokens: CapturedTokens) -> list[Episode]:
@@ -231,6 +231,6 @@ def _frames(
         transitions=TRANSITIONS.frame(transition_columns(judged, tokens)),
         trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
         failures=FAILURES.frame(failure_columns(judged)),
-        rejected=frames.of_records(sorted(rejected), frames.REJECTED_ROWS),
+        rejected=frames.REJECTED_ROWS.from_records(sorted(rejected)),
         open_joins=open_joins,
     )

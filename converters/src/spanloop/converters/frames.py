@@ -4,7 +4,6 @@ Output schemas equal the store's tables less the columns that ClickHouse fills i
 as polars' own map or as a list of ``{key, value}`` structs; an output has polars' map.
 """
 
-from collections.abc import Sequence
 from typing import Final, cast
 
 import polars as pl
@@ -100,8 +99,3 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
         pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in schema.items()
     )
-
-
-def of_records(records: Sequence[object], table: Table) -> pl.DataFrame:
-    """Rows of ``table`` from records with an attribute for each column."""
-    return table.frame({name: [getattr(record, name) for record in records] for name in table.schema})

@@ -7,6 +7,7 @@ declarations; the migrations in ``store/migrations`` make a database that equals
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, Literal
 
 import polars as pl
@@ -84,6 +85,29 @@ class Table:
         """
         self.check_names(columns)
         return build_frame(columns, pl.Schema({name: dtype for name, dtype in self.schema.items() if name in columns}))
+
+    def from_records(
+        self, records: Sequence[object], attributes: Mapping[str, str] = MappingProxyType({})
+    ) -> pl.DataFrame:
+        """Build rows from records that have an attribute for each column without a default; it raises as `frame`.
+
+        Args:
+            records: One for each row.
+            attributes: Column to attribute, where the names differ.
+        """
+        names = {name: attributes.get(name, name) for name in self.required}
+        return self.frame({name: [getattr(record, names[name]) for record in records] for name in names})
+
+    def from_dicts(self, rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+        """Build rows from values by column; a column that a row lacks is null, which is stored as the column's default.
+
+        Raises:
+            StoreError: A column is unknown.
+            TypeError: A value has another type than its column.
+        """
+        names = {name: None for row in rows for name in row} | dict.fromkeys(self.required)
+        self.check_names(names)
+        return pl.DataFrame(list(rows), schema={name: dtype for name, dtype in self.schema.items() if name in names})
 
     def check_names(self, names: Mapping[str, object] | Sequence[str]) -> None:
         """Check that rows with these columns can be inserted.
