@@ -12,7 +12,7 @@ import polars as pl
 from spanloop.foundation.surrogates import replace_surrogates
 
 
-def build_frame(columns: Mapping[str, Sequence[object] | pl.Series], schema: pl.Schema) -> pl.DataFrame:
+def build_frame(columns: Mapping[str, Sequence[object] | pl.Series], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Build a frame.
 
     Args:
@@ -31,7 +31,7 @@ def build_frame(columns: Mapping[str, Sequence[object] | pl.Series], schema: pl.
 
 def _series(name: str, values: Sequence[object] | pl.Series, dtype: pl.DataType) -> pl.Series:
     if isinstance(values, pl.Series):
-        return values.alias(name).cast(dtype)
+        return values if (values.name, values.dtype) == (name, dtype) else values.alias(name).cast(dtype)
     if isinstance(dtype, pl.Datetime) and values and isinstance(values[0], int):
         return pl.Series(name, values, dtype=pl.Int64).cast(dtype)
     if isinstance(dtype, pl.Map):

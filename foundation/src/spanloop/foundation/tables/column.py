@@ -84,7 +84,7 @@ class Table:
             polars.exceptions.PolarsError: A value does not fit its column.
         """
         self.check_names(columns)
-        return build_frame(columns, pl.Schema({name: dtype for name, dtype in self.schema.items() if name in columns}))
+        return build_frame(columns, {name: dtype for name, dtype in self.schema.items() if name in columns})
 
     def from_records(
         self, records: Sequence[object], attributes: Mapping[str, str] = MappingProxyType({})
