@@ -129,7 +129,7 @@ def test_columns_of_failures(name: str) -> None:
     for episode in episodes_of(name):
         row = episode.row
         for number, failure in enumerate(episode.failures):
-            step = episode.steps[failure["step"]]
+            step = episode.steps[int(failure["step"])]
             assert failure["failure_id"] == f"{row['episode_id']}/{number}"
             for column in ("episode_id", "revision", "task_id", "agent_name", "model", "policy_version"):
                 assert failure[column] == step[column]
