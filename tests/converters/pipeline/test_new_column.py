@@ -18,7 +18,9 @@ from ..converters.converters_world import loop, trace_id
 from ..converters.pipeline_feed import Feed
 
 AGENT_COUNT = Column("agent_count", "UInt32", "number of agents with a step")
-MIGRATION = parse("0002_agent_count.sql", "ALTER TABLE episodes ADD COLUMN IF NOT EXISTS agent_count UInt32;\n")
+MIGRATION = parse(
+    f"{len(migrations()) + 1:04}_agent_count.sql", "ALTER TABLE episodes ADD COLUMN IF NOT EXISTS agent_count UInt32;\n"
+)
 
 
 @pytest.fixture
