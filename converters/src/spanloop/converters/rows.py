@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from spanloop.converters.enums import TokenSource
-from spanloop.messages import digest, dump, join_json
+from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, is_incomplete
 from .captures import IN_SPAN, Generation
@@ -201,7 +201,7 @@ def _step_rows(judged: Judged) -> list[_StepRow]:
         by_step.setdefault(failure.step.index, failure)
     rewards = judged.rewards
     breakdown = _breakdown(rewards.breakdown)
-    states = [join_json(step.span.input) for step in judged.episode.steps]
+    states = [step.span.history.json for step in judged.episode.steps]
     rows: list[_StepRow] = []
     for step in judged.episode.steps:
         reward, of_step = broadcast(rewards, step.index) if rewards.steps else (rewards.value, None)
