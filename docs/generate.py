@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from spanloop.collector.settings import Settings as CollectorSettings
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
+from spanloop.converters.schema import TABLES as CONVERTED_TABLES
 from spanloop.converters.schema import markdown as transitions_page
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.evaluation.graders import GRADERS
@@ -42,6 +43,7 @@ from spanloop.foundation.settings import (
 )
 from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.settings.serve import role_variable
+from spanloop.foundation.tables import TABLES
 from spanloop.gateway.settings import EngineSettings, GatewaySettings
 from spanloop.store import connect
 from spanloop.store.client import Connection
@@ -80,13 +82,9 @@ nothing.
 SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
 the job ([how to write one](../how-to/extend.md)).
 """
-COLUMNS: Final = """
-SELECT table, name, type, default_kind, comment FROM system.columns
-WHERE database = currentDatabase() AND table NOT LIKE '.inner%' ORDER BY table, position
-"""
-TABLES: Final = """
+ENGINES: Final = """
 SELECT name, engine, sorting_key, partition_key FROM system.tables
-WHERE database = currentDatabase() AND name NOT LIKE '.inner%' ORDER BY name
+WHERE database = currentDatabase() AND name NOT LIKE '.inner%' AND engine != 'MaterializedView' ORDER BY name
 """
 
 
@@ -251,24 +249,26 @@ def _default(value: object) -> object:
 
 
 def tables() -> str:
-    """Return every table and column of a freshly migrated database."""
+    """Return every table and view with its declared columns; engines and keys are those of a migrated database."""
     with tempfile.TemporaryDirectory() as folder:
         directory = DataDir(folder)
         with EmbeddedClickHouse(directory), connect(directory):
             connection = Connection(embedded_address(directory))
-            columns = connection.query(COLUMNS, doing="reading the columns").rows()
-            described = connection.query(TABLES, doing="reading the tables").rows()
+            described = connection.query(ENGINES, doing="reading the tables").rows()
             connection.close()
     parts = [
         "# Tables\n",
         NOTICE,
-        "The database after all migrations. See [transitions](transitions.md), [the store](../design/store.md).\n",
+        "The database after all migrations. See [the store](../design/store.md).\n",
     ]
     for name, engine, sorting_key, partition_key in described:
         parts += [f"## {name}\n", f"Engine `{engine}`" + (f", ordered by `{sorting_key}`" if sorting_key else "")]
         parts[-1] += (f", partitioned by `{partition_key}`" if partition_key else "") + ".\n"
-        rows = [row[1:] for row in columns if row[0] == name]
-        parts.append(table(("column", "type", "", "meaning"), ((f"`{r[0]}`", f"`{r[1]}`", r[2], r[3]) for r in rows)))
+        if TABLES[name] in CONVERTED_TABLES:
+            parts.append(f"The converters' page lists the [columns](transitions.md#{name}).\n")
+        else:
+            rows = ((f"`{c.name}`", f"`{c.sql_type}`", c.default_kind, c.meaning) for c in TABLES[name].columns)
+            parts.append(table(("column", "type", "", "meaning"), rows))
     return "\n".join(parts)
 
 
@@ -316,7 +316,7 @@ def _recording(path: Path) -> tuple[object, ...]:
         _scopes(RECORDINGS / "recordings" / path.name),
         len(episodes),
         len(steps),
-        sum(bool(step.get("is_trainable")) for step in steps),
+        sum("untrainable_reason" not in step for step in steps),
         sum(episode.get("tool_call_count", 0) for episode in episodes),
         sum(len(step.get("tool_results") or ()) for step in steps),
         sum(len(episode.get("failures") or ()) for episode in episodes),

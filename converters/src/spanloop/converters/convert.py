@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.foundation.tables.episodes import EPISODES, FAILURES, TRAJECTORIES, TRANSITIONS
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -26,14 +27,13 @@ from .options import Options
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
-    Values,
-    episode_row,
-    failure_rows,
+    episode_columns,
+    failure_columns,
     group_of,
     has_ended,
     newest_us,
-    trajectory_rows,
-    transition_rows,
+    trajectory_columns,
+    transition_columns,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
@@ -42,7 +42,7 @@ from .steps import Episode, Step, build_episode
 from .stitch import stitch
 from .together import reached
 from .trainable import abandoned, untrainable
-from .trajectories import Extensions, extensions, merge, token_columns
+from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
@@ -157,7 +157,7 @@ def _convert(
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
+    return _frames(judged, rejected, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -231,38 +231,11 @@ def _context(episode: Episode) -> list[Rejected]:
 def _frames(
     judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
-    rejections = frames.build(sorted(rejected), frames.REJECTED)
-    if not judged:
-        return Converted(
-            episodes=frames.empty(frames.EPISODES),
-            transitions=frames.empty(frames.TRANSITIONS),
-            trajectories=frames.empty(frames.TRAJECTORIES),
-            failures=frames.empty(frames.FAILURES),
-            rejected=rejections,
-            open_joins=open_joins,
-        )
-    transitions: list[Values] = []
-    trajectories: list[Values] = []
-    failures: list[Values] = []
-    for found in judged:
-        transitions += transition_rows(found)
-        trajectories += trajectory_rows(found)
-        failures += failure_rows(found)
-    token_rows = [row for found in judged for row in found.token_rows]
     return Converted(
-        episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=_with_tokens(transitions, tokens),
-        trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
-        failures=frames.build(failures, frames.FAILURES),
-        rejected=rejections,
+        episodes=EPISODES.frame(episode_columns(judged)),
+        transitions=TRANSITIONS.frame(transition_columns(judged, tokens)),
+        trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
+        failures=FAILURES.frame(failure_columns(judged)),
+        rejected=frames.REJECTED_ROWS.from_records(sorted(rejected)),
         open_joins=open_joins,
     )
-
-
-def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFrame:
-    """``transitions``, each with the tokens of the capture that it names, if any."""
-    place = list(frames.TRANSITIONS).index("prompt_token_ids")
-    captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
-    found = [tokens[name].gather(captures) for name in tokens.columns]
-    columns = [column.fill_null([]) for column in found] if captures.null_count() else found
-    return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)
