@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from spanloop.converters import Converted, convert, frames
+from spanloop.foundation.surrogates import replace_surrogates
 
 from .converters_recordings import INGESTED_AT
 
@@ -99,7 +100,7 @@ def _values(attributes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _text(value: Mapping[str, Any]) -> str:
     plain = _plain(value)
     if isinstance(plain, str):
-        return plain
+        return replace_surrogates(plain)
     return json.dumps(plain) if plain is not None else ""
 
 

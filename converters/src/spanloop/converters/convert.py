@@ -18,6 +18,7 @@ from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .collapse import collapse
+from .continuation import continues
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
@@ -34,7 +35,7 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, repeats
+from .spans import Rejected
 from .steps import Episode, Step, build_episode
 from .stitch import Stitched, stitch
 from .together import reached
@@ -171,7 +172,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
                 _at(episode.steps, step.previous),
             )
         )
@@ -191,12 +192,9 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     )
 
 
-def _going_on(step: Step, following: Step | None) -> Step | None:
-    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
-    if following is None or not step.span.output or not repeats(step.span, following.span):
-        return None
-    said, told = step.span.output[0], following.span.input[len(step.span.input)]
-    return following if told.digest == said.digest else None
+def _repeating_output(step: Step, following: Step | None) -> Step | None:
+    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
+    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:

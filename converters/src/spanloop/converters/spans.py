@@ -101,12 +101,6 @@ class Span(NamedTuple):
         return self.is_error or bool(self.error_type)
 
 
-def repeats(call: Span, after: Span) -> bool:
-    """Whether ``after`` was sent all that ``call`` was sent; what it holds for an id may then be an older answer."""
-    count = len(call.input)
-    return 0 < count < len(after.input) and after.input_chain[count - 1] == call.input_chain[-1]
-
-
 class Rejected(NamedTuple):
     """A row of input that becomes no transition, and why."""
 

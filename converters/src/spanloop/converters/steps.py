@@ -17,7 +17,8 @@ from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
-from .spans import Span, SpanKind, repeats
+from .continuation import continues
+from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
 from .untold_answers import with_told_answers
@@ -273,10 +274,11 @@ def _results_of(
         return ()
     queues = [by_id.get(tool_call.id) or by_name.get(tool_call.name) for tool_call in asked]
     spans = [waiting.popleft() if waiting else None for waiting in queues]
-    news = after.input[len(call.input) :] if after else ()
+    continuation = continues(call, after) if after else None
+    news = continuation.new_messages if continuation else ()
     responses = [response for message in news for response in message.tool_responses]
     own = {tool_call.id for tool_call in asked}
-    if after and not responses and not repeats(call, after):
+    if after and continuation and not responses and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         told = (response for message in after.input for response in message.tool_responses)
         responses = [response for response in told if response.id and response.id in own]

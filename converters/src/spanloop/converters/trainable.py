@@ -13,8 +13,9 @@ from spanloop.messages import Message
 from spanloop.semconv import attributes as names
 
 from .attribution import Failure, is_incomplete
+from .continuation import continues
 from .finish_reasons import LENGTH, TOOL_CALL
-from .spans import Problem, Span, repeats
+from .spans import Problem, Span
 from .steps import Step, Thread
 
 
@@ -120,7 +121,8 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
     if after is None or not step.span.output:
         return None
     asked = {call.id: call for call in step.span.output[0].tool_calls}
-    news = after.span.input[len(step.span.input) :]
+    continuation = continues(step.span, after.span)
+    news = continuation.new_messages
     if not asked:
         first = next((message for message in news if message.role != "assistant"), None)
         what = "tool calls" if first is not None and first.tool_responses else ""
@@ -128,7 +130,7 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
         told = [call for message in news for call in message.tool_calls if call.id and call.id in asked]
         lacks = any(asked[call.id].arguments == _NOTHING != call.arguments for call in told)
         what = "arguments" if lacks else ""
-        if not what and repeats(step.span, after.span) and _is_part(asked, step.span.input, news):
+        if not what and continuation.repeats_input and _is_part(asked, step.span.input, news):
             what = "other tool calls"
     lacking = f"without the {what} that the history of span {after.span.span_id} tells of"
     return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking) if what else None
@@ -157,13 +159,13 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
         return None
     one, other = before.span, step.span
     if step.continues == before.index and _lacks_calls(one):
-        news = other.input[len(one.input) :]
+        news = continues(one, other).new_messages
         if not any(message.tool_calls for message in news):
             lacking = f"without the tool calls that span {one.span_id} ended for"
             return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)
     if not before.results or not other.response_id.startswith(_RESPONSE):
         return None
-    if one.trace_id != other.trace_id or not other.input or one.input_chain[-1:] != other.input_chain[-1:]:
+    if one.trace_id != other.trace_id or not continues(one, other).is_same_input:
         return None
     lacking = f"the same as before the tools that span {one.span_id} asked for had answered"
     return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)

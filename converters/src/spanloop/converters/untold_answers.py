@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from spanloop.messages import Message
 
+from .continuation import continues
 from .spans import Span
 
 
@@ -29,12 +30,8 @@ def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
 
 def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
     """What the model said to ``call``, as all the calls that go on from it tell."""
-    count = len(call.input)
-    nexts = [
-        other.input[count:]
-        for other in calls
-        if len(other.input) > count and other.input_chain[count - 1] == call.input_chain[-1]
-    ]
+    continuations = (continues(call, other) for other in calls)
+    nexts = [continuation.new_messages for continuation in continuations if continuation.repeats_input]
     if not nexts or len({news[0].digest for news in nexts}) > 1:
         return None
     answer, *others = min(nexts, key=len)
