@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ..spans import Rejected, Span, SpanKind
 from .base import Call
-from .conversation import conversations
+from .conversation import conversations, identities
 from .homes import homes, inherit
 from .identity import contradicted_ids, is_unique
 from .inserted_results import inserted_results
@@ -70,7 +70,8 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     def is_identity(identifier: str) -> bool:
         return identifier not in contradicted and is_unique(identifier)
 
-    linked = [Call(call, home[call.key]) for call in calls]
+    conversation_of = identities(spans, home, is_unique)
+    linked = [Call(call, home[call.key], conversation_of.get(home[call.key], "")) for call in calls]
     continuations = Continuations(linked, is_identity, inserted_results(spans, home))
     for rule in RULES:
         continuations.match(rule)
@@ -78,9 +79,10 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     for child, parent in continuations.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
-    for root, asker in sub_agents([call.span for call in linked if call.is_traced], continuations.parents):
-        sets.union(home[root.key], home[asker.key])
-    named = conversations(spans, home, is_unique, session_is_episode=session_is_episode)
+    traced = [call.span for call in linked if call.is_traced]
+    for root, caller in list(sub_agents(traced, continuations.parents, lambda key: sets.find(home[key]))):
+        sets.union(home[root.key], home[caller.key])
+    named = conversations(spans, home, is_unique, sets, session_is_episode=session_is_episode)
     for one, other in named.joined:
         sets.union(one, other)
     open_joins = [

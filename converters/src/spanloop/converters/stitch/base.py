@@ -28,12 +28,25 @@ UNIQUE: Final = ""
 class Call:
     """A model call, with what rules ask of it; each is found out once."""
 
-    __slots__ = ("answered", "before", "emitted", "home", "is_traced", "key", "may_continue", "position", "span")
+    __slots__ = (
+        "answered",
+        "before",
+        "conversation",
+        "emitted",
+        "home",
+        "is_traced",
+        "key",
+        "may_continue",
+        "position",
+        "span",
+    )
 
-    def __init__(self, span: Span, home: str) -> None:
+    def __init__(self, span: Span, home: str, conversation: str = "") -> None:
         self.span = span
         self.key = span.key
         self.home = home
+        self.conversation = conversation
+        """The unique conversation id of its home; empty without one."""
         self.is_traced = home.startswith("t:")
         """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
         self.position = position = last_assistant(span)

@@ -35,6 +35,7 @@ class Continuations:
         self._traced = [call for call in calls if call.is_traced]
         self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
         self._is_unique = is_unique
+        self._has_conversations = any(call.conversation for call in calls)
 
     def match(self, rule: StitchRule) -> None:
         """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
@@ -62,18 +63,28 @@ class Continuations:
         *,
         home_of: Callable[[Call], str] | None,
     ) -> None:
-        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other."""
-        awaited = [(call, "" if home_of is None else home_of(call), awaited_by(call)) for call in waiting]
-        asked = [(call, [(home, key) for key in keys]) for call, home, keys in awaited]
+        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other.
+
+        Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
+        without such an id. Only a unique id of another kind joins two conversations.
+        """
+        asked = [
+            (call, [(part, key) for key in awaited_by(call) for part in _parts(call, key, home_of)]) for call in waiting
+        ]
         producers: dict[tuple[str, Key], list[Span]] = {place: [] for _, places in asked for place in places}
         if not producers:
             return
         for call in calls:
-            home = "" if home_of is None else home_of(call)
+            parts: tuple[str, ...] = (_ANY,)
+            if home_of is not None:
+                parts = (home_of(call),)
+            elif self._has_conversations:
+                parts = (call.conversation, _ANY)
             for key in produced_by(call):
-                found = producers.get((home, key))
-                if found is not None and (not found or found[-1] is not call.span):
-                    found.append(call.span)
+                for part in parts:
+                    found = producers.get((part, key))
+                    if found is not None and (not found or found[-1] is not call.span):
+                        found.append(call.span)
         buckets = {
             place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
             for place, found in producers.items()
@@ -93,6 +104,17 @@ class Continuations:
 
 def _home(call: Call) -> str:
     return call.home
+
+
+_ANY: Final = "*"
+"""All conversations."""
+
+
+def _parts(call: Call, key: Key, home_of: Callable[[Call], str] | None) -> tuple[str, ...]:
+    """The parts of the store in which a predecessor is sought, best first."""
+    if home_of is not None:
+        return (home_of(call),)
+    return (call.conversation, "") if call.conversation and key[0] != UNIQUE else (_ANY,)
 
 
 class _Bucket:
@@ -137,9 +159,9 @@ class _Bucket:
             if found.key != call.key:
                 self._newest = found
                 if found.key not in claimed:
-                    return found if self._is_near(found, call) else None
-        if self._newest is not None and self._newest.key != call.key:
-            return self._newest if self._is_near(self._newest, call) else None
+                    return found if self._is_near(found, call) else self._earliest_other(call, claimed)
+        if self._newest is not None and self._newest.key != call.key and self._is_near(self._newest, call):
+            return self._newest
         return self._earliest_other(call, claimed)
 
     def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:
