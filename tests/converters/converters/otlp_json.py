@@ -41,7 +41,7 @@ def delivered(requests: Iterable[Mapping[str, Any]]) -> Delivered:
         ingested_us = int(INGESTED_AT.timestamp()) * 1_000_000 + number * 1_000_000
         spans += [{**row, "IngestedAt": ingested_us} for row in _span_rows(request)]
         logs += [{**row, "IngestedAt": ingested_us} for row in _log_rows(request)]
-    return Delivered(_frame(spans, frames.SPANS), _frame(logs, frames.LOGS))
+    return Delivered(_frame(spans, pl.Schema({**frames.SPANS, **frames.LINKS})), _frame(logs, frames.LOGS))
 
 
 def _span_rows(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

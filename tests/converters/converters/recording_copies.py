@@ -4,21 +4,18 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from functools import lru_cache
 from random import Random
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import polars as pl
 
 from spanloop.converters import Converted, convert, frames
-from spanloop.converters.stitch.identity import is_unique
 
 from . import converters_recordings as recordings
 
 CONVERSATION_KEYS: Final = ("gen_ai.conversation.id", "session.id", "thread_id", "conversation.id")
-_TOKEN: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{14,}")
-_CHARACTER: Final = re.compile(r"[0-9A-Za-z]")
-_HEX: Final = frozenset("0123456789abcdef-")
+_SHORTEST_ID: Final = 4
 
 
 class Recorded(NamedTuple):
@@ -62,41 +59,23 @@ def conversation_ids(spans: pl.DataFrame) -> list[str]:
     return found
 
 
-def has_unique_ids(rows: Recorded) -> bool:
-    """Whether every call of the recording has an id of its response, and all ids can be replaced by fresh ones."""
-    converted = rows.convert()
-    ids = {*framework_ids(converted), *conversation_ids(rows.spans)} - {""}
-    return all(converted.transitions["response_id"].to_list()) and all(map(is_unique, ids))
+def ids_of(rows: Recorded) -> tuple[str, ...]:
+    """Ids of responses, tool calls and conversations, the longest first; very short ones are in too many texts."""
+    ids = {*framework_ids(rows.convert()), *conversation_ids(rows.spans)}
+    return tuple(sorted((identity for identity in ids if len(identity) >= _SHORTEST_ID), key=lambda i: (-len(i), i)))
 
 
-@lru_cache(maxsize=1024)
-def _tokens(text: str) -> tuple[str, ...]:
-    return tuple(sorted(token for token in set(_TOKEN.findall(text)) if token[:2] != "0x" and is_unique(token)))
-
-
-def copy_of(recording: dict[str, Any], seed: int) -> Recorded:
-    """Rows of the recording with fresh ids; an id that names nothing uniquely stays as it is."""
+def copy_of(recording: dict[str, Any], ids: Iterable[str], seed: int) -> Recorded:
+    """Rows of the recording with fresh trace and span ids, and with fresh ids in the place of ``ids``."""
     random = Random(seed)
-    text = json.dumps(recording)
-    fresh = {token: _fresh(token, random) for token in _tokens(text)}
+    fresh = {identity: _unique(random) for identity in ids}
     for context in [span["context"] for span in recording["spans"]]:
-        for key in ("trace_id", "span_id"):
+        for key, characters in (("trace_id", 32), ("span_id", 16)):
             identity = context[key].removeprefix("0x")
-            fresh.setdefault(identity, _fresh(identity, random))
+            fresh.setdefault(identity, f"{random.getrandbits(4 * characters):0{characters}x}")
     pattern = "|".join(sorted(map(re.escape, fresh), key=len, reverse=True))
-    return rows_of(json.loads(re.sub(pattern, lambda match: fresh[match[0]], text)))
+    return rows_of(json.loads(re.sub(pattern, lambda match: fresh[match[0]], json.dumps(recording))))
 
 
-def _fresh(identity: str, random: Random) -> str:
-    """An id of the same form; its first word, such as ``call`` or ``chatcmpl``, stays."""
-    prefix, sign, rest = identity.partition("_") if "_" in identity else ("", "", identity)
-    is_hex = set(rest) <= _HEX
-
-    def other(match: re.Match[str]) -> str:
-        if is_hex:
-            return random.choice("0123456789abcdef")
-        kind = "0123456789" if match[0].isdigit() else "abcdefghijklmnopqrstuvwxyz"
-        letter = random.choice(kind)
-        return letter.upper() if match[0].isupper() else letter
-
-    return prefix + sign + _CHARACTER.sub(other, rest)
+def _unique(random: Random) -> str:
+    return f"id-{UUID(int=random.getrandbits(128), version=4)}"

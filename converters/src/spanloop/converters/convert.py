@@ -38,6 +38,7 @@ from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected
 from .steps import Episode, Step, build_episode
 from .stitch import Stitched, stitch
+from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
 from .trajectories import Extensions, extensions, merge, token_columns
@@ -97,7 +98,14 @@ def convert(
         tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
-            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+            normalise(whole, logs, attributes),
+            scored,
+            tags,
+            sampled,
+            options,
+            links=span_links(spans),
+            traces=traces,
+            together=together,
         )
 
 
@@ -120,12 +128,14 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    links: Links,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
     collapsed = collapse(read_spans(normalised.told))
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    links = kept_links(links, collapsed.kept)
+    stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)

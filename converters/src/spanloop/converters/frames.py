@@ -40,6 +40,17 @@ SPANS: Final = pl.Schema(
 )
 """What is read of ``otel_traces``; further columns are ignored."""
 
+LINKS: Final = pl.Schema(
+    {
+        "TraceId": pl.String(),
+        "SpanId": pl.String(),
+        "SpanAttributes": STRING_ITEMS,
+        "Links.TraceId": pl.List(pl.String),
+        "Links.SpanId": pl.List(pl.String),
+    }
+)
+"""What is read of ``otel_traces`` for the links of spans."""
+
 LOGS: Final = pl.Schema(
     {
         "Timestamp": TIME_NS,

@@ -16,6 +16,7 @@ from .homes import homes, inherit
 from .identity import contradicted_ids, is_unique
 from .inserted_results import inserted_results
 from .message_prefix import MESSAGE_PREFIX
+from .span_links import NO_LINKS, LinkedTraces, Links
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
 from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX, UNRECORDED_TOOL_CALL
@@ -61,8 +62,14 @@ class Stitched(NamedTuple):
     open_joins: list[OpenJoin]
 
 
-def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitched:
-    """Group ``spans`` (in the order of start and id) into episodes."""
+def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode: bool = False) -> Stitched:
+    """Group ``spans`` (in the order of start and id) into episodes.
+
+    Args:
+        spans: In the order of start and id.
+        links: Span → the spans of other traces that it links to.
+        session_is_episode: Whether ``session.id`` joins traces.
+    """
     home = homes(spans)
     calls = [span for span in spans if span.kind is SpanKind.LLM]
     contradicted = contradicted_ids(calls)
@@ -84,6 +91,8 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         sets.union(home[root.key], home[caller.key])
     named = conversations(spans, home, is_unique, sets, session_is_episode=session_is_episode)
     for one, other in named.joined:
+        sets.union(one, other)
+    for one, other in LinkedTraces(spans, home, conversation_of, sets).joins(links) if links else ():
         sets.union(one, other)
     open_joins = [
         OpenJoin(other[2:], "", one[2:], f"both have the conversation id {identifier!r}, which may not be unique")

@@ -5,7 +5,7 @@ candidates the newest that had ended and that nobody continued wins; if all are 
 more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
@@ -71,20 +71,7 @@ class Continuations:
         asked = [
             (call, [(part, key) for key in awaited_by(call) for part in _parts(call, key, home_of)]) for call in waiting
         ]
-        producers: dict[tuple[str, Key], list[Span]] = {place: [] for _, places in asked for place in places}
-        if not producers:
-            return
-        for call in calls:
-            parts: tuple[str, ...] = (_ANY,)
-            if home_of is not None:
-                parts = (home_of(call),)
-            elif self._has_conversations:
-                parts = (call.conversation, _ANY)
-            for key in produced_by(call):
-                for part in parts:
-                    found = producers.get((part, key))
-                    if found is not None and (not found or found[-1] is not call.span):
-                        found.append(call.span)
+        producers = self._producers(calls, {place for _, places in asked for place in places}, produced_by, home_of)
         buckets = {
             place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
             for place, found in producers.items()
@@ -100,6 +87,28 @@ class Continuations:
                     self.parents[call.key] = above.key
                     self._claimed.add(above.key)
                     break
+
+    def _producers(
+        self,
+        calls: Iterable[Call],
+        places: Collection[tuple[str, Key]],
+        produced_by: KeysOf,
+        home_of: Callable[[Call], str] | None,
+    ) -> dict[tuple[str, Key], list[Span]]:
+        """The calls that leave a key behind where one waits for it."""
+        producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
+        for call in calls if producers else ():
+            parts: tuple[str, ...] = (_ANY,)
+            if home_of is not None:
+                parts = (home_of(call),)
+            elif self._has_conversations:
+                parts = (call.conversation, _ANY)
+            for key in produced_by(call):
+                for part in parts:
+                    found = producers.get((part, key))
+                    if found is not None and (not found or found[-1] is not call.span):
+                        found.append(call.span)
+        return producers
 
 
 def _home(call: Call) -> str:

@@ -1,0 +1,198 @@
+"""What belongs to one episode, in the attributes of several instrumentors: sub-agents, links, clocks, answers lost."""
+
+from typing import Any
+
+import pytest
+
+from .converters_world import Message, World, answers, asks, text, trace_id
+from .dialect_calls import DIALECTS, call_in
+
+in_each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+TASK = "Refund 10 EUR."
+ANSWER = "Refunded 10 EUR."
+PLANNER = [text("system", "You plan."), text("user", "Sort this out.")]
+WORKER = [text("system", "You work."), text("user", TASK)]
+
+
+def shape(world: World) -> list[tuple[int, int]]:
+    """Steps and traces of each episode."""
+    episodes = world.convert().episodes.sort("started_at", "episode_id")
+    return [(steps, len(traces)) for steps, traces in episodes.select("step_count", "trace_ids").iter_rows()]
+
+
+def order(world: World) -> list[str]:
+    """The answers of an only episode, by step."""
+    converted = world.convert()
+    assert converted.episodes.height == 1
+    return converted.transitions.sort("step")["span_id"].to_list()
+
+
+def attempt(
+    world: World, dialect: str, name: str, *, start_s: float, traces: tuple[str, str], ids: bool = True
+) -> None:
+    """A planner that asks a worker, each perhaps in a trace of its own."""
+    identity = f"call_{name}" if ids else ""
+    ask = asks(identity, "ask_worker", {"task": TASK})
+    planner, worker = traces
+    call_in(world, dialect, PLANNER, ask, trace=planner, start_s=start_s)
+    call_in(world, dialect, WORKER, text("assistant", ANSWER), trace=worker, start_s=start_s + 1)
+    seen = [*PLANNER, ask, answers(identity, ANSWER)]
+    call_in(world, dialect, seen, text("assistant", "Done."), trace=planner, start_s=start_s + 2)
+
+
+@in_each_dialect
+@pytest.mark.parametrize("apart_s", [0.0, 0.001, 0.2])
+def test_a_sub_agent_belongs_to_the_caller_of_its_own_trace(dialect: str, apart_s: float) -> None:
+    world = World()
+    for number in range(4):
+        trace = trace_id(f"attempt {number}")
+        attempt(world, dialect, f"{number}", start_s=10 + apart_s * number, traces=(trace, trace))
+    assert shape(world) == [(3, 1)] * 4
+
+
+@in_each_dialect
+def test_a_caller_that_was_sent_no_answer_keeps_its_sub_agent(dialect: str) -> None:
+    world = World()
+    for number in range(2):
+        trace = trace_id(f"attempt {number}")
+        attempt(world, dialect, f"{number}", start_s=10 + number / 10, traces=(trace, trace))
+    del world.spans[2]
+    assert sorted(shape(world)) == [(2, 1), (3, 1)]
+
+
+@in_each_dialect
+def test_each_attempt_takes_one_sub_agent_of_another_trace(dialect: str) -> None:
+    world = World()
+    for number in range(3):
+        traces = trace_id(f"planner {number}"), trace_id(f"worker {number}")
+        attempt(world, dialect, f"{number}", start_s=10 + number / 10, traces=traces)
+    assert shape(world) == [(3, 2)] * 3
+
+
+@in_each_dialect
+def test_a_sub_agent_is_joined_by_answers_without_ids(dialect: str) -> None:
+    world = World()
+    attempt(world, dialect, "", start_s=10, traces=(trace_id("planner"), trace_id("worker")), ids=False)
+    assert shape(world) == [(3, 2)]
+
+
+def delegation(
+    world: World, dialect: str, *, links: list[tuple[str, str]] | None = None, planner: Any = None, worker: Any = None
+) -> None:
+    """A planner's tool call, and a worker of another service, in a trace of its own, that perhaps links to it."""
+    parent, child = trace_id("planner"), trace_id("worker")
+    ask = asks("call_1", "send", {"text": "in other words"})
+    call_in(world, dialect, PLANNER, ask, trace=parent, start_s=10, span_id="a1" * 8, attributes=planner)
+    world.tool("call_1", "ok", trace=parent, name="send", start_s=11, duration_s=3, span_id="a2" * 8)
+    world.span("invoke_agent worker", {}, trace=child, start_s=11.5, duration_s=2, links=links or [], span_id="b0" * 8)
+    where: dict[str, Any] = {"trace": child, "service": "worker", "attributes": worker, "parent": "b0" * 8}
+    call_in(world, dialect, WORKER, text("assistant", "Fine."), start_s=12, **where)
+    seen = [*PLANNER, ask, answers("call_1", "ok")]
+    call_in(world, dialect, seen, text("assistant", "Done."), trace=parent, start_s=15, attributes=planner)
+
+
+TOOL_SPAN = (trace_id("planner"), "a2" * 8)
+CALL_SPAN = (trace_id("planner"), "a1" * 8)
+C1 = {"gen_ai.conversation.id": "6f1d9c52-0b7e-4a38-9d24-c8e5a1f07b36", "session.id": "x"}
+C2 = {"gen_ai.conversation.id": "0d4b7c1e-93fa-4c52-8e06-5b1f9a27d3c8", "session.id": "x"}
+
+
+@in_each_dialect
+@pytest.mark.parametrize("target", [TOOL_SPAN, CALL_SPAN])
+def test_a_link_to_a_stored_span_joins(dialect: str, target: tuple[str, str]) -> None:
+    world = World()
+    delegation(world, dialect, links=[target])
+    assert shape(world) == [(3, 2)]
+
+
+@in_each_dialect
+def test_no_link_and_a_link_to_a_span_that_is_not_stored_join_nothing(dialect: str) -> None:
+    for links in ([], [(trace_id("planner"), "f" * 16)], [(trace_id("elsewhere"), "a2" * 8)]):
+        world = World()
+        delegation(world, dialect, links=links)
+        assert shape(world) == [(2, 1), (1, 1)]
+
+
+NAMED: dict[str, tuple[dict[str, str], dict[str, str], tuple[str, str]]] = {
+    "two episodes": ({"spanloop.episode.id": "one"}, {"spanloop.episode.id": "two"}, TOOL_SPAN),
+    "two tasks": ({"spanloop.task.id": "one"}, {"spanloop.task.id": "two"}, TOOL_SPAN),
+}
+
+
+@in_each_dialect
+@pytest.mark.parametrize("name", NAMED)
+def test_a_link_joins_no_two_identities(dialect: str, name: str) -> None:
+    planner, worker, target = NAMED[name]
+    world = World()
+    delegation(world, dialect, links=[target], planner=planner, worker=worker)
+    assert len(shape(world)) == 2
+
+
+@pytest.mark.parametrize(("target", "episodes"), [(CALL_SPAN, 2), (TOOL_SPAN, 1)])
+def test_a_link_joins_two_conversations_only_behind_a_tool_call(target: tuple[str, str], episodes: int) -> None:
+    world = World()
+    delegation(world, "otel_genai", links=[target], planner=C1, worker=C2)
+    assert len(shape(world)) == episodes
+
+
+@in_each_dialect
+def test_a_link_to_a_named_episode_joins_it(dialect: str) -> None:
+    world = World()
+    delegation(world, dialect, links=[TOOL_SPAN], planner={"spanloop.episode.id": "one"})
+    span = next(row for row in world.spans if row["SpanId"] == "a2" * 8)
+    span["SpanAttributes"] = [*span["SpanAttributes"], {"key": "spanloop.episode.id", "value": "one"}]
+    assert world.convert().episodes["episode_id"].to_list() == ["one"]
+
+
+def messages(count: int) -> list[Message]:
+    return [[text("system", "You answer."), text("user", f"message {number}")] for number in range(count)]
+
+
+@in_each_dialect
+@pytest.mark.parametrize("is_one_span", [True, False])
+def test_a_consumer_of_many_traces_joins_none_of_them(dialect: str, *, is_one_span: bool) -> None:
+    """A program that reads a queue links to each message's trace, in one span or in one span for each."""
+    world = World()
+    links = [(trace_id(f"producer {number}"), f"{number + 1:016x}") for number in range(200)]
+    for (trace, span_id), seen in zip(links, messages(200), strict=True):
+        call_in(world, dialect, seen, text("assistant", "queued"), trace=trace, span_id=span_id)
+    consumer = trace_id("consumer")
+    for number, linked in enumerate([links] if is_one_span else [[link] for link in links]):
+        world.span("process", {}, trace=consumer, links=linked, span_id=f"c{number:015x}")
+    call_in(world, dialect, [text("user", "Sum up.")], text("assistant", "All done."), trace=consumer)
+    assert shape(world) == [(1, 1)] * 201
+
+
+@in_each_dialect
+def test_a_trace_without_a_model_call_joins_no_two_with_one(dialect: str) -> None:
+    """A producer, or the run of a data set, to which many attempts link."""
+    world = World()
+    world.span("publish", {}, trace=trace_id("producer"), span_id="a" * 16)
+    for number, seen in enumerate(messages(3)):
+        trace = trace_id(f"attempt {number}")
+        root = world.span("process", {}, trace=trace, links=[(trace_id("producer"), "a" * 16)])
+        call_in(world, dialect, seen, text("assistant", "x"), trace=trace, parent=root)
+    assert shape(world) == [(1, 1)] * 3
+
+
+@in_each_dialect
+def test_attempts_at_one_task_that_link_to_one_span_stay_apart(dialect: str) -> None:
+    world = World()
+    trace = trace_id("launcher")
+    call_in(world, dialect, [text("user", "Start.")], text("assistant", "Started."), trace=trace, span_id="a" * 16)
+    for number in range(3):
+        own = trace_id(f"attempt {number}")
+        call_in(world, dialect, PLANNER, text("assistant", f"x{number}"), trace=own, links=[(trace, "a" * 16)])
+    assert shape(world) == [(1, 1)] * 4
+
+
+@in_each_dialect
+def test_turns_that_link_to_the_turn_before_are_one_episode(dialect: str) -> None:
+    world = World()
+    for number in range(4):
+        linked = [(trace_id(f"turn {number - 1}"), f"{number - 1:016x}")] if number else []
+        seen = [text("user", f"part {number} of the prompt")]
+        where: dict[str, Any] = {"trace": trace_id(f"turn {number}"), "span_id": f"{number:016x}", "links": linked}
+        call_in(world, dialect, seen, text("assistant", "x"), **where)
+    assert shape(world) == [(4, 4)]
