@@ -196,3 +196,75 @@ def test_turns_that_link_to_the_turn_before_are_one_episode(dialect: str) -> Non
         where: dict[str, Any] = {"trace": trace_id(f"turn {number}"), "span_id": f"{number:016x}", "links": linked}
         call_in(world, dialect, seen, text("assistant", "x"), **where)
     assert shape(world) == [(4, 4)]
+
+
+def remote(
+    dialect: str,
+    *,
+    skew_s: float,
+    service: str = "worker",
+    linked: bool = False,
+    tool_s: float = 5.0,
+    detached: bool = False,
+) -> World:
+    """A tool's call that another process carries out with two model calls, by a clock that is ``skew_s`` ahead."""
+    world = World()
+    trace = trace_id("planner")
+    other = trace_id("worker") if linked else trace
+    ask = asks("call_1", "ask_worker", {"task": TASK})
+    root = world.span("invoke_agent", {}, trace=trace, start_s=100, duration_s=10, span_id="a0" * 8)
+    call_in(world, dialect, PLANNER, ask, trace=trace, start_s=100.1, parent=root, span_id="a1" * 8)
+    tool = world.tool(
+        "call_1", ANSWER, trace=trace, name="ask_worker", start_s=101, duration_s=tool_s, parent=root, span_id="a2" * 8
+    )
+    where: dict[str, Any] = {"trace": other, "service": service}
+    begin_s = 101.5 + skew_s
+    place: dict[str, Any] = {"links": [(trace, tool)]} if linked else {"parent": root if detached else tool}
+    inner = world.span("worker", {}, start_s=begin_s, duration_s=4, span_id="b0" * 8, **where, **place)
+    look = asks("call_2", "look")
+    call_in(world, dialect, WORKER, look, start_s=begin_s + 0.1, parent=inner, span_id="b1" * 8, **where)
+    world.tool("call_2", "42", name="look", start_s=begin_s + 1, parent=inner, span_id="b2" * 8, **where)
+    seen = [*WORKER, look, answers("call_2", "42")]
+    said = text("assistant", ANSWER)
+    call_in(world, dialect, seen, said, start_s=begin_s + 2, parent=inner, span_id="b3" * 8, **where)
+    seen = [*PLANNER, ask, answers("call_1", ANSWER)]
+    call_in(world, dialect, seen, text("assistant", "Done."), trace=trace, start_s=107, parent=root, span_id="a3" * 8)
+    return world
+
+
+BY_THE_TREE = ["a1" * 8, "b1" * 8, "b3" * 8, "a3" * 8]
+
+
+@in_each_dialect
+@pytest.mark.parametrize("skew_s", [0.0, 90.0, -90.0, 2.5, -2.5, 0.4])
+@pytest.mark.parametrize("linked", [False, True])
+def test_clocks_that_differ_do_not_change_order_and_duration(dialect: str, skew_s: float, *, linked: bool) -> None:
+    world = remote(dialect, skew_s=skew_s, linked=linked)
+    assert order(world) == BY_THE_TREE
+    assert world.convert().episodes["duration_ns"].item() == 10_000_000_000
+
+
+@in_each_dialect
+@pytest.mark.parametrize("skew_s", [90.0, -90.0])
+def test_two_processes_of_one_service_are_ordered_by_the_tree(dialect: str, skew_s: float) -> None:
+    assert order(remote(dialect, skew_s=skew_s, service="app")) == BY_THE_TREE
+
+
+def test_what_a_tool_did_not_wait_for_keeps_its_time() -> None:
+    """A job that a tool only puts into a queue, and one that the agent starts beside its own calls."""
+    at_the_end = ["a1" * 8, "a3" * 8, "b1" * 8, "b3" * 8]
+    assert order(remote("otel_genai", skew_s=90, tool_s=0.2)) == at_the_end
+    assert order(remote("otel_genai", skew_s=90, service="app", detached=True)) == at_the_end
+
+
+def test_a_call_back_into_the_first_process_keeps_its_own_clock() -> None:
+    world = remote("otel_genai", skew_s=90)
+    trace = trace_id("planner")
+    world.span("callback", {}, trace=trace, parent="b0" * 8, start_s=102, duration_s=0.5, span_id="c0" * 8)
+    seen = [text("user", "Check it.")]
+    said = text("assistant", "Checked.")
+    call_in(world, "otel_genai", seen, said, trace=trace, parent="c0" * 8, start_s=102.1, duration_s=0.2)
+    converted = world.convert()
+    started = converted.transitions.sort("step")["started_at"].dt.second().to_list()
+    assert started == sorted(started)
+    assert converted.episodes["duration_ns"].item() == 10_000_000_000

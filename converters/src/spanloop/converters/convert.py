@@ -17,6 +17,7 @@ from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
 from .choices import CapturedTokens
+from .clock_skew import without_clock_skew
 from .collapse import collapse
 from .continuation import continues
 from .normalise import Normalised, normalise, read_spans
@@ -133,7 +134,7 @@ def _convert(
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    collapsed = collapse(read_spans(normalised.told))
+    collapsed = collapse(without_clock_skew(read_spans(normalised.told), links))
     links = kept_links(links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
