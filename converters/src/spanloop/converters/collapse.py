@@ -1,7 +1,7 @@
 """One model call that two instrumentors recorded becomes one step.
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
-nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
+nothing of each other: siblings, or spans alone in traces of their own) comes from another scope of the same service; and
 their response ids, their inputs, or else their outputs with the ids of the tool calls agree, or (where one lies under
 the other) with the ids of the tool results that they were sent. One of them may have
 captured nothing. Of a nested pair the richer stays (output, input, token counts, then the inner one), of the others the
@@ -10,10 +10,12 @@ name.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+from .processes import Processes
 from .spans import Rejected, Span, SpanKind
 from .stitch.homes import inherit
 from .stitch.identity import is_unique
@@ -30,8 +32,42 @@ class Collapsed(NamedTuple):
     """Duplicate → the span that stays for it."""
 
 
-def collapse(spans: Sequence[Span]) -> Collapsed:
-    """Drop the model calls that repeat another one."""
+class _Origins:
+    """Which spans of different traces one program may have recorded."""
+
+    def __init__(self, spans: Sequence[Span], processes: Processes | None) -> None:
+        self._spans = spans
+        self._processes = processes
+
+    def may_be_one(self, outer: Span, inner: Span) -> bool:
+        """Whether one process may have recorded both."""
+        if outer.trace_id == inner.trace_id or self._processes is None:
+            return True
+        return not self._processes.differ(outer.key, inner.key)
+
+    def is_unlinked(self, outer: Span, inner: Span) -> bool:
+        """Whether one of them is part of a program's trace and the other a tracer's span that was not linked to it.
+
+        Two whole traces are of two programs, and so are two calls alone, where no unique id says otherwise.
+        """
+        return outer.trace_id == inner.trace_id or self._is_alone(outer) != self._is_alone(inner)
+
+    def _is_alone(self, span: Span) -> bool:
+        return self._sizes[span.trace_id] == 1
+
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        return Counter(span.trace_id for span in self._spans)
+
+
+def collapse(spans: Sequence[Span], processes: Processes | None = None) -> Collapsed:
+    """Drop the model calls that repeat another one.
+
+    Args:
+        spans: In the order of start and id.
+        processes: The processes of the spans, as far as they are known.
+    """
+    origins = _Origins(spans, processes)
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
@@ -39,9 +75,11 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
-    dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
-    dropped.update(_bare(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
-    dropped.update(_unnamed(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
+    dropped.update(
+        _unlinked((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins)
+    )
+    dropped.update(_bare((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins))
+    dropped.update(_unnamed((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins))
     if not dropped:
         return Collapsed(list(spans), [], {})
     rejected = [
@@ -93,7 +131,7 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     return kept
 
 
-def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _unlinked(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls that another tracer recorded at the time of an equal one: dropped → kept.
 
     Equal are calls with one input, with one response id, or with one output whose tool calls have equal ids.
@@ -107,7 +145,7 @@ def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
                 buckets[place].append(call)
         for members in buckets.values():
             if len(members) > 1:
-                dropped.update(_at_once(members, needs_containment=evidence is _by_input))
+                dropped.update(_at_once(members, origins, evidence))
     return dropped
 
 
@@ -139,7 +177,7 @@ def _by_results(call: Span) -> Evidence:
     return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
 
 
-def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _bare(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
@@ -159,12 +197,23 @@ def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
         starts = [call.start_ns for call in full]
         for bare in members:
             before = bisect_left(starts, bare.end_ns)
-            if before and not (bare.input or bare.output) and full[before - 1].end_ns > bare.start_ns:
+            if before and not (bare.input or bare.output) and _is_of(full[before - 1], bare, origins):
                 dropped[bare.key] = full[before - 1]
     return dropped
 
 
-def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _is_of(full: Span, bare: Span, origins: _Origins) -> bool:
+    """Whether ``bare`` took place during ``full``; for a counted id in another trace, whether it lies right within."""
+    if full.end_ns <= bare.start_ns or not origins.may_be_one(full, bare):
+        return False
+    if full.trace_id == bare.trace_id or is_unique(bare.response_id):
+        return True
+    is_within = full.start_ns <= bare.start_ns and bare.end_ns <= full.end_ns
+    is_one_model = not bare.request_model or not full.request_model or bare.request_model == full.request_model
+    return is_within and is_one_model and bare.recorder != full.recorder
+
+
+def _unnamed(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls of which no word is known, right within one that another scope knows more of, but no response id.
 
     Mistral's SDK traces itself so, and Anthropic's what was refused or goes through a framework's stream; one for one,
@@ -181,7 +230,7 @@ def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
         waiting: list[Span] = []
         for call in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
             waiting = [outer for outer in waiting if outer.end_ns > call.start_ns]
-            around = (outer for outer in waiting if _may_know(outer, call))
+            around = (outer for outer in waiting if _may_know(outer, call) and origins.may_be_one(outer, call))
             if not (call.input or call.output) and (outer := next(around, None)) is not None:
                 waiting.remove(outer)
                 dropped[call.key] = outer
@@ -203,16 +252,25 @@ def _may_know(outer: Span, inner: Span) -> bool:
     return is_within and is_open and agrees and outer.has_failed == inner.has_failed
 
 
-def _at_once(members: Iterable[Span], *, needs_containment: bool) -> dict[SpanKey, Span]:
+def _at_once(members: Iterable[Span], origins: _Origins, evidence: Callable[[Span], Evidence]) -> dict[SpanKey, Span]:
     """Each call that ran during an earlier one of another tracer, and the one that it ran in; one for one a tracer."""
     waiting: list[tuple[Span, set[str]]] = []
     found: dict[SpanKey, Span] = {}
     for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
         waiting = [(outer, recorders) for outer, recorders in waiting if outer.end_ns > inner.start_ns]
         for outer, recorders in waiting:
-            is_contained = inner.end_ns <= outer.end_ns or not needs_containment
-            is_other = inner.recorder not in recorders or _is_one_response(outer, inner)
-            if is_contained and is_other and _may_be_equal(outer, inner):
+            is_contained = inner.end_ns <= outer.end_ns or evidence is not _by_input
+            is_one_response = _is_one_response(outer, inner)
+            is_other = inner.recorder not in recorders or is_one_response
+            # Ids of tool calls count across traces only where they are unique.
+            is_unlinked = is_one_response or evidence is _by_output or origins.is_unlinked(outer, inner)
+            if (
+                is_contained
+                and is_other
+                and _may_be_equal(outer, inner)
+                and is_unlinked
+                and origins.may_be_one(outer, inner)
+            ):
                 found[inner.key] = outer
                 recorders.add(inner.recorder)
                 break

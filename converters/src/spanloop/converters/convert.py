@@ -22,6 +22,7 @@ from .collapse import collapse
 from .continuation import continues
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .processes import Processes
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
@@ -105,6 +106,7 @@ def convert(
             sampled,
             options,
             links=span_links(spans),
+            processes=Processes(spans),
             traces=traces,
             together=together,
         )
@@ -130,11 +132,12 @@ def _convert(
     options: Options,
     *,
     links: Links,
+    processes: Processes,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    collapsed = collapse(without_clock_skew(read_spans(normalised.told), links))
+    collapsed = collapse(without_clock_skew(read_spans(normalised.told), links), processes)
     links = kept_links(links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:

@@ -51,6 +51,9 @@ LINKS: Final = pl.Schema(
 )
 """What is read of ``otel_traces`` for the links of spans."""
 
+RESOURCES: Final = pl.Schema({"TraceId": pl.String(), "SpanId": pl.String(), "ResourceAttributes": STRING_ITEMS})
+"""What is read of ``otel_traces`` for the process of a span."""
+
 LOGS: Final = pl.Schema(
     {
         "Timestamp": TIME_NS,
