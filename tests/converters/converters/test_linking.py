@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import polars as pl
 import pytest
+
+from spanloop.converters import convert, frames
 
 from .converters_world import Message, World, answers, asks, text, trace_id
 from .dialect_calls import DIALECTS, call_in
@@ -268,3 +271,80 @@ def test_a_call_back_into_the_first_process_keeps_its_own_clock() -> None:
     started = converted.transitions.sort("step")["started_at"].dt.second().to_list()
     assert started == sorted(started)
     assert converted.episodes["duration_ns"].item() == 10_000_000_000
+
+
+def two_programs(
+    dialects: tuple[str, str],
+    *,
+    whole: bool = True,
+    response_ids: tuple[str, str] = ("", ""),
+    answer: Message | None = None,
+    silent: bool = False,
+) -> World:
+    """Two programs of one service that send the same prompt at the same time, and get the same answer."""
+    world = World()
+    said = answer or text("assistant", "Hello!")
+    for number, (dialect, response_id) in enumerate(zip(dialects, response_ids, strict=True)):
+        trace = trace_id(f"program {number}")
+        root = world.span("run", {}, trace=trace, start_s=9, duration_s=9) if whole else ""
+        ids: dict[str, Any] = {"gen_ai.response.id": response_id, "llm.response_id": response_id} if response_id else {}
+        where: dict[str, Any] = {"trace": trace, "parent": root, "start_s": 10 + number, "duration_s": 5 - 3 * number}
+        seen = [text("system", "You greet."), text("user", "Hello?")]
+        if silent and number:
+            values = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "tiny", **ids}
+            world.span("chat tiny", values, scope="sdk", **where)
+        else:
+            call_in(world, dialect, seen, said, attributes=ids, **where)
+    return world
+
+
+PAIRS = [("otel_genai", "openinference"), ("openinference", "traceloop"), ("traceloop", "otel_genai")]
+
+
+@pytest.mark.parametrize("dialects", PAIRS)
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("response_ids", [("", ""), ("chatcmpl-1", "chatcmpl-1"), ("1", "1")])
+def test_one_prompt_of_two_programs_is_two_calls(
+    dialects: tuple[str, str], response_ids: tuple[str, str], *, whole: bool
+) -> None:
+    assert shape(two_programs(dialects, whole=whole, response_ids=response_ids)) == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("dialects", PAIRS)
+def test_counted_ids_of_tool_calls_make_no_two_programs_one(dialects: tuple[str, str]) -> None:
+    world = two_programs(dialects, answer=asks("call_1", arguments={"query": "x"}))
+    assert shape(world) == [(1, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("dialects", PAIRS)
+def test_a_unique_response_id_names_one_call_of_two_tracers(dialects: tuple[str, str]) -> None:
+    unique = "chatcmpl-9a1d3c52b0f7e4a38d24c8e5a1f07b36"
+    world = World()
+    seen = [text("user", "Hello?")]
+    for number, dialect in enumerate(dialects):
+        where: dict[str, Any] = {"trace": trace_id(f"t{number}"), "start_s": 10 + number / 10, "duration_s": 2 - number}
+        ids = {"gen_ai.response.id": unique, "output.value": f'{{"id": "{unique}"}}'}
+        call_in(world, dialect, seen, text("assistant", "Hello!"), attributes=ids, **where)
+    assert world.convert().transitions.height == 1
+
+
+@pytest.mark.parametrize("dialects", PAIRS)
+def test_a_call_alone_within_an_equal_one_of_a_program_is_that_call(dialects: tuple[str, str]) -> None:
+    world = two_programs(dialects)
+    lone = world.spans.pop()
+    world.spans.append({**lone, "ParentSpanId": "", "TraceId": trace_id("alone")})
+    del world.spans[2]
+    assert world.convert().transitions.height == 1
+
+
+@pytest.mark.parametrize("response_ids", [("", ""), ("1", "1")])
+@pytest.mark.parametrize("differs", [("process.pid", "7", "8"), ("service.instance.id", "a", "b"), ("", "", "")])
+def test_a_call_without_content_is_not_that_of_another_process(
+    response_ids: tuple[str, str], differs: tuple[str, str, str]
+) -> None:
+    world = two_programs(("openinference", "otel_genai"), whole=False, response_ids=response_ids, silent=True)
+    resources = [[{"key": differs[0], "value": value}] if differs[0] else [] for value in differs[1:]]
+    spans = world.span_frame().with_columns(pl.Series("ResourceAttributes", resources, dtype=frames.STRING_ITEMS))
+    scores, generations = frames.empty(frames.SCORES), frames.empty(frames.GENERATIONS)
+    converted = convert(spans, scores=scores, generations=generations)
+    assert converted.transitions.height == (2 if differs[0] else 1)

@@ -1,17 +1,17 @@
 """One model call that two instrumentors recorded becomes one step.
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
-nothing of each other: siblings, or spans alone in traces of their own) comes from another scope of the same service; and
+nothing of each other: siblings, or one alone in a trace of its own) comes from another scope of the same service; and
 their response ids, their inputs, or else their outputs with the ids of the tool calls agree, or (where one lies under
-the other) with the ids of the tool results that they were sent. One of them may have
-captured nothing. Of a nested pair the richer stays (output, input, token counts, then the inner one), of the others the
-outer one, whose trace tells of agents and tools; what only the other knows is taken over. The other is rejected by
-name.
+the other) with the ids of the tool results that they were sent. One of them may have captured nothing. Two whole traces
+are one call only by a unique id: two programs may send the same. Of a nested pair the richer stays (output, input,
+token counts, then the inner one), of the others the outer one, whose trace tells of agents and tools; what only the
+other knows is taken over. The other is rejected by name.
 """
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -75,11 +75,9 @@ def collapse(spans: Sequence[Span], processes: Processes | None = None) -> Colla
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
-    dropped.update(
-        _unlinked((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins)
-    )
-    dropped.update(_bare((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins))
-    dropped.update(_unnamed((span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped), origins))
+    for duplicates in (_unlinked, _bare, _unnamed):
+        calls = (span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped)
+        dropped.update(duplicates(calls, origins))
     if not dropped:
         return Collapsed(list(spans), [], {})
     rejected = [
@@ -260,23 +258,30 @@ def _at_once(members: Iterable[Span], origins: _Origins, evidence: Callable[[Spa
         waiting = [(outer, recorders) for outer, recorders in waiting if outer.end_ns > inner.start_ns]
         for outer, recorders in waiting:
             is_contained = inner.end_ns <= outer.end_ns or evidence is not _by_input
-            is_one_response = _is_one_response(outer, inner)
-            is_other = inner.recorder not in recorders or is_one_response
-            # Ids of tool calls count across traces only where they are unique.
-            is_unlinked = is_one_response or evidence is _by_output or origins.is_unlinked(outer, inner)
-            if (
-                is_contained
-                and is_other
-                and _may_be_equal(outer, inner)
-                and is_unlinked
-                and origins.may_be_one(outer, inner)
-            ):
+            if is_contained and _is_recorded_twice(outer, inner, recorders, origins, is_id=evidence is _by_output):
                 found[inner.key] = outer
                 recorders.add(inner.recorder)
                 break
         else:
             waiting.append((inner, {inner.recorder}))
     return found
+
+
+def _is_recorded_twice(outer: Span, inner: Span, recorders: Collection[str], origins: _Origins, *, is_id: bool) -> bool:
+    """Whether ``inner`` is ``outer``, seen by a tracer that is none of ``recorders``.
+
+    Args:
+        outer: The call that began first.
+        inner: One with an equal input, response id or output.
+        recorders: Tracers that recorded ``outer``.
+        origins: Of all spans.
+        is_id: Whether the two agree in ids of tool calls; across traces those are unique.
+    """
+    if not (_may_be_equal(outer, inner) and origins.may_be_one(outer, inner)):
+        return False
+    if _is_one_response(outer, inner):
+        return True
+    return inner.recorder not in recorders and (is_id or origins.is_unlinked(outer, inner))
 
 
 def _is_one_response(outer: Span, inner: Span) -> bool:
