@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.converters import convert, frames
+from spanloop.converters import Converted, convert, frames
 
 from .converters_world import Message, World, answers, asks, text, trace_id
 from .dialect_calls import DIALECTS, call_in
@@ -337,14 +337,67 @@ def test_a_call_alone_within_an_equal_one_of_a_program_is_that_call(dialects: tu
     assert world.convert().transitions.height == 1
 
 
+@pytest.mark.parametrize(("values", "calls"), [(("7", "7"), 1), (("7", "8"), 2), (("7", ""), 2)])
+def test_two_calls_alone_are_one_of_two_tracers_only_in_one_process(values: tuple[str, str], calls: int) -> None:
+    world = two_programs(("openinference", "otel_genai"), whole=False)
+    assert in_processes(world, "process.pid", values).transitions.height == calls
+
+
+def in_processes(world: World, name: str, values: tuple[str, str]) -> Converted:
+    resources = [[{"key": name, "value": value}] if name and value else [] for value in values]
+    spans = world.span_frame().with_columns(pl.Series("ResourceAttributes", resources, dtype=frames.STRING_ITEMS))
+    return convert(spans, scores=frames.empty(frames.SCORES), generations=frames.empty(frames.GENERATIONS))
+
+
 @pytest.mark.parametrize("response_ids", [("", ""), ("1", "1")])
 @pytest.mark.parametrize("differs", [("process.pid", "7", "8"), ("service.instance.id", "a", "b"), ("", "", "")])
 def test_a_call_without_content_is_not_that_of_another_process(
     response_ids: tuple[str, str], differs: tuple[str, str, str]
 ) -> None:
     world = two_programs(("openinference", "otel_genai"), whole=False, response_ids=response_ids, silent=True)
-    resources = [[{"key": differs[0], "value": value}] if differs[0] else [] for value in differs[1:]]
-    spans = world.span_frame().with_columns(pl.Series("ResourceAttributes", resources, dtype=frames.STRING_ITEMS))
-    scores, generations = frames.empty(frames.SCORES), frames.empty(frames.GENERATIONS)
-    converted = convert(spans, scores=scores, generations=generations)
+    converted = in_processes(world, differs[0], differs[1:])
     assert converted.transitions.height == (2 if differs[0] else 1)
+
+
+NO_ANSWER: Message = {"role": "assistant", "parts": []}
+BARE: dict[str, dict[str, Any]] = {
+    "an object without parts": {"gen_ai.output.messages": '[{"role": "assistant", "parts": []}]'},
+    "an empty object": {"gen_ai.output.messages": "[{}]"},
+    "an object without a role": {"gen_ai.output.messages": '[{"finish_reason": "stop"}]'},
+}
+
+
+def unrecorded(dialect: str, *, apart: bool, said: Message, attributes: dict[str, Any] | None = None) -> World:
+    """A loop whose first answer is an empty object."""
+    world = World()
+    ask = asks("call_1", arguments={"query": "x"})
+    traces = [trace_id(f"t{number if apart else 0}") for number in range(2)]
+    call_in(world, dialect, PLANNER, said, trace=traces[0], attributes=attributes)
+    seen = [*PLANNER, ask, answers("call_1", "42")]
+    call_in(world, dialect, seen, text("assistant", "Done."), trace=traces[1])
+    return world
+
+
+@in_each_dialect
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_empty_answer_is_one_that_was_not_recorded(dialect: str, *, apart: bool) -> None:
+    converted = unrecorded(dialect, apart=apart, said=NO_ANSWER).convert()
+    steps = converted.transitions.sort("step")
+    assert converted.episodes["step_count"].to_list() == [2]
+    assert "call_1" in steps["action"][0]
+    assert "42" in steps["tool_results"][0]
+    assert steps["untrainable_reason"].to_list() == ["missing_content", ""]
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_an_empty_answer_object_is_no_answer_whatever_it_lacks(name: str) -> None:
+    converted = unrecorded("otel_genai", apart=True, said=NO_ANSWER, attributes=BARE[name]).convert()
+    assert converted.episodes["step_count"].to_list() == [2]
+    assert "call_1" in converted.transitions.sort("step")["action"][0]
+
+
+@in_each_dialect
+def test_an_empty_answer_that_no_later_call_tells_is_not_trained_on(dialect: str) -> None:
+    world = World()
+    call_in(world, dialect, PLANNER, NO_ANSWER, trace=trace_id("t"))
+    assert world.convert().transitions["untrainable_reason"].to_list() == ["missing_content"]

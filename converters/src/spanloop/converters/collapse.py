@@ -41,16 +41,19 @@ class _Origins:
 
     def may_be_one(self, outer: Span, inner: Span) -> bool:
         """Whether one process may have recorded both."""
-        if outer.trace_id == inner.trace_id or self._processes is None:
-            return True
-        return not self._processes.differ(outer.key, inner.key)
+        return outer.trace_id == inner.trace_id or self._are_of_one_process(outer, inner) is not False
 
     def is_unlinked(self, outer: Span, inner: Span) -> bool:
         """Whether one of them is part of a program's trace and the other a tracer's span that was not linked to it.
 
-        Two whole traces are of two programs, and so are two calls alone, where no unique id says otherwise.
+        Two whole traces are of two programs. So are two calls alone, unless they are known to be of one process.
         """
-        return outer.trace_id == inner.trace_id or self._is_alone(outer) != self._is_alone(inner)
+        if outer.trace_id == inner.trace_id or self._is_alone(outer) != self._is_alone(inner):
+            return True
+        return self._is_alone(outer) and self._are_of_one_process(outer, inner) is True
+
+    def _are_of_one_process(self, outer: Span, inner: Span) -> bool | None:
+        return None if self._processes is None else self._processes.are_one(outer.key, inner.key)
 
     def _is_alone(self, span: Span) -> bool:
         return self._sizes[span.trace_id] == 1

@@ -19,7 +19,7 @@ from .captures import Capture, Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .clock_skew import without_clock_skew
 from .collapse import collapse
-from .continuation import continues
+from .continuation import continues, is_recorded
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .processes import Processes
@@ -178,7 +178,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
     # One without an answer may have been sent a part of the turn only.
-    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
+    after |= {step.continues: step for step in reversed(episode.steps) if is_recorded(step.span)}
     problems = {
         step.index: problem
         for step in episode.steps

@@ -247,8 +247,10 @@ _NO_CONTENT: Final = _Content((), (), (), (), "[]", None)
 
 def _content(reader: MessageReader, told: _Told) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
+    content = _NO_CONTENT
     try:
         seen, digests, facts = reader.read_conversation(told.input, told.trace_id, told.system)
+        content = content._replace(input=seen, chain=digests)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         said = reader.read(told.output) if told.output else ()
         if len(said) > 1:
@@ -257,7 +259,7 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
-        return _NO_CONTENT._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
+        return content._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     before = digests[-1] if digests else b""
     after = tuple([extend(before, message) for message in said])
     return _Content(seen, digests, said, after, tools, _problem(told, seen, facts, said))

@@ -26,15 +26,15 @@ class Processes:
     def __init__(self, spans: pl.DataFrame) -> None:
         self._spans = spans
 
-    def differ(self, one: SpanKey, other: SpanKey) -> bool:
-        """Whether the two spans are known to come from different processes."""
+    def are_one(self, one: SpanKey, other: SpanKey) -> bool | None:
+        """Whether the two spans come from one process; None where that is not known."""
         first, second = self._by_span.get(one), self._by_span.get(other)
         if first is None or second is None:
-            return False
+            return None
         hosts, pids, instances = zip(first, second, strict=True)
         if all(pids):
-            return pids[0] != pids[1] or (all(hosts) and hosts[0] != hosts[1])
-        return all(instances) and instances[0] != instances[1]
+            return pids[0] == pids[1] and not (all(hosts) and hosts[0] != hosts[1])
+        return instances[0] == instances[1] if all(instances) else None
 
     @cached_property
     def _by_span(self) -> dict[SpanKey, tuple[str, str, str]]:

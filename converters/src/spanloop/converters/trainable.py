@@ -13,10 +13,11 @@ from spanloop.messages import Message
 from spanloop.semconv import attributes as names
 
 from .attribution import Failure, is_incomplete
-from .continuation import continues
+from .continuation import continues, is_recorded
 from .finish_reasons import LENGTH, TOOL_CALL
 from .spans import Problem, Span
 from .steps import Step, Thread
+from .untold_answers import unrecorded_output
 
 
 def untrainable(
@@ -40,7 +41,8 @@ def untrainable(
         detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
-    problem = span.problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
+    problem = span.problem or (unrecorded_output(span) if _is_empty(span) else None)
+    problem = problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
     if problem is not None:
         return problem
     reason = _MASKED_BY.get(decided_by.finding.owner) if decided_by is not None else None
@@ -55,6 +57,11 @@ _MASKED_BY: Final = {
     FaultOwner.HARNESS: UntrainableReason.ENVIRONMENT_FAULT,
     FaultOwner.UNKNOWN: UntrainableReason.UNATTRIBUTED_FAILURE,
 }
+
+
+def _is_empty(span: Span) -> bool:
+    """Whether the answer is an object without any part: the tracer did not write down what the model said."""
+    return bool(span.output) and not is_recorded(span) and '"parts":[]' in span.output[0].json
 
 
 def _lacks(span: Span, attribute: str, what: str) -> Problem:

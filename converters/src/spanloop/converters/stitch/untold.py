@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
+from ..continuation import is_recorded
 from ..spans import Span
 from .base import Call, IsUnique, Key, StitchRule, source
 
@@ -25,7 +26,7 @@ def _produced(call: Call) -> Iterator[Key]:
     if not span.input_chain or span.has_failed:
         return
     place = (span.service_name, span.input_chain[-1])
-    if not span.output:
+    if not is_recorded(span):
         yield (*place, _UNRECORDED)
     elif span.output[0].tool_calls:
         count, text = str(len(span.output[0].tool_calls)), span.output[0].text.strip()
