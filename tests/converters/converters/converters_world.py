@@ -286,8 +286,11 @@ def stored_frame(spans: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     times = pl.col("Events.Name").list.eval(pl.lit(0, dtype=pl.Int64)).cast(pl.List(frames.TIME_NS))
     timed = spans.with_columns(times.alias("Events.Timestamp"))
     if "Links.TraceId" in timed.columns:
-        states = pl.col("Links.TraceId").list.eval(pl.lit(""))
-        timed = timed.with_columns(states.alias("Links.TraceState"))
+        counts = timed["Links.TraceId"].list.len().to_list()
+        empty = {"Links.TraceState": "", "Links.Attributes": []}
+        timed = timed.with_columns(
+            pl.Series(name, [[value] * count for count in counts], dtype=schema[name]) for name, value in empty.items()
+        )
     return timed.select(
         pl.col(name) if name in timed.columns else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in schema.items()

@@ -23,6 +23,9 @@ Links = Mapping[SpanKey, frozenset[SpanKey]]
 
 NO_LINKS: Final[Links] = {}
 
+MAX_LINKED_TRACES: Final = 8
+"""Most traces that a trace may link to; one with more is a consumer of messages. The pipeline loads no more."""
+
 
 def span_links(spans: pl.DataFrame) -> Links:
     """Read the links of ``spans``, rows of ``otel_traces``, less those of evaluations, which name what they judge."""
@@ -111,14 +114,24 @@ class LinkedTraces:
 
     def _single(self, links: Links) -> list[_Link]:
         """The links of sets that link to one other set, where equal attempts do not share the span."""
-        found: dict[str, dict[str, _Link]] = defaultdict(dict)
-        for key in sorted(links):
+        found: dict[str, dict[str, _Link | None]] = defaultdict(dict)
+        traces: dict[str, set[str]] = defaultdict(set)
+        for key in sorted(links.keys() & self._known.keys()):
+            source = self._sets.find(self._home[key])
             for other in sorted(links[key]):
-                if key in self._known and other in self._known:
-                    source, target = self._sets.find(self._home[key]), self._sets.find(self._home[other])
-                    if source != target:
-                        found[source].setdefault(target, _Link(source, target, self._known[other]))
-        single = [next(iter(targets.values())) for targets in found.values() if len(targets) == 1]
+                traces[source].add(other[0])
+                # A trace that is not stored here is one of several all the same.
+                named = self._known.get(other)
+                target = self._sets.find(self._home[other]) if named else f"t:{other[0]}"
+                if source != target:
+                    found[source].setdefault(target, _Link(source, target, named) if named else None)
+        single = [
+            link
+            for source, targets in found.items()
+            if len(targets) == 1 and len(traces[source]) <= MAX_LINKED_TRACES
+            for link in targets.values()
+            if link is not None
+        ]
         alike: dict[tuple[SpanKey | str, bytes], list[_Link]] = defaultdict(list)
         for link in single:
             alike[self._shared_place(link), self._begins(link)].append(link)
