@@ -52,8 +52,10 @@ def continues(call: Span, after: Span) -> Continuation:
     if not is_prefix or not new_messages:
         return Continuation(False, is_prefix, new_messages, None)
     digest = new_messages[0].digest
-    choice = next((place for place, message in enumerate(call.output) if message.digest == digest), None)
-    return Continuation(True, False, new_messages, choice)
+    for place, message in enumerate(call.output):
+        if message.digest == digest:
+            return Continuation(True, False, new_messages, place)
+    return Continuation(True, False, new_messages, None)
 
 
 def is_recorded(call: Span) -> bool:

@@ -68,9 +68,7 @@ class Continuations:
         Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
         without such an id. Only a unique id of another kind joins two conversations.
         """
-        asked = [
-            (call, [(part, key) for key in awaited_by(call) for part in _parts(call, key, home_of)]) for call in waiting
-        ]
+        asked = [(call, _places(call, awaited_by(call), home_of)) for call in waiting]
         producers = self._producers(calls, {place for _, places in asked for place in places}, produced_by, home_of)
         buckets = {
             place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
@@ -97,14 +95,13 @@ class Continuations:
     ) -> dict[tuple[str, Key], list[Span]]:
         """The calls that leave a key behind where one waits for it."""
         producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
-        for call in calls if producers else ():
-            parts: tuple[str, ...] = (_ANY,)
-            if home_of is not None:
-                parts = (home_of(call),)
-            elif self._has_conversations:
-                parts = (call.conversation, _ANY)
-            for key in produced_by(call):
-                for part in parts:
+        parts_of: list[Callable[[Call], str]] = [home_of or _everywhere]
+        if home_of is None and self._has_conversations:
+            parts_of.append(_conversation)
+        for part_of in parts_of if producers else ():
+            for call in calls:
+                part = part_of(call)
+                for key in produced_by(call):
                     found = producers.get((part, key))
                     if found is not None and (not found or found[-1] is not call.span):
                         found.append(call.span)
@@ -115,15 +112,27 @@ def _home(call: Call) -> str:
     return call.home
 
 
+def _everywhere(_: Call) -> str:
+    return _ANY
+
+
+def _conversation(call: Call) -> str:
+    return call.conversation
+
+
 _ANY: Final = "*"
 """All conversations."""
 
 
-def _parts(call: Call, key: Key, home_of: Callable[[Call], str] | None) -> tuple[str, ...]:
-    """The parts of the store in which a predecessor is sought, best first."""
+def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[tuple[str, Key]]:
+    """The keys, each in the parts of the store in which a predecessor is sought, best first."""
     if home_of is not None:
-        return (home_of(call),)
-    return (call.conversation, "") if call.conversation and key[0] != UNIQUE else (_ANY,)
+        home = home_of(call)
+        return [(home, key) for key in keys]
+    if not call.conversation:
+        return [(_ANY, key) for key in keys]
+    own = (call.conversation, "")
+    return [(part, key) for key in keys for part in ((_ANY,) if key[0] == UNIQUE else own)]
 
 
 class _Bucket:
