@@ -15,7 +15,7 @@ from spanloop.converters import Converted, convert, frames
 from . import converters_recordings as recordings
 
 CONVERSATION_KEYS: Final = ("gen_ai.conversation.id", "session.id", "thread_id", "conversation.id")
-_SHORTEST_ID: Final = 4
+SHORTEST_ID: Final = 4
 
 
 class Recorded(NamedTuple):
@@ -62,7 +62,7 @@ def conversation_ids(spans: pl.DataFrame) -> list[str]:
 def ids_of(rows: Recorded) -> tuple[str, ...]:
     """Ids of responses, tool calls and conversations, the longest first; very short ones are in too many texts."""
     ids = {*framework_ids(rows.convert()), *conversation_ids(rows.spans)}
-    return tuple(sorted((identity for identity in ids if len(identity) >= _SHORTEST_ID), key=lambda i: (-len(i), i)))
+    return tuple(sorted((identity for identity in ids if len(identity) >= SHORTEST_ID), key=lambda i: (-len(i), i)))
 
 
 def copy_of(recording: dict[str, Any], ids: Iterable[str], seed: int) -> Recorded:
