@@ -287,7 +287,7 @@ def stored_frame(spans: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     timed = spans.with_columns(times.alias("Events.Timestamp"))
     if "Links.TraceId" in timed.columns:
         counts = timed["Links.TraceId"].list.len().to_list()
-        empty = {"Links.TraceState": "", "Links.Attributes": []}
+        empty: dict[str, Any] = {"Links.TraceState": "", "Links.Attributes": []}
         timed = timed.with_columns(
             pl.Series(name, [[value] * count for count in counts], dtype=schema[name]) for name, value in empty.items()
         )

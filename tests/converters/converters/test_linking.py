@@ -148,7 +148,7 @@ def test_a_link_to_a_named_episode_joins_it(dialect: str) -> None:
     assert world.convert().episodes["episode_id"].to_list() == ["one"]
 
 
-def messages(count: int) -> list[Message]:
+def messages(count: int) -> list[list[Message]]:
     return [[text("system", "You answer."), text("user", f"message {number}")] for number in range(count)]
 
 

@@ -5,10 +5,14 @@ import polars as pl
 import pytest
 
 from spanloop.converters import Converted, Options, convert
+from spanloop.converters.continuation import Evidence
+from spanloop.converters.normalise import normalise, read_spans
+from spanloop.converters.stitch import stitch
 from spanloop.converters.stitch.identity import is_unique
 
 from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
+UNIQUE = "call_4vNQ0bLw8mZr2kTqXfHs9dYc"
 THREAD = "6f1d9c52-0b7e-4a38-9d24-c8e5a1f07b36"
 
 
@@ -366,3 +370,25 @@ def test_loop_helper_makes_one_episode() -> None:
     world = World()
     loop(world, "x", steps=4)
     assert world.convert().episodes["step_count"].to_list() == [4]
+
+
+EVIDENCE: dict[Evidence, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    Evidence.TOOL_CALL_AND_HISTORY: ([*OPENING, asks(UNIQUE), answers(UNIQUE, "ok")], asks(UNIQUE)),
+    Evidence.TOOL_CALL: ([text("user", "(summary)"), asks(UNIQUE), answers(UNIQUE, "ok")], asks(UNIQUE)),
+    Evidence.HISTORY: ([*OPENING, text("assistant", "Sunny."), text("user", "?")], text("assistant", "Sunny.")),
+    Evidence.UNRECORDED_TOOL_CALL: ([*OPENING, answers("call_1", "ok")], asks("call_1")),
+    Evidence.UNRECORDED_OUTPUT: ([*OPENING, text("assistant", "Sunny."), text("user", "?")], text("assistant", "")),
+}
+
+
+@pytest.mark.parametrize("evidence", EVIDENCE)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_step_has_the_evidence_for_what_it_continues(evidence: Evidence, *, apart: bool) -> None:
+    seen, said = EVIDENCE[evidence]
+    world = World()
+    world.call(OPENING, said, trace=trace_id("t1"))
+    world.call(seen, text("assistant", "done"), trace=trace_id("t2" if apart else "t1"))
+    if evidence is Evidence.UNRECORDED_TOOL_CALL and not apart:
+        evidence = Evidence.TOOL_CALL  # within one trace an id suffices
+    spans = read_spans(normalise(world.span_frame()).told)
+    assert [*stitch(spans).evidence.values()] == [evidence]

@@ -166,7 +166,7 @@ def _convert(
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture], tokens: CapturedTokens) -> list[Episode]:
-    return [build_episode(group, stitched.parents, captures, tokens) for group in stitched.groups]
+    return [build_episode(group, stitched, captures, tokens) for group in stitched.groups]
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:

@@ -17,9 +17,9 @@ from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
-from .continuation import continues
+from .continuation import Evidence, continues
 from .spans import Span, SpanKind
-from .stitch import Group, SpanKey, inherit
+from .stitch import Group, SpanKey, Stitched, inherit
 from .tool_results import ToolResult, tool_results
 from .untold_answers import with_told_answers
 from .written_calls import with_written_calls
@@ -42,6 +42,8 @@ class Step:
     following: int | None
     results: tuple[ToolResult, ...]
     capture: Capture
+    evidence: Evidence | None = None
+    """Why it continues the step ``continues``; None for the first step of a conversation."""
 
     @property
     def policy_version(self) -> str:
@@ -89,7 +91,7 @@ class Episode:
 
 def build_episode(
     group: Group,
-    parents: Mapping[SpanKey, SpanKey],
+    stitched: Stitched,
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
 ) -> Episode:
@@ -97,11 +99,12 @@ def build_episode(
     calls = with_told_answers(group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
-    continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
-    threads = _threads(calls, continues, agents)
-    previous = _previous(continues, threads)
-    following = _following(continues, previous)
-    calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
+    parents = (index_of.get(stitched.parents.get(call.key, ("", ""))) for call in calls)
+    above = [_earlier(parent, index) for index, parent in enumerate(parents)]
+    threads = _threads(calls, above, agents)
+    previous = _previous(above, threads)
+    following = _following(above, previous)
+    calls, captures = with_used_choices(calls, captures, next_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     results = _results(calls, following, group.context)
     steps = tuple(
@@ -110,11 +113,12 @@ def build_episode(
             span=call,
             agent_name=agents[call.key],
             thread=threads[index],
-            continues=continues[index],
+            continues=above[index],
             previous=previous[index],
             following=following.get(index),
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
+            evidence=None if above[index] is None else stitched.evidence.get(call.key),
         )
         for index, call in enumerate(calls)
     )

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ..continuation import Evidence
 from ..spans import Rejected, Span, SpanKind
 from .base import Call
 from .conversation import conversations, identities
@@ -58,6 +59,8 @@ class Stitched(NamedTuple):
 
     groups: list[Group]
     parents: dict[SpanKey, SpanKey]
+    evidence: dict[SpanKey, Evidence]
+    """Call → why it continues its parent."""
     rejected: list[Rejected]
     open_joins: list[OpenJoin]
 
@@ -100,7 +103,8 @@ def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode
         if sets.find(one) != sets.find(other)
     ]
     open_joins += _open_answers([call for call in linked if call.is_traced], sets, continuations.parents)
-    return _groups(spans, home, sets, continuations.parents)._replace(open_joins=sorted(open_joins))
+    found = _groups(spans, home, sets, continuations.parents)
+    return found._replace(evidence=continuations.evidence, open_joins=sorted(open_joins))
 
 
 def _open_answers(calls: Sequence[Call], sets: UnionFind, parents: dict[SpanKey, SpanKey]) -> Iterator[OpenJoin]:
@@ -144,7 +148,7 @@ def _groups(
                 context=[span for span in found if span.kind is not SpanKind.LLM],
             )
         )
-    return Stitched(sorted(groups), parents, rejected, [])
+    return Stitched(sorted(groups), parents, {}, rejected, [])
 
 
 __all__ = ["RULES", "Group", "OpenJoin", "SpanKey", "Stitched", "inherit", "stitch"]

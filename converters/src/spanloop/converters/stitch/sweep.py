@@ -8,6 +8,7 @@ more (a branch: a retry, or several samples); if none had ended (skewed clocks),
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ..continuation import Evidence
 from ..spans import Span
 from .base import LONGEST_NS, UNIQUE, Call, IsUnique, Key, KeysOf, StitchRule
 
@@ -25,11 +26,13 @@ class Continuations:
     Args:
         calls: In the order of start and id.
         is_unique: Whether an id names one thing in the whole store.
-        parents: Call → the call that it continues, as far as that is known.
+        parents: Call → the call that it continues, where a tool's result was written into its prompt.
     """
 
     def __init__(self, calls: Sequence[Call], is_unique: IsUnique, parents: Mapping[SpanKey, SpanKey]) -> None:
         self.parents: dict[SpanKey, SpanKey] = dict(parents)
+        self.evidence: dict[SpanKey, Evidence] = dict.fromkeys(parents, Evidence.INSERTED_RESULT)
+        """Call → why it continues another one."""
         self._claimed: set[SpanKey] = set(parents.values())
         self._calls = calls
         self._traced = [call for call in calls if call.is_traced]
@@ -83,6 +86,7 @@ class Continuations:
                 above = (bucket.take_only if rule.needs_only_one else bucket.take)(call.span, self._claimed)
                 if above is not None:
                     self.parents[call.key] = above.key
+                    self.evidence[call.key] = rule.evidence
                     self._claimed.add(above.key)
                     break
 

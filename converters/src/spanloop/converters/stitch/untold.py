@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from ..continuation import is_recorded
+from ..continuation import Evidence, is_recorded
 from ..spans import Span
 from .base import Call, IsUnique, Key, StitchRule, source
 
@@ -89,4 +89,6 @@ def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
     return [(source(call.span), *key) for key in _awaited(call)]
 
 
-UNTOLD: Final = StitchRule("untold", _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True)
+UNTOLD: Final = StitchRule(
+    Evidence.UNRECORDED_OUTPUT, _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True
+)
