@@ -46,9 +46,10 @@ class Continuation(NamedTuple):
 
 def continues(call: Span, after: Span) -> Continuation:
     """Compare the input of ``after`` with the input and output of ``call``."""
-    count = len(call.input)
-    new_messages = after.input[count:]
-    is_prefix = 0 < count <= len(after.input) and after.input_chain[count - 1] == call.input_chain[-1]
+    before, history = call.history, after.history
+    count = before.length
+    new_messages = history.messages[count:]
+    is_prefix = 0 < count <= history.length and (history is before or history.digests[count - 1] == before.digest)
     if not is_prefix or not new_messages:
         return Continuation(False, is_prefix, new_messages, None)
     digest = new_messages[0].digest

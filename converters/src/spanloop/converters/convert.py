@@ -5,21 +5,24 @@ spans that are no model call of their own count there as ``context``. Every scor
 """
 
 import gc
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.messages import MessageLog
+
 from . import frames
 from .attributes import Attributes
 from .attribution import attribute, decisive
-from .captures import Capture, Generations, join_captures, read_generations
+from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .clock_skew import without_clock_skew
 from .collapse import collapse
 from .continuation import continues, is_recorded
+from .error_texts import Verdicts
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .processes import Processes
@@ -37,9 +40,9 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected
+from .spans import Rejected, SpanKind
 from .steps import Episode, Step, build_episode
-from .stitch import Stitched, stitch
+from .stitch import stitch
 from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
@@ -137,7 +140,11 @@ def _convert(
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    collapsed = collapse(without_clock_skew(read_spans(normalised.told), links), processes)
+    log = MessageLog()
+    spans = read_spans(normalised, log)
+    results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
+    verdicts = Verdicts(chain(log.tool_answers(), results))
+    collapsed = collapse(without_clock_skew(spans, links), processes)
     links = kept_links(links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
@@ -148,7 +155,8 @@ def _convert(
         stitched = stitched._replace(groups=wanted)
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
-    episodes = _episodes(stitched, captures, CapturedTokens(tokens))
+    captured_tokens = CapturedTokens(tokens)
+    episodes = [build_episode(group, stitched, captures, captured_tokens, verdicts) for group in stitched.groups]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -163,10 +171,6 @@ def _convert(
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
     return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
-
-
-def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture], tokens: CapturedTokens) -> list[Episode]:
-    return [build_episode(group, stitched, captures, tokens) for group in stitched.groups]
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:

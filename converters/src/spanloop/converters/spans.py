@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import Message
+from spanloop.messages import History, Message
 
 
 class SpanKind(StrEnum):
@@ -69,11 +69,10 @@ class Span(NamedTuple):
     output_tokens: int
     tools: str
     """JSON list of tool definitions; ``[]`` without any."""
-    input: tuple[Message, ...]
+    history: History
+    """What the model was sent."""
     output: tuple[Message, ...]
     """One message a choice; empty when the call failed or content was not captured."""
-    input_chain: tuple[bytes, ...]
-    """Running digest of ``input``, parallel to it."""
     output_chain: tuple[bytes, ...]
     """Digest of ``input`` and each choice of ``output``."""
     problem: Problem | None
@@ -81,6 +80,16 @@ class Span(NamedTuple):
     tool_call_id: str
     tool_arguments: str
     tool_result: str
+
+    @property
+    def input(self) -> tuple[Message, ...]:
+        """The messages that the model was sent."""
+        return self.history.messages
+
+    @property
+    def input_chain(self) -> tuple[bytes, ...]:
+        """Running digest of ``input``, parallel to it."""
+        return self.history.digests
 
     @property
     def end_ns(self) -> int:
