@@ -20,10 +20,13 @@ from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
+from .clock_skew import without_clock_skew
 from .collapse import collapse
+from .continuation import continues, is_recorded
 from .error_texts import Verdicts
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .processes import Processes
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
@@ -37,9 +40,10 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind, repeats
+from .spans import Rejected, SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
+from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
 from .trajectories import Extensions, extensions, merge
@@ -99,7 +103,15 @@ def convert(
         tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
-            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+            normalise(whole, logs, attributes),
+            scored,
+            tags,
+            sampled,
+            options,
+            links=span_links(spans),
+            processes=Processes(spans),
+            traces=traces,
+            together=together,
         )
 
 
@@ -122,6 +134,8 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    links: Links,
+    processes: Processes,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
@@ -130,8 +144,9 @@ def _convert(
     spans = read_spans(normalised, log)
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
-    collapsed = collapse(spans)
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    collapsed = collapse(without_clock_skew(spans, links), processes)
+    links = kept_links(links, collapsed.kept)
+    stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
@@ -141,9 +156,7 @@ def _convert(
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
-    episodes = [
-        build_episode(group, stitched.parents, captures, captured_tokens, verdicts) for group in stitched.groups
-    ]
+    episodes = [build_episode(group, stitched, captures, captured_tokens, verdicts) for group in stitched.groups]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -169,7 +182,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
     # One without an answer may have been sent a part of the turn only.
-    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
+    after |= {step.continues: step for step in reversed(episode.steps) if is_recorded(step.span)}
     problems = {
         step.index: problem
         for step in episode.steps
@@ -177,7 +190,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
                 _at(episode.steps, step.previous),
             )
         )
@@ -197,12 +210,9 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     )
 
 
-def _going_on(step: Step, following: Step | None) -> Step | None:
-    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
-    if following is None or not step.span.output or not repeats(step.span, following.span):
-        return None
-    said, told = step.span.output[0], following.span.input[len(step.span.input)]
-    return following if told.digest == said.digest else None
+def _repeating_output(step: Step, following: Step | None) -> Step | None:
+    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
+    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:

@@ -36,6 +36,12 @@ SPANS: Final = _read(
 )
 """What is read of ``otel_traces``; further columns are ignored."""
 
+LINKS: Final = _read(arrivals.OTEL_TRACES, "TraceId", "SpanId", "SpanAttributes", "Links.TraceId", "Links.SpanId")
+"""What is read of ``otel_traces`` for the links of spans."""
+
+RESOURCES: Final = _read(arrivals.OTEL_TRACES, "TraceId", "SpanId", "ResourceAttributes")
+"""What is read of ``otel_traces`` for the process of a span."""
+
 LOGS: Final = _read(
     arrivals.OTEL_LOGS, "Timestamp", "TraceId", "SpanId", "EventName", "Body", "LogAttributes", "IngestedAt"
 )
