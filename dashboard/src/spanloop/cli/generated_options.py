@@ -46,7 +46,12 @@ class GeneratedCommand(TyperCommand):
         """Run the command; the generated options are not arguments of its function."""
         names = [option.name for option in self.generate()]
         values = {name: ctx.params.pop(name) for name in names}
-        ctx.meta[_META_KEY] = {name: value for name, value in values.items() if value not in (None, [], ())}
+        # What a variable says is not an option: its reader finds it, and a secret stays out of the process list.
+        ctx.meta[_META_KEY] = {
+            name: value
+            for name, value in values.items()
+            if value not in (None, [], ()) and ctx.get_parameter_source(name).name == "COMMANDLINE"
+        }
         return super().invoke(ctx)
 
 
