@@ -79,7 +79,6 @@ def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True, vll
         pipeline: Whether to convert new spans.
         vllm_args: Option of the gateway; empty leaves it to the gateway's settings.
     """
-
     started = [
         Service("collector", "spanloop.collector", ports.collector),
         Service("gateway", "spanloop.gateway", ports.gateway, (f"--vllm-args={vllm_args}",) if vllm_args else ()),
