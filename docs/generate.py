@@ -38,6 +38,7 @@ from spanloop.foundation.settings import (
 )
 from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.settings.roles import ROLES
+from spanloop.foundation.settings.services import EnvironmentSection
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
@@ -60,7 +61,7 @@ job does not use. Where the type ends with `none`, the text `none` lifts the lim
 the value of every setting.
 """
 ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
-relative path starts at the folder of the file.
+variable wins over the file. A relative path starts at the folder of the file.
 """
 ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
 is also an option of `spanloop serve ROLE` (`--max-model-len`). The option wins over the variable, the variable over the
@@ -133,9 +134,9 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Evaluation)),
             "## Addresses and the shared folder\n",
             ADDRESSES,
-            table(("key", "default", "meaning"), section_fields(Services)),
+            table(("key", "variable", "meaning"), variables_of(Services)),
             "Section `[storage]`:\n",
-            table(("key", "default", "meaning"), section_fields(Storage)),
+            table(("key", "variable", "meaning"), variables_of(Storage)),
             "## Options of roles\n",
             ROLE_OPTIONS,
             table(("section", "key", "variable", "default", "meaning"), role_options()),
@@ -201,6 +202,12 @@ def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
         default = None if field.is_required() else field.get_default(call_default_factory=True)
         default = list(default) if isinstance(default, tuple) else default
         yield f"`{field.alias or name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
+
+
+def variables_of(section: type[EnvironmentSection]) -> Iterator[tuple[object, ...]]:
+    """Yield key, variable and docstring of each key of a section that the environment replaces."""
+    for name, field in section.model_fields.items():
+        yield f"`{name}`", f"`{section.variable(name)}`", field.description
 
 
 def role_options() -> Iterator[tuple[object, ...]]:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from spanloop.cli.app import app
 from spanloop.cli.services.serve import role_command
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import load_configuration
+from spanloop.foundation.settings import Services, Storage, load_configuration
 from spanloop.foundation.settings.roles import (
     ClickhouseSettings,
     CollectorSettings,
@@ -19,7 +19,16 @@ from spanloop.foundation.settings.roles import (
 )
 from spanloop.foundation.settings.services import export_settings
 from spanloop.foundation.settings.sources import read_process
-from spanloop.semconv.environment import LOG_FORMAT_ENV
+from spanloop.runtime.settings_checks import settings_checks
+from spanloop.semconv.environment import (
+    CLICKHOUSE_URL_ENV,
+    CONTROL_URL_ENV,
+    FILE_SUFFIX,
+    KEY_ENV,
+    LOG_FORMAT_ENV,
+    SERVICE_URL_ENVS,
+    SHARED_DIR_ENV,
+)
 
 FILE = """
 [services]
@@ -59,6 +68,20 @@ def test_the_file_completes_the_environment_which_wins(tmp_path: Path) -> None:
         "SPANLOOP_KEY": "mine",
         "SPANLOOP_SHARED_DIR": str(tmp_path / "shared"),
     }
+
+
+def test_each_address_is_a_variable_that_processes_read() -> None:
+    read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, KEY_ENV, SHARED_DIR_ENV}
+    fields = [(section, field) for section in (Services, Storage) for field in section.model_fields]
+    assert {section.variable(field).removesuffix(FILE_SUFFIX) for section, field in fields} == read
+
+
+def test_a_url_with_a_password_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "spanloop.toml").write_text('[services]\nclickhouse_url = "http://me:secret@host:1/db"\n')
+    configuration = load_configuration(tmp_path)
+    assert "secret" not in f"{configuration!r}"
+    (check,) = settings_checks(tmp_path)
+    assert (check.name, check.detail) == ("[services] of spanloop.toml", "clickhouse_url = **********")
 
 
 def test_a_url_is_named_once(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from .roles import ProcessOptions, RoleSettings, option_name
 
 FILE_ORIGIN: Final = "spanloop.toml"
 NONE_TEXT: Final = "none"
-"""The text of an option or variable that sets a setting to None."""
+"""The text of an option that sets a setting to None."""
 
 AnyRole = TypeVar("AnyRole", bound=RoleSettings)
 
@@ -36,7 +36,7 @@ class Resolved(NamedTuple, Generic[AnyRole]):
 
 
 class Process(NamedTuple, Generic[AnyRole]):
-    """What a role's process is told."""
+    """Everything that configures a role's process."""
 
     data_dir: Path
     log_format: str | None
@@ -46,6 +46,8 @@ class Process(NamedTuple, Generic[AnyRole]):
 
 def read_process(role: type[AnyRole], arguments: Sequence[str] | None = None) -> Process[AnyRole]:
     """Read the command line of a role's process, its environment and ``spanloop.toml``.
+
+    The file of ``--config`` is the one that the rest of the process reads.
 
     Args:
         role: Its class.

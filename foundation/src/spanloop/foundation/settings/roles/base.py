@@ -25,7 +25,7 @@ Port = Annotated[int, AfterValidator(_is_port)]
 
 
 class RoleSettings(Section):
-    """The settings of one role. A value that is made directly reads neither file nor environment."""
+    """The settings of one role. A value that is made directly reads neither the file nor the environment."""
 
     role: ClassVar[str]
     """Its name: of ``spanloop serve ROLE``, and of the section ``[serve.ROLE]``."""
