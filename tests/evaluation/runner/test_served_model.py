@@ -2,7 +2,6 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -90,7 +89,8 @@ def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
             body = {"messages": [{"role": "user", "content": "hi"}]}
             chat = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=TIMEOUT_S)
     assert chat.status_code == 200
-    elsewhere = planning._environment(data_dir, replace(request, base_url="http://x/v1"), "http://x/v1", "m")
+    other = request.model_copy(update={"base_url": "http://x/v1"})
+    elsewhere = planning._environment(data_dir, other, "http://x/v1", "m")
     assert elsewhere["OPENAI_API_KEY"] == "sk-of-another-service"
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from typer.testing import CliRunner
 
+from spanloop.cli.app import app
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Configuration
-from spanloop.foundation.settings.roles import ROLES, GatewaySettings, option_name
+from spanloop.foundation.settings import Configuration, Evaluation
+from spanloop.foundation.settings.roles import ROLES, GatewaySettings
 from spanloop.foundation.settings.sources import read_process, resolve
 
 MODULE = "spanloop.foundation.settings.roles.gateway"
@@ -95,7 +97,15 @@ def test_each_field_of_each_role_is_an_option_with_help(role: str, capsys: pytes
     shown = " ".join(capsys.readouterr().out.split())
     for name, field in ROLES[role].model_fields.items():
         assert field.description, name
-        assert f"{option_name(name)} " in shown
+        assert f"{ROLES[role].option(name)} " in shown
+
+
+def test_each_setting_of_an_evaluation_is_an_option_of_run() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "300"}).stdout.split())
+    for name, field in Evaluation.model_fields.items():
+        if name not in {"tasks", "agent"}:
+            assert f" {Evaluation.option(name)} " in shown
+            assert str(field.description).partition("``")[0][:25] in shown
 
 
 def test_an_option_wins_over_a_variable_and_that_over_the_file_and_a_dotenv_file_is_not_read(

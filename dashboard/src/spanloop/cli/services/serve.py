@@ -4,11 +4,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..generated_options import GeneratedCommand, GeneratedOption, given_options
+from ..generated_options import GeneratedCommand, GeneratedOption, given_options, section_options
 from ..options import ConfigOption, DataDirOption, LogFormatOption, data_directory, use_log_format
 
 if TYPE_CHECKING:
@@ -30,29 +30,11 @@ class _RoleCommand(GeneratedCommand):
     """A command with one option for each field of the role's settings."""
 
     def generate(self) -> Iterator[GeneratedOption]:
-        """Yield an option for each field."""
-        from spanloop.foundation.settings.roles import ROLES, option_name
+        """Return an option for each field."""
+        from spanloop.foundation.settings.roles import ROLES
 
         role = ROLES[str(self.name)]
-        for name, field in role.model_fields.items():
-            option = typer.Option(
-                option_name(name),
-                envvar=role.variable(name),
-                help=" ".join(str(field.description).replace("``", "`").split()),
-                show_default=_default_text(role.alone.get(name, field.default)),
-            )
-            yield GeneratedOption(name, Annotated[_option_type(field.annotation) | None, option])
-
-
-def _default_text(default: object) -> str | bool:
-    return False if default is None or default is False else str(default) or False
-
-
-def _option_type(annotation: Any) -> Any:
-    """Return the type of an option's text: that of the field, without pydantic's checks and without None."""
-    plain = next((each for each in get_args(annotation) if each is not type(None)), annotation)
-    plain = get_args(plain)[0] if get_origin(plain) is Annotated else plain
-    return plain if plain in {bool, int, float, Path} else str
+        return section_options(role, defaults=role.alone, variable=role.variable)
 
 
 def role_command(role: "type[RoleSettings]", data_dir: Path, given: Mapping[str, Any]) -> list[str]:
@@ -64,13 +46,12 @@ def role_command(role: "type[RoleSettings]", data_dir: Path, given: Mapping[str,
         given: The options of the command line, by field.
     """
     from spanloop.foundation.settings import load_configuration
-    from spanloop.foundation.settings.roles import option_name
     from spanloop.foundation.settings.sources import resolve
 
     origins = resolve(role, load_configuration(data_dir), given).origins
     options = {name: value for name, value in role.alone.items() if name not in origins} | dict(given)
     arguments = [
-        option_name(name) if value is True else f"{option_name(name)}={value}"
+        role.option(name) if value is True else f"{role.option(name)}={value}"
         for name, value in options.items()
         if value is not False
     ]

@@ -18,13 +18,15 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.environment import CONFIG_ENV, default_data_dir, read_setting
 
 from . import Configuration, load_configuration
-from .roles import ProcessOptions, RoleSettings, option_name
+from .roles import ProcessOptions, RoleSettings
+from .section import Section
 
 FILE_ORIGIN: Final = "spanloop.toml"
 NONE_TEXT: Final = "none"
 """The text of an option that sets a setting to None."""
 
 AnyRole = TypeVar("AnyRole", bound=RoleSettings)
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class Resolved(NamedTuple, Generic[AnyRole]):
@@ -83,7 +85,7 @@ def resolve(
     """
     section: RoleSettings = getattr(configuration.serve, role.role)
     sources = (
-        (given, option_name),
+        (given, role.option),
         (_Environment(_loader(role), env_prefix=role.variable_prefix(), env_ignore_empty=True)(), role.variable),
         ({name: getattr(section, name) for name in section.model_fields_set}, lambda _: FILE_ORIGIN),
     )
@@ -91,19 +93,36 @@ def resolve(
     for source, origin in reversed(sources):
         values |= source
         origins |= {name: origin(name) for name in source}
+    return Resolved(validated(role, values, origins, next_step=f"See spanloop serve {role.role} --help."), origins)
+
+
+def validated(
+    section: type[AnySection], values: Mapping[str, Any], origins: Mapping[str, str], *, next_step: str
+) -> AnySection:
+    """Return settings with these values.
+
+    Args:
+        section: Their class.
+        values: By field.
+        origins: What sets each: an option or a variable.
+        next_step: Of the error.
+
+    Raises:
+        ConfigurationError: A value is invalid; the message names what sets it.
+    """
     try:
-        return Resolved(role.model_validate(values), origins)
+        return section.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(_problem(role, problem, origins) for problem in error.errors())
-        raise ConfigurationError(f"{problems}.", next_step=f"See spanloop serve {role.role} --help.") from None
+        problems = "; ".join(_problem(section, problem, origins) for problem in error.errors())
+        raise ConfigurationError(f"{problems}.", next_step=next_step) from None
 
 
-def _problem(role: type[RoleSettings], problem: Any, origins: Mapping[str, str]) -> str:
-    name = str(problem["loc"][0]) if problem["loc"] else ""
+def _problem(section: type[Section], problem: Any, origins: Mapping[str, str]) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
-    if not name:
-        return f"[serve.{role.role}]: {message}"
-    value = "" if _is_secret(role.model_fields[name]) else f", got {problem['input']!r}"
+    if not problem["loc"]:
+        return message
+    name = str(problem["loc"][0])
+    value = "" if _is_secret(section.model_fields[name]) else f", got {problem['input']!r}"
     return f"{origins[name]}: {message}{value}"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..section import Section
-from .base import ListeningSettings, ProcessOptions, RoleSettings, StatusSettings, option_name
+from .base import ListeningSettings, ProcessOptions, RoleSettings, StatusSettings
 from .clickhouse import ClickhouseSettings
 from .collector import CollectorSettings
 from .dashboard import DashboardSettings
@@ -15,7 +15,7 @@ from .pipeline import PipelineSettings
 __all__ = [
     "ROLES", "ClickhouseSettings", "CollectorSettings", "DashboardSettings", "EngineSettings", "GatewaySettings",
     "ListeningSettings", "PipelineSettings", "ProcessOptions", "RoleSettings", "RunnerSettings", "SchedulerSettings",
-    "Serve", "StatusSettings", "option_name",
+    "Serve", "StatusSettings",
 ]  # fmt: skip
 
 

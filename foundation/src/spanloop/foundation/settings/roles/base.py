@@ -45,11 +45,6 @@ class RoleSettings(Section):
         return f"SPANLOOP_SERVE_{cls.role}_".upper()
 
 
-def option_name(field: str) -> str:
-    """Return the command-line option of a field, such as ``--max-model-len``."""
-    return f"--{field.replace('_', '-')}"
-
-
 class ListeningSettings(RoleSettings):
     """A role that other hosts call, by HTTP or HTTPS."""
 
