@@ -13,6 +13,7 @@ _MODULES: Final = {
         "psutil",
         "pyarrow",
         "pydantic",
+        "pydantic_settings",
         "rich",
         "sqlalchemy",
         "starlette",
