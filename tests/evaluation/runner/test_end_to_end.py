@@ -155,7 +155,7 @@ def test_what_cannot_be_run_is_one_error_and_starts_nothing(
     store: Store, data_dir: DataDir, settings: dict[str, Any], error: str
 ) -> None:
     with serving(ModelsOnly().app()) as url, data_dir.announce("gateway", url), data_dir.announce("collector", url):
-        request = RunRequest(**{"run_id": "r", "tasks": "tasks.jsonl", "agent": "echo {question}", **settings})
+        request = RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo {question}").model_copy(update=settings)
         with pytest.raises(SpanloopError) as caught:
             plan_run(data_dir, request, store, on_reject=print)
     assert error in str(caught.value)

@@ -5,6 +5,7 @@ Invariant: no check shows the value of a secret.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from spanloop.foundation.errors import SpanloopError
 
@@ -35,4 +36,4 @@ def settings_checks(data_dir: Path) -> Iterator[Check]:
 
 def _text(value: object) -> str:
     """Return a value, and of a table only the keys: variables for an agent may be secrets."""
-    return ", ".join(map(str, value)) if isinstance(value, Mapping) else str(value)
+    return ", ".join(map(str, cast("Mapping[object, object]", value))) if isinstance(value, Mapping) else str(value)

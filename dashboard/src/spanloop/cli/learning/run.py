@@ -5,7 +5,7 @@ import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -90,7 +90,7 @@ def run(
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
     given = {
-        name: _pairs(RunRequest.option(name), value) if isinstance(value, list) else value
+        name: _pairs(RunRequest.option(name), cast("list[str]", value)) if isinstance(value, list) else value
         for name, value in given_options(context).items()
     }
     directory = data_directory(data_dir)

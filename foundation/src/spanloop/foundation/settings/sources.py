@@ -5,7 +5,7 @@ that the variable ``NAME_FILE`` names. No message contains the value of a secret
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
@@ -84,7 +84,7 @@ def resolve(
         ConfigurationError: A value is invalid; the message names its option, variable or key.
     """
     section: RoleSettings = getattr(configuration.serve, role.role)
-    sources = (
+    sources: tuple[tuple[Mapping[str, Any], Callable[[str], str]], ...] = (
         (given, role.option),
         (_Environment(_loader(role), env_prefix=role.variable_prefix(), env_ignore_empty=True)(), role.variable),
         ({name: getattr(section, name) for name in section.model_fields_set}, lambda _: FILE_ORIGIN),
