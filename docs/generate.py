@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any, Final
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
 
-from spanloop.collector.settings import Settings as CollectorSettings
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import TABLES as CONVERTED_TABLES
@@ -35,16 +33,15 @@ from spanloop.foundation.settings import (
     Guard,
     KeyLimits,
     Promotion,
-    Serve,
     Services,
     Storage,
     Tls,
     TrustedProxy,
 )
 from spanloop.foundation.settings.metric import Metric
-from spanloop.foundation.settings.serve import role_variable
+from spanloop.foundation.settings.roles import ROLES
+from spanloop.foundation.settings.services import EnvironmentSection
 from spanloop.foundation.tables import TABLES
-from spanloop.gateway.settings import EngineSettings, GatewaySettings
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
@@ -67,11 +64,12 @@ job does not use. Where the type ends with `none`, the text `none` lifts the lim
 the value of every setting.
 """
 ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
-relative path starts at the folder of the file.
+variable wins over the file. A relative path starts at the folder of the file.
 """
 ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
-is also an option (`--max-model-len`); the option wins over the variable, and that over the file. The variables are read
-by `spanloop serve` only.
+is also an option of `spanloop serve ROLE` (`--max-model-len`). The option wins over the variable, the variable over the
+file, and the file over the default. `.env` files are not read. `spanloop serve scheduler` has 0 slots by default, and
+`spanloop serve clickhouse` port 8123.
 """
 RECIPE_DEFAULTS: Final = """Defaults that a recipe states, each with the paper or the measurement that it comes from. A
 package of your own adds a recipe ([how to](../how-to/extend.md)).
@@ -141,12 +139,12 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Evaluation)),
             "## Addresses and the shared folder\n",
             ADDRESSES,
-            table(("key", "default", "meaning"), section_fields(Services)),
+            table(("key", "variable", "meaning"), variables_of(Services)),
             "Section `[storage]`:\n",
-            table(("key", "default", "meaning"), section_fields(Storage)),
+            table(("key", "variable", "meaning"), variables_of(Storage)),
             "## Options of roles\n",
             ROLE_OPTIONS,
-            table(("section", "key", "variable", "meaning"), role_options()),
+            table(("section", "key", "variable", "default", "meaning"), role_options()),
             "## Limits, TLS and the dashboard's proxy\n",
             "Section `[limits]` of `spanloop.toml` ([limit a key](../how-to/use-api-keys.md#limit-a-key)).\n",
             table(("key", "default", "meaning"), section_fields(KeyLimits)),
@@ -154,14 +152,6 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Tls)),
             "Section `[dashboard.trusted_proxy]` ([log in](../how-to/log-in.md#let-a-proxy-log-users-in)).\n",
             table(("key", "default", "meaning"), section_fields(TrustedProxy)),
-            "## The collector\n",
-            "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
-            table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
-            "## The gateway\n",
-            "Options of `python -m spanloop.gateway`: `--help` lists their spelling.\n",
-            table(("setting", "default", "meaning"), dataclass_fields(GatewaySettings)),
-            "## vLLM, started by the gateway\n",
-            table(("setting", "default", "meaning"), dataclass_fields(EngineSettings)),
         ]
     )
 
@@ -225,27 +215,18 @@ def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
         yield f"`{field.alias or name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
 
 
+def variables_of(section: type[EnvironmentSection]) -> Iterator[tuple[object, ...]]:
+    """Yield key, variable and docstring of each key of a section that the environment replaces."""
+    for name, field in section.model_fields.items():
+        yield f"`{name}`", f"`{section.variable(name)}`", field.description
+
+
 def role_options() -> Iterator[tuple[object, ...]]:
-    """Yield section, key, variable and docstring of each option of each role."""
-    for role, section in Serve():
-        for name, field in type(section).model_fields.items():
-            yield f"`[serve.{role}]`", f"`{name}`", f"`{role_variable(role, name)}`", field.description or ""
-
-
-def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:
-    """Yield name, default and docstring of each field of a settings class."""
-    module = sys.modules[cls.__module__]
-    docs = {name: doc for name, _, doc in documented_assignments(Path(str(module.__file__)), cls.__name__)}
-    for field in fields(cls):
-        if field.default is not MISSING:
-            default = f"`{_default(field.default)}`"
-        else:
-            default = "computed" if field.default_factory is not MISSING else "required"
-        yield f"`{field.name}`", default, docs[field.name]
-
-
-def _default(value: object) -> object:
-    return value.value if isinstance(value, Enum) else repr(value) if isinstance(value, str) else value
+    """Yield section, key, variable, default and docstring of each option of each role."""
+    for name, role in ROLES.items():
+        for key, default, meaning in section_fields(role):
+            variable = role.variable(str(key).strip("`"))
+            yield f"`[serve.{name}]`", key, f"`{variable}`", default, meaning
 
 
 def tables() -> str:
