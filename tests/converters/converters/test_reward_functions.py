@@ -24,6 +24,7 @@ from spanloop.converters.rewards import (
     Numeric,
     Penalties,
     Price,
+    Reward,
     RewardFunction,
     Rubric,
     Weights,
@@ -158,7 +159,34 @@ def test_functions_are_found_by_name_and_by_module() -> None:
     here = __name__
     found = reward_functions(["agent", f"{here}:always", f"other={here}:always"])
     assert [named.name for named in found] == ["agent", "always", "other"]
-    assert found[1].function is always
+    assert isinstance(found[0].function, AgentReward)
+    assert [reward(answer("x"), named.function) for named in found[1:]] == [1.0, 1.0]
+
+
+def limited(attempt: Attempt, limit: int = 10, *, unit: float = 1.0) -> float:
+    return unit * float(len(attempt.answer) <= limit)
+
+
+def test_options_of_a_class_and_of_a_function_are_typed() -> None:
+    here = __name__
+    named = reward_functions(["latency:seconds=20", f"brief={here}:limited:limit=3:unit=0.5", "agent:weights.timing=2"])
+    assert [each.name for each in named] == ["latency", "brief", "agent"]
+    assert options_of(named[0]) == {"seconds": 20.0}
+    assert [reward(answer(text), named[1].function) for text in ("abc", "abcd")] == [0.5, 0.0]
+    assert options_of(named[2])["weights"] == Weights(timing=2)
+
+
+def options_of(named: NamedReward) -> dict[str, object]:
+    assert isinstance(named.function, Reward)
+    return named.function.option_values()
+
+
+async def later(attempt: Attempt) -> float:
+    return float(bool(attempt.answer))
+
+
+def without_attempt() -> float:
+    return 1.0
 
 
 @pytest.mark.parametrize(
@@ -168,6 +196,15 @@ def test_functions_are_found_by_name_and_by_module() -> None:
         (["no_such_module:f"], "cannot be imported"),
         (["math:no_such_function"], "cannot be imported"),
         ([f"{__name__}:NOT_CALLABLE"], "expected a callable"),
+        (["latency:second=3"], "no option 'second' .got '3'.; did you mean 'seconds'"),
+        (["latency:seconds=soon"], "option 'seconds' is 'soon', expected a valid number"),
+        (["latency:seconds=0"], "seconds of a reward is 0.0, expected a number above 0"),
+        (["agent:weights.tools=1"], "no option 'weights.tools'"),
+        (["cost:budget=1"], "option 'prices' is required"),
+        ([f"{__name__}:limited:limit=x"], "option 'limit' is 'x', expected a valid integer"),
+        ([f"{__name__}:later"], "is a coroutine function"),
+        ([f"{__name__}:without_attempt"], "takes .., expected .attempt., then options by name"),
+        ([f"{__name__}:World"], "is World, expected a callable or a subclass of Reward"),
         (["agent", "agent"], "Two reward functions would be stored as 'agent'"),
     ],
 )
@@ -192,7 +229,7 @@ EXPECTED = {"t1": Expectation(answer="Sunny.", tools=["search"], steps=2, second
 
 def test_a_perfect_attempt_gets_the_weights() -> None:
     world = attempt_at(World(), asks("c1"), text("assistant", "sunny"), results=["sun"])
-    value, parts = composite(world, AgentReward(EXPECTED))
+    value, parts = composite(world, AgentReward(expectations=EXPECTED))
     assert value == pytest.approx(1.0)
     weights = {"completion": 0.4, "tool_selection": 0.25, "efficiency": 0.15, "timing": 0.1, "format": 0.1}
     assert parts == pytest.approx(weights)
@@ -209,14 +246,14 @@ def test_components_and_penalties_of_a_poor_attempt() -> None:
         text("assistant", "rain"),
         results=["sun", "sun", "Error: unknown tool", "Error: not JSON"],
     )
-    value, parts = composite(world, AgentReward(EXPECTED, least=-5))
+    value, parts = composite(world, AgentReward(expectations=EXPECTED, least=-5))
     assert parts["completion"] == 0
     assert parts["tool_selection"] == pytest.approx(0.25 * f1(["search", "search", "invent", "search"], ["search"]))
     assert parts["efficiency"] == pytest.approx(0.15 * 2 / 5)
     assert parts["format"] == pytest.approx(0.1 * 4 / 5)
     assert (parts["wrong_tool"], parts["redundant_call"], parts["format_error"]) == (-0.3, -0.2, -0.1)
     assert "timeout" not in parts
-    clipped, parts = composite(world, AgentReward(EXPECTED, least=0.0))
+    clipped, parts = composite(world, AgentReward(expectations=EXPECTED, least=0.0))
     assert clipped == 0.0
     assert parts["clipped"] > 0 > value
 
@@ -253,7 +290,9 @@ def test_components_always_add_up(weights: list[float], penalties: list[float]) 
     if not any(weights):
         weights[0] = 1.0
     world = attempt_at(World(), asks("c1"), asks("c1", "invent"), text("assistant", "x"), results=["a", "Error: b"])
-    value, _ = composite(world, AgentReward(EXPECTED, Weights(*weights), Penalties(*penalties)))
+    value, _ = composite(
+        world, AgentReward(expectations=EXPECTED, weights=Weights(*weights), penalties=Penalties(*penalties))
+    )
     assert -1 <= value <= 1
 
 
@@ -329,16 +368,16 @@ def test_a_schema_that_is_none_is_refused() -> None:
 
 
 def test_latency_and_cost() -> None:
-    assert reward(attempt_at(World(), text("assistant", "x"), duration_s=60), Latency(30)) == 0.5
+    assert reward(attempt_at(World(), text("assistant", "x"), duration_s=60), Latency(seconds=30)) == 0.5
     world = World()
     usage = {"gen_ai.usage.input_tokens": 1000, "gen_ai.usage.output_tokens": 500}
     world.call(OPENING, text("assistant", "x"), trace=TRACE, attributes=usage)
-    assert reward(world, Cost({"tiny": Price(1.0, 2.0)}, budget=0.001)) == pytest.approx(0.5)
-    assert reward(world, Cost({}, budget=1.0)) is None
-    assert reward(answer("x"), Cost({"tiny": Price(1.0, 2.0)}, budget=1.0)) is None
+    assert reward(world, Cost(prices={"tiny": Price(1.0, 2.0)}, budget=0.001)) == pytest.approx(0.5)
+    assert reward(world, Cost(prices={}, budget=1.0)) is None
+    assert reward(answer("x"), Cost(prices={"tiny": Price(1.0, 2.0)}, budget=1.0)) is None
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ConfigurationError):
-            Latency(wrong)
+            Latency(seconds=wrong)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, PydanticSchemaGenerationError
 
 from spanloop.foundation.errors import ConfigurationError
 
-from .extension import Extension
+from .extension import Extension, sentence
 
 E = TypeVar("E", bound=Extension)
 _EMPTY: Final = inspect.Parameter.empty
@@ -45,7 +45,7 @@ def adapt_callable(
     """
     if inspect.iscoroutinefunction(function):
         raise ConfigurationError(
-            f"{what.capitalize()} is a coroutine function, expected a function.", next_step="Remove async."
+            f"{sentence(what)} is a coroutine function, expected a function.", next_step="Remove async."
         )
     parameters = _parameters(function, arguments, what)
     options = [each for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -66,14 +66,14 @@ def adapt_callable(
     reserved = [each.name for each in options if hasattr(base, each.name) or each.name.startswith("_")]
     if reserved:
         raise ConfigurationError(
-            f"{what.capitalize()} cannot have an option called {reserved[0]!r}.", next_step="Rename the parameter."
+            f"{sentence(what)} cannot have an option called {reserved[0]!r}.", next_step="Rename the parameter."
         )
     name = getattr(function, "__name__", type(function).__name__)
     try:
         return cast("type[E]", types.new_class(name, (base,), exec_body=lambda body: body.update(namespace)))
     except PydanticSchemaGenerationError as error:
         raise ConfigurationError(
-            f"{what.capitalize()}: the type of an option cannot be checked: {error.message.splitlines()[0]}",
+            f"{sentence(what)}: the type of an option cannot be checked: {error.message.splitlines()[0]}",
             next_step="Annotate options with plain types, such as float or str.",
         ) from error
 
@@ -91,7 +91,7 @@ def _parameters(function: Callable[..., object], arguments: tuple[str, ...], wha
     fixed = [each.name for each in further if each.kind is inspect.Parameter.POSITIONAL_ONLY and each.default is _EMPTY]
     if (len(positional) < len(arguments) and not takes_any) or fixed:
         raise ConfigurationError(
-            f"{what.capitalize()} takes ({', '.join(map(str, parameters))}), "
+            f"{sentence(what)} takes ({', '.join(map(str, parameters))}), "
             f"expected ({', '.join(arguments)}), then options by name.",
             next_step="docs/how-to/extend.md has the arguments of each kind.",
         )
@@ -109,7 +109,7 @@ def _annotation(parameter: inspect.Parameter, function: Callable[..., object], w
         return eval(annotation, getattr(function, "__globals__", {}), {"Annotated": Annotated})  # noqa: S307 - its own annotation
     except Exception as error:
         raise ConfigurationError(
-            f"{what.capitalize()}: the annotation {annotation!r} of option {parameter.name!r} cannot be resolved: "
+            f"{sentence(what)}: the annotation {annotation!r} of option {parameter.name!r} cannot be resolved: "
             f"{error}.",
             next_step="Import the type at the top of the module.",
         ) from error

@@ -105,6 +105,11 @@ def options_from(cls: type[B], options: Mapping[str, object], what: str) -> B:
         ) from error
 
 
+def sentence(what: str) -> str:
+    """Return ``what`` with a capital letter in front, as a sentence begins."""
+    return what[:1].upper() + what[1:]
+
+
 def _nested(options: Mapping[str, object]) -> dict[str, object]:
     nested: dict[str, object] = {}
     for name, value in options.items():
@@ -122,7 +127,7 @@ def _problem(cls: type[BaseModel], detail: Mapping[str, Any]) -> str:
     place, value = [str(part) for part in detail["loc"]], detail["input"]
     name = ".".join(place)
     match detail["type"]:
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             near = get_close_matches(place[0], cls.model_fields, 1) if len(place) == 1 else []
             return f"there is no option {name!r} (got {value!r:.{_SHOWN}})" + (
                 f"; did you mean {near[0]!r}?" if near else ""

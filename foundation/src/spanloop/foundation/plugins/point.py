@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from spanloop.foundation.errors import ConfigurationError
 
-from .extension import Extension, Option, options_from, split_reference
+from .extension import Extension, Option, options_from, sentence, split_reference
 from .lookup import find_extension, load_entry_point, offered_points, package_of
 
 E = TypeVar("E", bound=Extension)
@@ -97,7 +97,7 @@ class ExtensionPoint(Generic[E]):
         if isinstance(found, type) or not callable(found):
             got = found.__name__ if isinstance(found, type) else type(found).__name__
             raise ConfigurationError(
-                f"{what.capitalize()} is {got}, expected a subclass of {self.base.__name__}, or a callable.",
+                f"{sentence(what)} is {got}, expected a callable or a subclass of {self.base.__name__}.",
                 next_step="docs/how-to/extend.md has the form of each kind.",
             )
         return self.adapt(found, what)
@@ -106,7 +106,7 @@ class ExtensionPoint(Generic[E]):
         if isinstance(found, self.base):
             if options:
                 raise ConfigurationError(
-                    f"{what.capitalize()} is an object with its options, got: {', '.join(options)}.",
+                    f"{sentence(what)} is an object with its options, got: {', '.join(options)}.",
                     next_step="Name its class to give options.",
                 )
             return found.model_copy()
