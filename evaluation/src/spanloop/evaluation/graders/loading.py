@@ -64,7 +64,7 @@ def load_grader(name: str, options: Mapping[str, str], context: GraderContext) -
     if kind is not None:
         grader = with_options(kind, options, f"grader {name!r}").bind(context)
         return LoadedGrader(grader.name, grader.version, tuple(grader.required_fields()), grader.grade)
-    function = find_extension(name, group=GROUP, what="grader", built_in=GRADERS)
+    function = find_extension(name, group=GROUP, what="grader", built_in=dict.fromkeys(GRADERS, ""))
     if not callable(function):
         raise ConfigurationError(
             f"Grader {name!r} is {type(function).__name__}, expected a callable from task and answer to a score.",

@@ -32,10 +32,10 @@ def adapt_callable(
     """Return a subclass of ``base`` whose method calls ``function``.
 
     Args:
-        function: Called with the method's arguments by position, and the options by keyword.
+        function: Called with the method's first arguments by position, and the options by keyword.
         base: The class of the kind.
         method: The method that ``function`` stands for.
-        arguments: Names of the method's arguments, for errors.
+        arguments: Names of the method's arguments that ``function`` gets.
         what: What it is called in errors, such as "grader 'near'".
         attributes: Further attributes of the class.
 
@@ -51,7 +51,7 @@ def adapt_callable(
     options = [each for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
 
     def call(self: Extension, *given: object) -> object:
-        return function(*given, **self.option_values())
+        return function(*given[: len(arguments)], **self.option_values())
 
     namespace: dict[str, object] = {
         **(attributes or {}),

@@ -27,6 +27,8 @@ from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
 
+from .submission import check_extensions
+
 __all__ = [
     "Backbone",
     "Budget",
@@ -76,9 +78,12 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            JobError: ``spec.base`` names no registered model version, or one that was pruned.
+            JobError: ``spec.base`` names no registered model version, or one that was pruned; or the selector cannot be
+                used.
+            ConfigurationError: The job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
         """
         self._registry.require_weights(self._registry.get(spec.base))
+        check_extensions(spec, self._paths.root)
         with self._database.write() as session:
             return _job(job_queue.insert_job(session, spec, now=self._clock()))
 
@@ -163,8 +168,11 @@ class JobApi:
             settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: There is no trigger or more than one, or the schedule never ticks.
+            ConfigurationError: There is no trigger or more than one, the schedule never ticks, or the reader or grader
+                of ``[evaluation]`` cannot be used.
+            JobError: The selector cannot be used.
         """
+        check_extensions(spec, self._paths.root)
         now = self._clock()
         triggers = (
             cron,
