@@ -49,7 +49,7 @@ def test_an_unknown_base_is_refused_with_the_next_step(api: JobApi, spec: JobSpe
 def test_a_job_whose_selector_cannot_be_used_is_not_queued(
     api: JobApi, spec: JobSpec, selector: str, message: str
 ) -> None:
-    for refused in ({"selector": selector}, {"then": (f"sft selector={selector}",)}):
+    for refused in ({"selector": selector}, {"then": (f"kind=sft selector={selector}",)}):
         wrong = JobSpec.model_validate({**spec.model_dump(), **refused})
         with pytest.raises(JobError, match=message):
             api.submit(wrong)

@@ -6,7 +6,7 @@ name), ``credit`` gives the steps their share.
 
 from .agent import AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, Reward, RewardFunction
-from .base import NO_REWARDS, REWARD_NAME, Rewards, Score
+from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
 from .credit import broadcast, own_reward
 from .loading import REWARD_POINT, reward_functions
@@ -21,6 +21,7 @@ __all__ = [
     "NO_REWARDS",
     "REWARD_NAME",
     "REWARD_POINT",
+    "SUCCESS_THRESHOLD",
     "AgentReward",
     "Attempt",
     "Cost",

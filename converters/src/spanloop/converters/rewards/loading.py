@@ -17,6 +17,9 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "agent": f"{_HERE}.agent:AgentReward",
     "latency": f"{_HERE}.measures:Latency",
     "cost": f"{_HERE}.measures:Cost",
+    "exact": f"{_HERE}.match:Exact",
+    "numeric": f"{_HERE}.match:Numeric",
+    "json-schema": f"{_HERE}.match:JsonSchema",
 }
 
 REWARD_POINT: Final = ExtensionPoint[Reward](

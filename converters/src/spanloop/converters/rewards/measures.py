@@ -1,7 +1,7 @@
 """Rewards for how cheaply and how fast an attempt got there."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spanloop.foundation.errors import ConfigurationError
 
@@ -18,15 +18,14 @@ class Latency(Reward):
     seconds: float = 30.0
     """Time allowed."""
 
-    def model_post_init(self, context: object, /) -> None:
+    def model_post_init(self, context: Any, /) -> None:
         """Check the options."""
         del context
         _check("seconds", self.seconds)
 
     def __call__(self, attempt: Attempt) -> float:
-        """The reward of one attempt."""
-        taken = attempt.duration_s
-        return min(1.0, self.seconds / taken) if taken > 0 else 1.0
+        """Return the reward of one attempt."""
+        return share_of_budget(self.seconds, attempt.duration_s)
 
 
 class Price(NamedTuple):
@@ -48,7 +47,7 @@ class Cost(Reward):
     budget: float
     """Cost allowed, in the currency of the prices."""
 
-    def model_post_init(self, context: object, /) -> None:
+    def model_post_init(self, context: Any, /) -> None:
         """Check the options."""
         del context
         _check("budget", self.budget)
@@ -64,7 +63,12 @@ class Cost(Reward):
             tokens += step.span.input_tokens + step.span.output_tokens
         if not tokens:
             return None
-        return Judgement(min(1.0, self.budget / cost) if cost > 0 else 1.0, {})
+        return Judgement(share_of_budget(self.budget, cost), {})
+
+
+def share_of_budget(allowed: float, taken: float) -> float:
+    """Return ``min(1, allowed / taken)``, in one unit: 1 within the budget, a half at twice the budget."""
+    return min(1.0, allowed / taken) if taken > 0 else 1.0
 
 
 def _check(name: str, value: float) -> None:

@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import re2
 
+from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.tasks import Task
 
-from .base import Grader, GradingError, text_of
+from .base import Grader, GradingError
 from .verdict import Verdict
 
 
 class RegexGrader(Grader):
     """Searches a pattern."""
 
-    name: ClassVar[str] = "regex"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = "1 when the pattern matches somewhere in the answer. RE2's syntax: no look-around."
 

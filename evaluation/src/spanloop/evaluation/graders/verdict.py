@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
+from spanloop.converters.rewards import SUCCESS_THRESHOLD
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
-SUCCESS_SCORE: Final = 0.5
-"""From this score on a number is a success, as in the converters."""
 _SHOWN_CHARACTERS: Final = 2_000
 _MOST_CHARACTERS: Final = 50_000
+_GAP: Final = " … "
 
 
 class Verdict(NamedTuple):
@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
         """
         if not is_valid_score(score):
             raise ValueError(f"a score must be {SCORE_RANGE}, got {score!r}")
-        succeeded = score >= SUCCESS_SCORE if is_success is None else is_success
+        succeeded = score >= SUCCESS_THRESHOLD if is_success is None else is_success
         return cls(float(score), succeeded, {name: shortened(value) for name, value in evidence.items()})
 
     def evidence_json(self) -> str:
@@ -46,5 +46,5 @@ def shortened(value: JsonValue) -> JsonValue:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) <= _SHOWN_CHARACTERS:
         return value
-    half = _SHOWN_CHARACTERS // 2
-    return f"{text[:half]} … {text[-half:]}"
+    half = (_SHOWN_CHARACTERS - len(_GAP)) // 2
+    return f"{text[:half]}{_GAP}{text[-half:]}"

@@ -24,10 +24,10 @@ def find_extension(target: str, *, group: str, what: str, built_in: Mapping[str,
         ConfigurationError: Nothing is called so, two packages use the name, or it cannot be imported.
     """
     if target in built_in:
-        return _imported(built_in[target])
+        return import_object(built_in[target])
     if ":" in target:
         try:
-            return _imported(target)
+            return import_object(target)
         except Exception as error:  # the border to a user's module
             raise ConfigurationError(
                 f"{what.capitalize()} {target!r} cannot be imported: {_cause(error)}.",
@@ -88,7 +88,8 @@ def _cause(error: Exception) -> str:
     return text if isinstance(error, ImportError | AttributeError | ValueError) else f"{type(error).__name__}: {text}"
 
 
-def _imported(target: str) -> object:
+def import_object(target: str) -> object:
+    """Return the object that ``module:name`` names; whatever importing it raises is raised."""
     module_name, _, path = target.partition(":")
     found: object = importlib.import_module(module_name)
     for name in path.split("."):

@@ -4,7 +4,7 @@ Invariant: whatever a name stands for, `ExtensionPoint.find` returns an object o
 checked. What cannot be loaded costs only itself: a listing has a line for it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 from spanloop.foundation.errors import ConfigurationError
 
 from .extension import Extension, Option, options_from, sentence, split_reference
-from .lookup import find_extension, load_entry_point, offered_points, package_of
+from .lookup import find_extension, import_object, load_entry_point, offered_points, package_of
 
 E = TypeVar("E", bound=Extension)
 
@@ -68,21 +68,33 @@ class ExtensionPoint(Generic[E]):
             made.set_name(target)
         return made
 
+    def find_class(self, target: str) -> type[E]:
+        """Return the class that a name or ``module:name`` stands for, without options.
+
+        Raises:
+            ConfigurationError: Nothing is called so, or it is not of this kind.
+        """
+        found = find_extension(target, group=self.group, what=self.what, built_in=self.built_in)
+        return self.class_of(found, f"{self.what} {target!r}")
+
     def listed(self) -> list[Listed]:
         """Return what is available: built-ins first, then what packages offer, each with help and options."""
-        lines = [
-            self._line(name, "built-in", partial(self._imported, target)) for name, target in self.built_in.items()
-        ]
+        return [*self.built_in_listed(), *self._offered_listed()]
+
+    def built_in_listed(self) -> list[Listed]:
+        """Return the built-ins, each with help and options."""
+        return [self._line(name, "built-in", partial(import_object, target)) for name, target in self.built_in.items()]
+
+    def _offered_listed(self) -> Iterator[Listed]:
         points = list(offered_points(self.group))
         for point in points:
             package = package_of(point)
             if point.name in self.built_in:
-                lines.append(Listed(point.name, package, "", (), "a built-in has the same name, and is used"))
+                yield Listed(point.name, package, "", (), "a built-in has the same name, and is used")
             elif sum(each.name == point.name for each in points) > 1:
-                lines.append(Listed(point.name, package, "", (), "another package offers the same name"))
+                yield Listed(point.name, package, "", (), "another package offers the same name")
             else:
-                lines.append(self._line(point.name, package, partial(load_entry_point, point)))
-        return lines
+                yield self._line(point.name, package, partial(load_entry_point, point))
 
     def class_of(self, found: object, what: str) -> type[E]:
         """Return the class that an imported object is, or stands for.
@@ -111,9 +123,6 @@ class ExtensionPoint(Generic[E]):
                 )
             return found.model_copy()
         return options_from(self.class_of(found, what), options, what)
-
-    def _imported(self, target: str) -> object:
-        return find_extension(target, group=self.group, what=self.what, built_in={})
 
     def _line(self, name: str, source: str, load: Callable[[], object]) -> Listed:
         try:

@@ -66,8 +66,8 @@ class RunningJob:
         self._keep_until_s = deadline_s
         return self._reaper.keep_until(deadline_s)
 
-    def open_gate(self) -> None:
-        """Let the waiting shell execute the runner."""
+    def begin(self) -> None:
+        """Let the waiting shell execute the job."""
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
         try:
             self._process.stdin.write(b"go\n")
@@ -174,5 +174,5 @@ def launch(
     except BaseException:
         running.end(grace_s=0)
         raise
-    running.open_gate()
+    running.begin()
     return running

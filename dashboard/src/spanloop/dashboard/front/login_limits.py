@@ -21,7 +21,7 @@ USER: Final = 100
 _MAX_KEYS: Final = 20_000
 
 
-class Attempts:
+class LoginLimits:
     """Counts attempts over a sliding window.
 
     Args:

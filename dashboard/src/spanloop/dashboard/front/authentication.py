@@ -16,9 +16,9 @@ from spanloop.foundation.keys.users import Role, Users
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import TrustedProxy
 
-from .attempts import Attempts
+from .login_limits import LoginLimits
+from .logins import Logins
 from .requests import FrontRequest
-from .sessions import Sessions
 
 
 class Refused(NamedTuple):
@@ -28,7 +28,7 @@ class Refused(NamedTuple):
     can_log_in: bool = False
 
 
-class Gate:
+class Authentication:
     """Decides about requests to the pages.
 
     Args:
@@ -40,8 +40,8 @@ class Gate:
 
     def __init__(self, data_dir: DataDir, *, host: str, port: int, proxy: TrustedProxy | None) -> None:
         self.users: Final = Users(data_dir)
-        self.sessions: Final = Sessions(self.users)
-        self.attempts: Final = Attempts()
+        self.logins: Final = Logins(self.users)
+        self.login_limits: Final = LoginLimits()
         self.audit: Final = AuditLog(data_dir)
         self.proxy: Final = proxy
         self.session_cookie: Final = f"spanloop_session_{port}"
@@ -63,7 +63,7 @@ class Gate:
                     f"for other names make a user: {self._make_user}"
                 )
             return Visitor(ANYONE, Role.OPERATOR, request.address)
-        user = self.sessions.user_of(request.cookies.get(self.session_cookie, ""))
+        user = self.logins.user_of(request.cookies.get(self.session_cookie, ""))
         if user is None:
             return Refused("log in first", can_log_in=True)
         return Visitor(user.name, user.role, request.address, has_session=True)
