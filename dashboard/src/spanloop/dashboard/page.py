@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
 
+import polars as pl
+
 from spanloop.dashboard import resources
 from spanloop.dashboard.visits import Visitor
 from spanloop.foundation.paths import DataDir
@@ -34,6 +36,15 @@ class PageContext:
             StoreError: ClickHouse does not respond.
         """
         return resources.store()
+
+    def query(self, sql: str, **parameters: object) -> pl.DataFrame:
+        """Return the result of a query; ``{name:Type}`` in it stands for a parameter.
+
+        Raises:
+            NotRunningError: No ClickHouse is announced.
+            StoreError: ClickHouse does not respond, or refuses the query.
+        """
+        return self.store().connection.query(sql, doing="a page's query", parameters=parameters)
 
     def job_api(self) -> JobApi:
         """Return the API of training jobs and schedules."""

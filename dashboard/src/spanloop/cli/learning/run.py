@@ -55,7 +55,11 @@ def run(
     attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
     parallel: Annotated[int, typer.Option(min=1, max=1_000, help="Attempts at the same time.")] = 4,
     grader: Annotated[
-        str, typer.Option(help="exact, numeric, regex, json, sql, code, rubric, reasoning-gym, or one of your own.")
+        str,
+        typer.Option(
+            help="exact, numeric, regex, json, sql, code, rubric, reasoning-gym, one of a package, or MODULE:NAME. "
+            "`spanloop extensions graders` lists them with their options."
+        ),
     ] = "",
     grader_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the grader; may be repeated.")
@@ -75,7 +79,13 @@ def run(
         typer.Option(metavar="NAME=VALUE", help="An environment variable of the agent; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Each attempt gets a seed derived from this one.")] = 0,
-    reader: Annotated[str, typer.Option(help="The reader of TASKS.", show_default="by TASKS")] = "",
+    reader: Annotated[
+        str,
+        typer.Option(
+            help="The reader of TASKS; `spanloop extensions readers` lists them with their options.",
+            show_default="by TASKS",
+        ),
+    ] = "",
     reader_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the reader; may be repeated.")
     ] = None,

@@ -9,9 +9,10 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar, get_origin
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
@@ -29,7 +30,7 @@ class Option(NamedTuple):
     name: str
     type: str
     default: str
-    """As text; empty for an option that is required."""
+    """As text; empty for none, and for an option that is required."""
     is_required: bool
     help: str
 
@@ -56,9 +57,12 @@ class Extension(BaseModel):
 
     @classmethod
     def describe_options(cls) -> tuple[Option, ...]:
-        """Return the options, in the order of their declaration."""
+        """Return the options, in the order of their declaration; those of a nested dataclass have dotted names."""
         docs = _docs_of_fields(cls)
-        return tuple(_option(name, field, docs.get(name, "")) for name, field in cls.model_fields.items())
+        options: list[Option] = []
+        for name, field in cls.model_fields.items():
+            options += _nested_options(name, field) or [_option(name, field, docs.get(name, ""))]
+        return tuple(options)
 
     def option_values(self) -> dict[str, object]:
         """Return the options' values by name."""
@@ -148,8 +152,27 @@ def _option(name: str, field: FieldInfo, documented: str) -> Option:
     return Option(name, _type_name(field.annotation), default, is_required, " ".join(text.split()))
 
 
+def _nested_options(name: str, field: FieldInfo) -> list[Option]:
+    default: object = None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+    if not is_dataclass(default):
+        return []
+    docs = dict(_docs_in_source(cast("type", type(default))))
+    return [
+        Option(
+            f"{name}.{each.name}",
+            _type_name(each.type),
+            _as_text(getattr(default, each.name)),
+            is_required=False,
+            help=" ".join(docs.get(each.name, "").split()),
+        )
+        for each in fields(default)
+    ]
+
+
 def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else f"{value}"
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _type_name(annotation: Any) -> str:
