@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from extension_page import extension_points_page
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
 
@@ -76,7 +77,7 @@ PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a sett
 nothing.
 """
 SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
-the job ([how to write one](../how-to/extend.md)).
+the job ([how to write one](extension-points.md#selections)).
 """
 COLUMNS: Final = """
 SELECT table, name, type, default_kind, comment FROM system.columns
@@ -338,13 +339,13 @@ def _scopes(path: Path) -> str:
 
 TASK_SOURCES: Final = """`spanloop run SOURCE` reads tasks. The kind of `SOURCE` chooses the reader, or
 `READER:SOURCE` and `--reader` name it. Options are `--reader-option NAME=VALUE`.
-[Extend](../how-to/extend.md) has readers of your own.
+[Extension points](extension-points.md#task-readers) has readers of your own.
 """
 REJECTED: Final = """A record that is no task is named with its place, and the next one is read.
 """
 GRADING: Final = """`--grader NAME` grades the answers of finished attempts; options are
 `--grader-option NAME=VALUE`. A verdict is a score, whether that is a success, and evidence.
-[Extend](../how-to/extend.md) has graders of your own.
+[Extension points](extension-points.md#graders) has graders of your own.
 """
 
 
@@ -509,6 +510,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings,
     "tables.md": tables,
     "tasks-and-graders.md": tasks_and_graders,
+    "extension-points.md": lambda: extension_points_page(NOTICE),
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,

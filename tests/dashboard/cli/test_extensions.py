@@ -38,9 +38,6 @@ def test_help_and_options_of_built_ins_and_packages_are_listed(tmp_path: Path) -
     numeric = lines.index(next(line for line in lines if line.startswith("  numeric: 1 when")))
     assert lines[numeric + 2].startswith("      relative=1e-06 ")
     assert lines[numeric + 2].endswith(" Tolerance as a share of the expected number.")
-        "relative=1e-06",
-        *["Tolerance", "as", "a", "share", "of", "the", "expected", "number."],
-    ]
     near = lines.index("  near (tiny-graders 1.0): Compare with a tolerance.")
     assert lines[near + 1].split() == ["within=1.0"]
     (gone,) = [line for line in lines if line.startswith("  gone")]
