@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -203,6 +203,13 @@ def test_a_broken_package_costs_one_line_of_the_list(installed: Path) -> None:
     ] * 2
     with pytest.raises(ConfigurationError, match=r"Several packages offer a greeting 'hola': .*other-greetings 1\.0"):
         POINT.find("hola")
+
+
+def test_a_kind_may_take_classes_only() -> None:
+    point = replace(POINT, adapt=None)
+    assert point.find("hello").greet("Ann") == "Hello Ann!"
+    with pytest.raises(ConfigurationError, match="is function, expected a subclass of Greeting"):
+        point.find("shout:count=1")
 
 
 def test_names_are_known_without_an_import(installed: Path) -> None:

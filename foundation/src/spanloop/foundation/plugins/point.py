@@ -40,8 +40,8 @@ class ExtensionPoint(Generic[E]):
     base: type[E]
     built_in: Mapping[str, str]
     """Name → ``module:Class``, imported when it is used."""
-    adapt: Callable[[Callable[..., object], str], type[E]]
-    """Makes a class of a plain callable; gets what it is called in errors."""
+    adapt: Callable[[Callable[..., object], str], type[E]] | None = None
+    """Makes a class of a plain callable; gets what it is called in errors. None: only classes are of this kind."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,10 +106,11 @@ class ExtensionPoint(Generic[E]):
             return found
         if isinstance(found, self.base):
             return type(found)
-        if isinstance(found, type) or not callable(found):
+        if isinstance(found, type) or not callable(found) or self.adapt is None:
             got = found.__name__ if isinstance(found, type) else type(found).__name__
+            expected = "" if self.adapt is None else "a callable or "
             raise ConfigurationError(
-                f"{sentence(what)} is {got}, expected a callable or a subclass of {self.base.__name__}.",
+                f"{sentence(what)} is {got}, expected {expected}a subclass of {self.base.__name__}.",
                 next_step="docs/how-to/extend.md has the form of each kind.",
             )
         return self.adapt(found, what)

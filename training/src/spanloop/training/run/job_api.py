@@ -23,11 +23,10 @@ from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTr
 from spanloop.training.jobs.schedules.stored_schedules import check_cron, check_instant, next_firing
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
-
-from .submission import check_extensions
 
 __all__ = [
     "Backbone",
