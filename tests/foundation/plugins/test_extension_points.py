@@ -12,6 +12,7 @@ from pydantic import Field
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import Extension, ExtensionPoint, adapt_callable, split_reference
+from spanloop.foundation.plugins.extension import help_of
 
 
 class Greeting(Extension):
@@ -232,7 +233,7 @@ class Summarised(Greeting):
 
 
 def test_a_summary_takes_the_place_of_the_docstring() -> None:
-    assert Summarised.describe() == "This one."
+    assert help_of(Summarised) == "This one."
 
 
 @pytest.mark.parametrize(

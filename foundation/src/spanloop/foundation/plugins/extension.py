@@ -50,20 +50,6 @@ class Extension(BaseModel):
         """The name that the object was looked up by; the name of its class, in snake case, if it was made directly."""
         return self._name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(self).__name__).lower()
 
-    @classmethod
-    def describe(cls) -> str:
-        """Return what the extension does, in one paragraph."""
-        return " ".join((cls.summary or inspect.getdoc(cls) or "").partition("\n\n")[0].split())
-
-    @classmethod
-    def describe_options(cls) -> tuple[Option, ...]:
-        """Return the options, in the order of their declaration; those of a nested dataclass have dotted names."""
-        docs = _docs_of_fields(cls)
-        options: list[Option] = []
-        for name, field in cls.model_fields.items():
-            options += _nested_options(name, field) or [_option(name, field, docs.get(name, ""))]
-        return tuple(options)
-
     def option_values(self) -> dict[str, object]:
         """Return the options' values by name."""
         return {**{name: getattr(self, name) for name in type(self).model_fields}, **(self.model_extra or {})}
@@ -71,6 +57,20 @@ class Extension(BaseModel):
     def set_name(self, name: str) -> None:
         """Set the name under which the object was looked up."""
         self._name = name
+
+
+def help_of(cls: type[BaseModel]) -> str:
+    """Return what an extension does, in one paragraph: its ``summary``, else the first paragraph of its docstring."""
+    return " ".join((getattr(cls, "summary", "") or inspect.getdoc(cls) or "").partition("\n\n")[0].split())
+
+
+def options_of(cls: type[BaseModel]) -> tuple[Option, ...]:
+    """Return the options, in the order of their declaration; those of a nested dataclass have dotted names."""
+    docs = _docs_of_fields(cls)
+    options: list[Option] = []
+    for name, field in cls.model_fields.items():
+        options += _nested_options(name, field) or [_option(name, field, docs.get(name, ""))]
+    return tuple(options)
 
 
 def split_reference(reference: str) -> tuple[str, dict[str, str]]:

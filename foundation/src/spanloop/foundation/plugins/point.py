@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
+from pydantic import BaseModel
+
 from spanloop.foundation.errors import ConfigurationError
 
-from .extension import Extension, Option, options_from, sentence, split_reference
+from .extension import Extension, Option, help_of, options_from, options_of, sentence, split_reference
 from .lookup import find_extension, import_object, load_entry_point, offered_points, package_of
 
-E = TypeVar("E", bound=Extension)
+E = TypeVar("E", bound=BaseModel)
 
 
 class Listed(NamedTuple):
@@ -38,6 +40,7 @@ class ExtensionPoint(Generic[E]):
     group: str
     """The entry point group of packages."""
     base: type[E]
+    """An `Extension`, or another pydantic model whose fields are its options."""
     built_in: Mapping[str, str]
     """Name → ``module:Class``, imported when it is used."""
     adapt: Callable[[Callable[..., object], str], type[E]] | None = None
@@ -64,7 +67,7 @@ class ExtensionPoint(Generic[E]):
         what = f"{self.what} {target!r}"
         found = find_extension(target, group=self.group, what=self.what, built_in=self.built_in)
         made = self._made(found, {**(options or {}), **given}, what)
-        if ":" not in target:
+        if isinstance(made, Extension) and ":" not in target:
             made.set_name(target)
         return made
 
@@ -128,7 +131,7 @@ class ExtensionPoint(Generic[E]):
     def _line(self, name: str, source: str, load: Callable[[], object]) -> Listed:
         try:
             kind = self.class_of(load(), f"{self.what} {name!r}")
-            return Listed(name, source, kind.describe(), kind.describe_options())
+            return Listed(name, source, help_of(kind), options_of(kind))
         except Exception as error:  # noqa: BLE001 - the border to another package: it costs its line
             what = error.what if isinstance(error, ConfigurationError) else f"{type(error).__name__}: {error}"
             return Listed(name, source, "", (), " ".join(what.split()))
