@@ -33,13 +33,12 @@ def importance_weights(kind: JobKind, row: Row) -> Array:
     return np.minimum(np.exp(log_ratio), 2.0)
 
 
-def token_losses(kind: JobKind, row: Row) -> Array:
-    """The clipped objective, weighted."""
+def token_losses(kind: JobKind, row: Row, clip: tuple[float, float] | None = None) -> Array:
+    """The clipped objective, weighted; ``clip`` are the ranges below and above 1, by default the kind's."""
     log_ratio = row.policy - row.start
-    lower, upper = 0.2, 0.2
+    lower, upper = clip or ((3e-4, 4e-4) if kind is JobKind.GSPO else (0.2, 0.2))
     if kind is JobKind.GSPO:
         log_ratio = np.full_like(log_ratio, log_ratio[row.mask > 0].mean())
-        lower, upper = 3e-4, 4e-4
     ratio = np.exp(log_ratio)
     losses = np.empty_like(ratio)
     for token, advantage in enumerate(row.advantages):
@@ -66,10 +65,17 @@ def aggregated(mode: str, losses: list[Array], masks: list[Array], longest: int)
     return float(np.mean(sums)) / (longest if mode == "seq-mean-token-sum-norm" else 1)
 
 
-def policy_loss(kind: JobKind, mode: str, rows: list[Row], longest: int, kl_coefficient: float) -> float:
+def policy_loss(  # noqa: PLR0917 - the numbers of one formula
+    kind: JobKind,
+    mode: str,
+    rows: list[Row],
+    longest: int,
+    kl_coefficient: float,
+    clip: tuple[float, float] | None = None,
+) -> float:
     """The loss of a batch; ``longest`` divides the sums of ``seq-mean-token-sum-norm``."""
     masks = [row.mask for row in rows]
-    loss = aggregated(mode, [token_losses(kind, row) for row in rows], masks, longest)
+    loss = aggregated(mode, [token_losses(kind, row, clip) for row in rows], masks, longest)
     return loss + kl_coefficient * aggregated(mode, [divergence(row) for row in rows], masks, longest)
 
 
@@ -91,10 +97,12 @@ def estimated_advantages(
     return [(each - everything.mean()) / scale for each in advantages], returns
 
 
-def value_loss(predicted: list[Array], values: list[Array], returns: list[Array], masks: list[Array]) -> float:
-    """Half the squared error, of the worse of the prediction and the one clipped to 0.5 around the old value."""
+def value_loss(
+    predicted: list[Array], values: list[Array], returns: list[Array], masks: list[Array], clip: float = 0.5
+) -> float:
+    """Half the squared error, of the worse of the prediction and the one clipped to ``clip`` around the old value."""
     losses: list[Array] = []
     for new, old, target in zip(predicted, values, returns, strict=True):
-        clipped = np.clip(new, old - 0.5, old + 0.5)
+        clipped = np.clip(new, old - clip, old + clip)
         losses.append(np.maximum((new - target) ** 2, (clipped - target) ** 2) / 2)
     return aggregated("token-mean", losses, masks, 1)

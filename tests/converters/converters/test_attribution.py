@@ -7,8 +7,8 @@ import pytest
 
 from spanloop.converters import Converted
 from spanloop.converters.attribution.bad_call import schema_violation
+from spanloop.converters.error_texts import error_in_text
 from spanloop.converters.finish_reasons import canonical_finish_reason
-from spanloop.converters.tool_results import error_in_text
 
 from .converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
 

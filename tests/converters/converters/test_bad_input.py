@@ -9,7 +9,7 @@ import pytest
 from spanloop.converters import convert, frames
 from spanloop.converters.reprs import value_of_repr
 from spanloop.converters.tool_envelopes import open_answer
-from spanloop.messages import MalformedMessagesError, MessageReader, parse_messages
+from spanloop.messages import MalformedMessagesError, MessageLog, parse_messages
 from spanloop.messages.chat_forms import python_object, text_of_repr
 
 from .converters_world import OPENING, World, asks, loop, text, trace_id
@@ -189,7 +189,7 @@ def test_a_history_that_was_read_before_reads_the_same_as_on_its_own() -> None:
         "[]",
         json.dumps(history),
     ]
-    reader = MessageReader()
+    reader = MessageLog()
     for each in lists:
         assert reader.read(each) == parse_messages(each)
     for broken in (json.dumps(history)[:-1], json.dumps(history)[:-1] + ", 1]", json.dumps(history) + "x"):

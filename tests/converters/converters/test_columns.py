@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
 from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
-from spanloop.messages import Facts, MessageReader, chain, read_message
+from spanloop.messages import Facts, MessageLog, chain, join_json
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
 FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
@@ -186,11 +186,13 @@ MESSAGE = st.fixed_dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(MESSAGE, max_size=6), st.booleans())
 def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_ascii: bool) -> None:  # noqa: FBT001
-    expected = tuple(read_message(item) for item in said)
-    reader = MessageReader()
+    expected = tuple(MessageLog().of_objects([item])[0] for item in said)
+    log = MessageLog()
     for count in range(1, len(said) + 1):
         text = json.dumps(said[:count], ensure_ascii=is_ascii)
-        assert reader.read(text) == expected[:count]
-        found = reader.read_conversation(text, "trace")
-        assert (found.messages, found.chain) == (expected[:count], chain(expected[:count]))
+        assert log.read(text) == expected[:count]
+        found = log.read_history(text, "trace")
+        assert found is log.history(log.of_objects(said[:count]))
+        assert (found.messages, found.digests) == (expected[:count], chain(expected[:count]))
+        assert found.json == join_json(expected[:count])
         assert found.facts == Facts().further(found.messages)

@@ -1,12 +1,17 @@
 """The table of words by which failures are told."""
 
+import json
 import re
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from time import process_time
+from typing import Any, cast
 
 import pytest
 
 from spanloop.converters.attribution import ErrorClass
-from spanloop.converters.error_texts import error_in_text
+from spanloop.converters.error_texts import LITERALS, Verdicts, error_in_text
 from spanloop.converters.failure_patterns import (
     MOST_TEXT,
     FailurePattern,
@@ -14,6 +19,10 @@ from spanloop.converters.failure_patterns import (
     failure_pattern,
     failure_patterns,
 )
+from spanloop.converters.pattern_literals import CASE_VARIANTS, required_literals
+from spanloop.messages import parse_json_or_none
+
+from .converters_recordings import OWN
 
 PATTERNS = all_patterns()
 TEXT_STARTS = failure_patterns("tool_error")
@@ -77,3 +86,65 @@ def test_a_long_answer_without_an_error_is_read_at_once(chunk: str) -> None:
     start = process_time()
     assert error_in_text("Nice: " + chunk * 100_000) is None
     assert process_time() - start < 0.2
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """All texts within a JSON value, and within JSON that a text holds."""
+    if isinstance(value, dict):
+        for inner in cast("dict[str, Any]", value).values():
+            yield from texts_of(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from texts_of(inner)
+    elif isinstance(value, str):
+        yield value
+        if value[:1] in {"{", "["} and (inner := parse_json_or_none(value)) is not None:
+            yield from texts_of(inner)
+
+
+def test_literals_hide_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = (json.loads(path.read_text()) for path in sorted(OWN.glob("*.json")))
+    texts = dict.fromkeys([*(pattern.example for pattern in PATTERNS), *chain.from_iterable(map(texts_of, recorded))])
+    verdicts, one_by_one = Verdicts(texts), {text: Verdicts()[text] for text in list(texts)[::20]}
+
+    def all_literals(given: Sequence[str]) -> list[frozenset[str]]:
+        return [frozenset(LITERALS)] * len(given)
+
+    monkeypatch.setattr("spanloop.converters.error_texts._present_literals", all_literals)
+    unfiltered = Verdicts(texts)
+    assert {text: verdicts[text] for text in texts} == {text: unfiltered[text] for text in texts}
+    assert one_by_one == {text: unfiltered[text] for text in one_by_one}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.name)
+def test_an_example_contains_a_literal_of_its_pattern(pattern: FailurePattern) -> None:
+    literals = required_literals(pattern.regex)
+    assert any(literal in pattern.example.lower() for literal in literals)
+    assert all(literals)
+
+
+@pytest.mark.parametrize(
+    ("regex", "expected"),
+    [
+        ("(?:could not|cannot) (?:be )?read", {"could not be read", "could not read", "cannot be read", "cannot read"}),
+        (r"time-?out\b(?!s)", {"time-out", "timeout"}),
+        (r"\w+ error\s*[:(]", {" error"}),
+        ("a(?:bc)+d", {"bc"}),
+        ("[xy]z{2,3}", {"z"}),
+        ("a.*bcd|e", {"bcd", "e"}),
+    ],
+)
+def test_literals_of_a_pattern(regex: str, expected: set[str]) -> None:
+    assert required_literals(re.compile(regex)) - CASE_VARIANTS == expected
+
+
+def test_a_pattern_without_a_literal_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected a literal"):
+        required_literals(re.compile(r"\d+|x"))
+
+
+@pytest.mark.parametrize("letter", "isk\u0432\u0434\u043e\u0441\u0442\u044a\u0463")
+def test_variants_of_letters_are_literals(letter: str) -> None:
+    variants = (chr(code) for code in range(sys.maxunicode) if not 0xD800 <= code < 0xE000)
+    matches = [char for char in variants if re.match(letter, char, re.IGNORECASE)]
+    assert all(not CASE_VARIANTS.isdisjoint(char.lower()) or char.lower() == letter for char in matches)

@@ -1,11 +1,15 @@
 """Texts that are views of one another's bytes."""
 
+import subprocess
+import sys
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.ragged import lines, pieces
+from spanloop.converters.ragged import flat, lines, pieces, ragged
 
 TEXTS = st.lists(
     st.text(st.characters(blacklist_characters="\n", blacklist_categories=["Cs"]), max_size=20), max_size=8
@@ -28,3 +32,18 @@ def test_pieces_may_overlap_and_be_empty(far: int, monkeypatch: pytest.MonkeyPat
     assert found.to_list() == expected
     assert (found + "]").to_list() == [f"{text}]" for text in expected]
     assert found.gather([4, 1]).to_list() == [expected[4], expected[1]]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=5), st.integers(0, 5))
+def test_lists_are_taken_apart_and_built_again(lists: list[list[int]], begin: int) -> None:
+    series = pl.Series(lists, dtype=pl.List(pl.UInt32))[begin:]
+    values, offsets = flat(series)
+    assert values.tolist() == [value for row in lists[begin:] for value in row]
+    assert ragged(values, np.diff(offsets)).to_list() == lists[begin:]
+
+
+def test_lists_are_read_without_pandas() -> None:
+    code = "import sys, polars as pl; from spanloop.converters.ragged import flat, ragged; import numpy as np;"
+    code += "ragged(flat(pl.Series([[1]]))[0], np.array([1])); print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -24,7 +24,14 @@ from spanloop.training.spec.presets import PRESETS, Preset, preset_values
 
 COMMAND = get_command(command_tree.app)
 """Made once; the runner of typer would make it for each call."""
-OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3", "then": "kind=dpo"}
+OTHER_TEXTS = {
+    "kind": "sft",
+    "base": "m@v1",
+    "policy_version": "m@v3",
+    "then": "kind=dpo",
+    "verl": "trainer.project_name=mine",
+    "loggers": "tensorboard",
+}
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +52,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "coreset_share": {"coreset": "random", "coreset_size": 3},
     "coreset_size": {"coreset": "random", "coreset_share": 0.5},
     "held_out_share": {"then": "kind=dpo"},
+    "lora_dropout": {"lora_rank": 4},
+    "target_modules": {"lora_rank": 4},
+    "clip_ratio_low": {"epochs": 2},
+    "clip_ratio_high": {"epochs": 2},
+    "cliprange_value": {"epochs": 2},
 }
 """Settings without which another is refused."""
 

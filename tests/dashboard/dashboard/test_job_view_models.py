@@ -58,6 +58,12 @@ def test_a_filled_form_is_a_spec() -> None:
     )
 
 
+def test_the_items_of_a_list_may_hold_commas_within_brackets() -> None:
+    spec = to_spec(FORM | {"kind": JobKind.SFT, "verl": "optim.betas=[0.8,0.9], trainer.project_name=mine,"})
+    assert isinstance(spec, JobSpec)
+    assert spec.verl == ("optim.betas=[0.8,0.9]", "trainer.project_name=mine")
+
+
 def test_every_mistake_is_named_at_once() -> None:
     wrong = to_spec(FORM | {"name": "no spaces here", "learning_rate": 0.0, "steps": 0})
     assert isinstance(wrong, FormErrors)

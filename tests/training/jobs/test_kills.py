@@ -200,13 +200,13 @@ DIE_BEFORE_RECORDING = """
 import os, signal, sys
 from pathlib import Path
 from spanloop.training.jobs.processes.process_launch import launch
-from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.leases import JobLease
 
 def record(leader):
     print(leader, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 
-launch(Lease("job-1", 1), ["/bin/touch", sys.argv[1]], environment=os.environ | {"SPANLOOP_JOB_ID": "gate-test"},
+launch(JobLease("job-1", 1), ["/bin/touch", sys.argv[1]], environment=os.environ | {"SPANLOOP_JOB_ID": "gate-test"},
        log_path=Path(sys.argv[2]), header="", record=record, keep_until_s=float("inf"))
 """
 

@@ -99,10 +99,26 @@ def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Pa
         torch.testing.assert_close(update.b @ update.a, 2 * once_update.b @ once_update.a, rtol=0, atol=1e-6)
 
 
-def test_adapters_of_other_layers_are_refused(tmp_path: Path) -> None:
+def test_adapters_of_different_layers_are_one_with_the_updates_of_both() -> None:
+    first = {
+        "a.q_proj": LowRank(torch.rand(2, 5), torch.rand(6, 2)),
+        "a.k_proj": LowRank(torch.rand(2, 5), torch.rand(3, 2)),
+    }
+    second = {
+        "a.q_proj": LowRank(torch.rand(1, 5), torch.rand(6, 1)),
+        "a.v_proj": LowRank(torch.rand(1, 5), torch.rand(3, 1)),
+    }
+    both = stack(first, second)
+    assert {layer: update.a.shape[0] for layer, update in both.items()} == dict.fromkeys(
+        first.keys() | second.keys(), 3
+    )
+    for layer, update in both.items():
+        parts = [adapter[layer] for adapter in (first, second) if layer in adapter]
+        torch.testing.assert_close(update.b @ update.a, torch.stack([part.b @ part.a for part in parts]).sum(0))
+
+
+def test_adapters_that_cannot_be_read_or_merged_are_refused(tmp_path: Path) -> None:
     update = LowRank(torch.zeros(1, 5), torch.zeros(6, 1))
-    with pytest.raises(JobError, match="different layers"):
-        stack({"a.q_proj": update}, {"a.k_proj": update})
     save_file({"b.q_proj.weight": torch.zeros(6, 5)}, tmp_path / "model.safetensors")
     with pytest.raises(JobError, match=r"lacks 1 layers of the adapter, the first is a\.q_proj\.weight"):
         merge_into_base({"a.q_proj": update}, tmp_path, tmp_path)

@@ -10,7 +10,6 @@ from verl.trainer.ppo.core_algos import agg_loss
 
 from spanloop.foundation.cpu_features import computes_bfloat16
 from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.recipes.common import quoted
 from spanloop.training.recipes.dpo import dpo_overrides
 from spanloop.training.recipes.policy_gradient import (
     SINGLE_UPDATE_LOSS,
@@ -20,6 +19,7 @@ from spanloop.training.recipes.policy_gradient import (
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.run.planning import batch_size, save_interval
 from spanloop.training.spec.choices import Device, LearningRateSchedule, LossAggregation
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..training_running import a_plan

@@ -29,8 +29,10 @@ from spanloop.training.models.serving_copy import serving_path
 from spanloop.training.run.job_api import Device, Job, JobApi, JobSpec
 from spanloop.training.run.monitor.job_trace import trace_id_of
 from spanloop.training.run.run_job import SPEC_NAME
-from spanloop.training.spec.choices import Backbone, Credit
+from spanloop.training.spec.choices import Backbone, Credit, Logger, Outcomes
 from spanloop.training.verl_plugin.drift import KL
+from spanloop.training.verl_plugin.main import TENSORBOARD_NAME
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..gateway_stand_in import gateway_stand_in
 from ..training_running import Runner, other_trainer, ray_cluster
@@ -193,6 +195,41 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     assert manifest is not None
     assert manifest.rows.rejected == {"below_min_reward": 8}
     assert at(metrics, 3, "train/loss") < at(metrics, 1, "train/loss")
+
+
+@pytest.mark.slow
+@BACKBONES
+@pytest.mark.timeout(600)
+def test_a_job_validates_logs_and_overrides_as_its_settings_say(
+    backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    spec = JobSpec(
+        kind=JobKind.SFT, base="tiny", steps=3, batch_groups=1, gradient_accumulation_steps=2, learning_rate=1e-3,
+        outcomes=Outcomes.ALL, test_freq=2, held_out_share=0.3, save_freq=2, loggers=(Logger.TENSORBOARD,),
+        verl=("optim.betas=[0.8,0.9]",), backbone=backbone,
+    )  # fmt: skip
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    metrics = store.query("training_metrics", job_id=job.id)
+    losses = metrics.filter(pl.col("name") == "val/loss")
+    assert losses["step"].to_list() == [2, 3]
+    assert at(metrics, 1, "train/loss") > 0
+    folder = ControlPaths.of(runner.data_dir).job(job.id)
+    assert list((folder / TENSORBOARD_NAME).glob("events.out.*"))
+    plan = TrainPlan.model_validate_json((folder / "plan.json").read_bytes())
+    assert (plan.batch_size, plan.save_every_steps, plan.verl) == (2, 2, spec.verl)
+    manifest = load_manifest(folder)
+    assert manifest is not None
+    held_out = pl.read_parquet(folder / "held_out.parquet")
+    assert manifest.rows.rejected == {"held_out": held_out.height}
+    trained = set(pl.read_parquet(folder / DATA_NAME)["group_id"])
+    assert trained.isdisjoint(held_out["group_id"])
+    assert "betas': [0.8, 0.9]" in log
+    # verl logs them in two lines
+    final_metrics = Registry(runner.data_dir).get(job.model_version).metadata["final_metrics"]
+    assert isinstance(final_metrics, dict)
+    assert final_metrics.keys() >= {"train/loss", "val/loss"}
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_succeeded
 from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
 from spanloop.training.jobs.schedules.verdict import TickVerdict
@@ -206,7 +206,7 @@ def test_the_jobs_of_a_schedule_train_on_no_episode_twice(seeded: Runner, store:
         process, mark = seeded.start(new[0], tmp_path / "log.txt")
         assert process.wait(timeout=280) == 0, (tmp_path / "log.txt").read_text()
         with ControlDatabase(ControlPaths.of(seeded.data_dir)).write() as session:
-            mark_succeeded(session, Lease(mark.job_id, mark.newest_token), now=utc_now())
+            mark_succeeded(session, JobLease(mark.job_id, mark.newest_token), now=utc_now())
     assert len(jobs) == 2
     trained = store.query("training_trained_episodes", job_ids=jobs, last_steps=[9, 9])["episode_id"].to_list()
     each = [store.query("training_trained_episodes", job_ids=[job], last_steps=[9])["episode_id"] for job in jobs]

@@ -63,10 +63,11 @@ def queue(verl: Verl, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
-def config_of(verl: Verl, kind: JobKind, *, epochs: int) -> Any:
-    """verl's configuration of a job with the recipe's defaults."""
-    spec = JobSpec(kind=kind, base="tiny", epochs=epochs)
-    changes = {name: getattr(spec, name) for name in ("kind", "epochs", "loss_aggregation", "kl_coefficient")}
+def config_of(verl: Verl, kind: JobKind, *, epochs: int, **settings: Any) -> Any:
+    """verl's configuration of a job with the recipe's defaults, but for ``settings``."""
+    spec = JobSpec(kind=kind, base="tiny", epochs=epochs, **settings)
+    names = {"kind", "epochs", "loss_aggregation", "kl_coefficient", *settings}
+    changes = {name: getattr(spec, name) for name in names}
     plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes)
     return verl.compose("ppo_trainer", policy_gradient_overrides(plan))
 
@@ -165,7 +166,18 @@ def loss_and_gradient(
     return total, [gradients[key] for key in keys]
 
 
-def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Queue, folder: Path) -> bool:
+def assert_losses(
+    kind: JobKind,
+    seed: int,
+    config: Any,
+    *,
+    verl: Verl,
+    queue: Queue,
+    folder: Path,
+    clip: tuple[float, float] | None = None,
+    value_clip: float = 0.5,
+    value_coefficient: float = 1.0,
+) -> bool:
     """Compare one dataset; False when it has no rows."""
     exported = export(seed, kind, verl, queue, folder)
     if exported is None:
@@ -182,16 +194,17 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
         advantages, returns = estimated_advantages(exported.rewards, values, masks, LAMBDA)
         for fields, advantage, mask in zip(stored, advantages, masks, strict=True):
             np.testing.assert_allclose(numbers(fields["advantages"]) * mask, advantage * mask, rtol=0, atol=1e-5)
-        critic = verl.configs.omega_conf_to_dataclass(OmegaConf.merge(config.critic, {"model": None}))
+        weighted = importlib.import_module("spanloop.training.verl_plugin.critic").weighted_value_loss
         loss, _ = loss_and_gradient(
             verl,
             queue,
             keys,
-            partial(verl.losses.value_loss, critic),
+            weighted(config.critic, value_coefficient),
             output="values",
             source="predicted",
         )
-        assert loss == pytest.approx(value_loss(predicted, values, returns, masks), abs=1e-5)
+        expected = value_coefficient * value_loss(predicted, values, returns, masks, value_clip)
+        assert loss == pytest.approx(expected, abs=1e-5)
     rows = reference_rows(queue, keys, advantages)
     if not single_pass:
         for fields, row in zip(stored, rows, strict=True):
@@ -203,7 +216,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
     loss, gradients = loss_and_gradient(
         verl, queue, keys, partial(verl.losses.ppo_loss, actor), output="log_probs", source="policy"
     )
-    assert loss == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
+    assert loss == pytest.approx(policy_loss(kind, mode, rows, longest, kl, clip), abs=1e-5)
     if single_pass and kind is not JobKind.GRPO:
         # a ratio of 1: the derivative of a row's loss by its log-probabilities is its loss, token by token
         total = sum(float(gradient.sum()) for gradient in gradients)
@@ -216,6 +229,23 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
 def test_losses_equal_the_reference(kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path) -> None:
     config = config_of(verl, kind, epochs=epochs)
     assert sum(assert_losses(kind, seed, config, verl=verl, queue=queue, folder=tmp_path) for seed in range(4)) >= 3
+
+
+@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.GSPO, JobKind.PPO])
+def test_clip_ranges_and_the_value_coefficient_are_in_the_losses(
+    kind: JobKind, verl: Verl, queue: Queue, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"clip_ratio_low": 0.05, "clip_ratio_high": 0.4}
+    reference: dict[str, Any] = {"clip": (0.05, 0.4)}
+    if kind is JobKind.PPO:
+        settings |= {"cliprange_value": 0.1, "value_coefficient": 0.5}
+        reference |= {"value_clip": 0.1, "value_coefficient": 0.5}
+    config = config_of(verl, kind, epochs=2, **settings)
+    tools: dict[str, Any] = {"verl": verl, "queue": queue, "folder": tmp_path}
+    assert sum(assert_losses(kind, seed, config, **tools, **reference) for seed in range(4)) >= 3
+    assert_losses(kind, 0, config_of(verl, kind, epochs=2), **tools)
+    with pytest.raises(AssertionError):
+        assert_losses(kind, 0, config_of(verl, kind, epochs=2), **tools, **reference)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """otel_traces rows → one text column for each canonical field, by the first dialect that knows the span.
 
-Invariant: a row in, a row out. Dialects that are expressions cost polars' time only; those that read span by span see
-just the rows that are theirs.
+Messages that a dialect decodes come beside the columns. Invariant: a row in, a row out. Dialects that are expressions
+cost polars' time only; those that read span by span see just the rows that are theirs.
 """
 
 from collections import defaultdict
@@ -19,7 +19,18 @@ from spanloop.semconv import attributes as names
 
 from . import frames
 from .attributes import Attributes, Mask
-from .dialects import ASKED, CANONICAL, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys, registered_dialects
+from .dialects import (
+    ASKED,
+    CANONICAL,
+    MESSAGES,
+    Dialect,
+    RawSpan,
+    column_of,
+    keys_of,
+    lists_of,
+    of_keys,
+    registered_dialects,
+)
 from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
 _COMMON: Final = {
@@ -50,21 +61,41 @@ _MODEL_CALL_TYPE_KEY: Final = r"(?i)^[\w.]*(?:kind|type)$"
 _MODEL_CALL_TYPE: Final = r"(?i)^(?:llm|chat|chat_model|generation|completion)$"
 
 
+DECODED: Final = "decoded"
+"""The text in a column of messages that are decoded already."""
+
+
+class DecodedMessages(NamedTuple):
+    """Row → its messages, of rows whose dialect decodes them."""
+
+    input: dict[int, Sequence[Fields]]
+    output: dict[int, Sequence[Fields]]
+
+
 class _Given(NamedTuple):
     """What the rows of several dialects have in common."""
 
     attributes: Attributes
     asked: Mapping[tuple[str, str], Sequence[Fields]]
     """See ``_asked``."""
+    decoded: DecodedMessages
 
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    return by_dialect(frame, Attributes(frame["SpanAttributes"])).sort("_row").drop("_row")
+    canonical, decoded = by_dialect(frame, Attributes(frame["SpanAttributes"]))
+    texts = [with_texts(name, messages) for name, messages in zip(MESSAGES, decoded, strict=True)]
+    return canonical.with_columns(texts).sort("_row").drop("_row")
 
 
-def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
-    """``canonical_columns`` of all rows in another order, with the number of each, ``_row``.
+def with_texts(name: str, messages: Mapping[int, Sequence[Fields]]) -> pl.Expr:
+    """The column ``name`` with the JSON of ``messages``, which are given by row."""
+    texts = {row: dump(listed) for row, listed in messages.items()}
+    return pl.coalesce(pl.col("_row").replace_strict(texts, default=None, return_dtype=pl.String), name).alias(name)
+
+
+def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> tuple[pl.DataFrame, DecodedMessages]:
+    """``canonical_columns`` of all rows in another order, with the number of each, ``_row``, and decoded messages.
 
     Args:
         frame: The columns of ``frames.SPANS``.
@@ -79,11 +110,12 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
     )
     numbers = _dialects(wide, attributes)
     wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
-    given = _Given(attributes, _asked(wide, attributes))
+    given = _Given(attributes, _asked(wide, attributes), DecodedMessages({}, {}))
     present: list[int] = np.unique(numbers).tolist() or [_NO_DIALECT]
     if len(present) == 1:
-        return _of_dialect(wide, present[0], given)
-    return pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
+        return _of_dialect(wide, present[0], given), given.decoded
+    parts = [_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present]
+    return pl.concat(parts), given.decoded
 
 
 def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
@@ -155,11 +187,17 @@ def _read(rows: pl.DataFrame, told: pl.DataFrame, dialect: Dialect, given: _Give
     """The canonical columns of rows that are read one by one, over what their attributes told."""
     values: dict[str, list[str | None]] = {name: told[name].to_list() for name in told.columns}
     assert dialect.read is not None  # noqa: S101 - asked by the only caller
-    for number, span in enumerate(_raw_spans(rows, values, dialect, given)):
-        for name, text in dialect.read(span).items():
+    places: dict[str, dict[int, Sequence[Fields]]] = dict(zip(MESSAGES, given.decoded, strict=True))
+    raw_spans = zip(rows["_row"].to_list(), _raw_spans(rows, values, dialect, given), strict=True)
+    for number, (row, span) in enumerate(raw_spans):
+        for name, value in dialect.read(span).items():
             if name not in values:
                 values[name] = [None] * rows.height
-            values[name][number] = text
+            if isinstance(value, str) or not value:
+                values[name][number] = str(value or "")
+            else:
+                values[name][number] = DECODED
+                places[name][row] = value
     return values
 
 

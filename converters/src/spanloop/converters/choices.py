@@ -215,7 +215,6 @@ class _Choices:
         others = list(call.output)
         if used.message in others:
             others.remove(used.message)
-        before = call.input_chain[-1] if call.input_chain else b""
         output = (used.message, *others)
         if used.choice_index is None:
             capture = capture.without_generation()
@@ -225,7 +224,7 @@ class _Choices:
             capture = capture.without_generation()
         return call._replace(
             output=output,
-            output_chain=tuple(extend(before, message) for message in output),
+            output_chain=tuple(extend(call.history.digest, message) for message in output),
             finish_reason=_finish_reason(call, used, capture.generation),
         ), capture
 

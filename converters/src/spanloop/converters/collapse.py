@@ -32,6 +32,8 @@ class Collapsed(NamedTuple):
 
 def collapse(spans: Sequence[Span]) -> Collapsed:
     """Drop the model calls that repeat another one."""
+    if not _may_repeat(spans):
+        return Collapsed(list(spans), [], {})
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
@@ -57,6 +59,31 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
         rejected,
         {key: _last(dropped, key) for key in dropped},
     )
+
+
+def _may_repeat(spans: Sequence[Span]) -> bool:
+    """Whether a span lies below a model call, or two calls of a service have an id, content or two recorders in common.
+
+    All rules below ask for one of these.
+    """
+    calls = [span for span in spans if span.kind is SpanKind.LLM]
+    keys = {call.key for call in calls}
+    if any((span.trace_id, span.parent_span_id) in keys for span in spans):
+        return True
+    recorders: dict[str, str] = {}
+    if any(recorders.setdefault(call.service_name, call.recorder) != call.recorder for call in calls):
+        return _share_content(calls)
+    responses = [call.response_id for call in calls if call.response_id]
+    return len(set(responses)) < len(responses)
+
+
+def _share_content(calls: Iterable[Span]) -> bool:
+    places: list[Evidence] = []
+    for call in calls:
+        if not (call.output or call.history.length):
+            return True
+        places += [place for evidence in (_by_input, _by_response_id, _by_output) if (place := evidence(call))]
+    return len(set(places)) < len(places)
 
 
 def _last(dropped: Mapping[SpanKey, Span], key: SpanKey) -> SpanKey:

@@ -5,19 +5,22 @@ spans that are no model call of their own count there as ``context``. Every scor
 """
 
 import gc
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.messages import MessageLog
+
 from . import frames
 from .attributes import Attributes
 from .attribution import attribute, decisive
-from .captures import Capture, Generations, join_captures, read_generations
+from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .collapse import collapse
+from .error_texts import Verdicts
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
@@ -34,9 +37,9 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, repeats
+from .spans import Rejected, SpanKind, repeats
 from .steps import Episode, Step, build_episode
-from .stitch import Stitched, stitch
+from .stitch import stitch
 from .together import reached
 from .trainable import abandoned, untrainable
 from .trajectories import Extensions, extensions, merge, token_columns
@@ -123,7 +126,11 @@ def _convert(
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    collapsed = collapse(read_spans(normalised.told))
+    log = MessageLog()
+    spans = read_spans(normalised, log)
+    results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
+    verdicts = Verdicts(chain(log.tool_answers(), results))
+    collapsed = collapse(spans)
     stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
@@ -133,7 +140,10 @@ def _convert(
         stitched = stitched._replace(groups=wanted)
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
-    episodes = _episodes(stitched, captures, CapturedTokens(tokens))
+    captured_tokens = CapturedTokens(tokens)
+    episodes = [
+        build_episode(group, stitched.parents, captures, captured_tokens, verdicts) for group in stitched.groups
+    ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -148,10 +158,6 @@ def _convert(
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
     return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
-
-
-def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture], tokens: CapturedTokens) -> list[Episode]:
-    return [build_episode(group, stitched.parents, captures, tokens) for group in stitched.groups]
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:

@@ -6,14 +6,19 @@ request, the server), at the beginning of the text. That nothing was found is an
 """
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
+import polars as pl
+
+from spanloop.foundation.surrogates import replace_surrogates
 from spanloop.messages import dump, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields, as_list
 
-from .failure_patterns import FailurePattern, failure_pattern, failure_patterns
-from .status_codes import STATUS_KEYS, is_error_status, status_in_words
+from .failure_patterns import MOST_TEXT, FailurePattern, failure_pattern, failure_patterns
+from .pattern_literals import required_literals
+from .status_codes import STATUS_IN_WORDS, STATUS_KEYS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")
 """The call itself, or what was called, and nothing about what was asked for."""
@@ -53,80 +58,112 @@ _SIGNS: Final = "\u274c\u26a0\u2757\u2716\u2717\U0001f6ab\ufe0f"
 """Crosses and warning signs before the words."""
 
 
+class Verdicts:
+    """The verdicts on the distinct answers of a batch, each judged once.
+
+    The literals of all patterns are searched in all answers together; a pattern is matched only where one of its
+    literals stands.
+    """
+
+    def __init__(self, answers: Iterable[str] = ()) -> None:
+        self._verdicts: dict[str, Verdict | None] = {}
+        self._add(dict.fromkeys(answers))
+
+    def __getitem__(self, answer: str) -> Verdict | None:
+        if answer not in self._verdicts:
+            self._add((answer,))
+        return self._verdicts[answer]
+
+    def _add(self, answers: Iterable[str]) -> None:
+        texts: dict[str, str] = {}
+        for answer in answers:
+            verdict, text = _unwrapped(answer)
+            self._verdicts[answer] = verdict
+            if text:
+                texts[answer] = text
+        if texts:
+            present = _present_literals([_without_signs(text)[:MOST_TEXT] for text in texts.values()])
+            self._verdicts |= {
+                answer: _error_in_words(text, literals)
+                for (answer, text), literals in zip(texts.items(), present, strict=True)
+                if literals
+            }
+
+
+def _present_literals(texts: Sequence[str]) -> list[frozenset[str]]:
+    if len(texts) < _FEW:
+        lowered = [text.lower() for text in texts]
+        return [frozenset([literal for literal in LITERALS if literal in text]) for text in lowered]
+    column = pl.Series([replace_surrogates(text) for text in texts], dtype=pl.String).str.to_lowercase()
+    return [frozenset(literals) for literals in column.str.extract_many(LITERALS, overlapping=True).to_list()]
+
+
+_FEW: Final = 24
+"""Fewer texts are searched for one literal after the other: polars builds its automaton anew for each search."""
+
+
 def error_in_text(content: str) -> Verdict | None:
     """The error that a tool's answer tells of, or None."""
-    stripped = content.lstrip()
-    if stripped.startswith(("{", '[{"type"')):
-        return _error_in_json(stripped)
-    stripped = stripped.lstrip(_SIGNS).lstrip() if stripped[:1] in _SIGNS else stripped
-    head = stripped[:_HEAD]
-    lowered = head.lower()
-    has_sign = head[:1] in _SIGN_STARTS or any(sign in lowered for sign in _SIGN_TEXTS)
-    starts = {word[:4] for word in lowered.replace("'", " ").split()}
-    if not has_sign and _WORD_STARTS.isdisjoint(starts) and (head.isascii() or not _IDEOGRAPHS.search(head)):
-        return None
-    for candidate in _AT_START:
-        if (has_sign or not candidate.word_starts.isdisjoint(starts)) and candidate.pattern.match(stripped):
+    return Verdicts()[content]
+
+
+def _without_signs(content: str) -> str:
+    text = content.lstrip()
+    return text.lstrip(_SIGNS).lstrip() if text[:1] in _SIGNS else text
+
+
+def _error_in_words(content: str, literals: AbstractSet[str]) -> Verdict | None:
+    """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
+    text = _without_signs(content)
+    for pattern, required in _AT_START:
+        if not required.isdisjoint(literals) and pattern.match(text):
             name = _TYPE_IN_TEXT.search(content[:2_000])
-            return Verdict(candidate.pattern.name, name.group(1) if name else "", candidate.pattern.confidence)
-    return _error_within(head, starts, has_sign=has_sign) if len(stripped) <= _SHORT else None
-
-
-def _error_within(head: str, starts: AbstractSet[str], *, has_sign: bool) -> Verdict | None:
-    if _HAS_CODE.search(head) and status_in_words(head):
+            return Verdict(pattern.name, name.group(1) if name else "", pattern.confidence)
+    if len(text) > _SHORT:
+        return None
+    head = text[:_HEAD]
+    if not _STATUS.isdisjoint(literals) and _HAS_CODE.search(head) and status_in_words(head):
         return Verdict("status", "", 0.85)
-    for candidate in _WITHIN:
-        if candidate.may_match(head, starts, has_sign=has_sign) and candidate.pattern.search(head):
-            return Verdict(f"words_{candidate.pattern.name}", "", 0.75)
+    for pattern, required in _WITHIN:
+        if not required.isdisjoint(literals) and pattern.search(head):
+            return Verdict(f"words_{pattern.name}", "", 0.75)
     return None
 
 
-class _Candidate(NamedTuple):
-    """A pattern with what every match of it holds, so that few texts are searched."""
-
-    pattern: FailurePattern
-    word_starts: frozenset[str]
-    """The first four letters of its words."""
-    ideographs: re.Pattern[str]
-    """The beginnings of its Chinese and Japanese words."""
-
-    def may_match(self, head: str, starts: AbstractSet[str], *, has_sign: bool) -> bool:
-        if not self.word_starts.isdisjoint(starts) or (has_sign and self.pattern is _IN_LANGUAGE):
-            return True
-        return not head.isascii() and self.ideographs.search(head) is not None
+def _with_literals(patterns: Iterable[FailurePattern]) -> tuple[tuple[FailurePattern, frozenset[str]], ...]:
+    return tuple((pattern, required_literals(pattern.regex)) for pattern in patterns)
 
 
-def _candidate(pattern: FailurePattern) -> _Candidate:
-    source = re.sub(r"\\[A-Za-z]", " ", pattern.regex.pattern)
-    ideographs = {re.escape(run[:2]) for run in re.findall(r"[\u3040-\u30ff\u3400-\u9fff]{2,}", source)}
-    words = (run[:4].lower() for run in re.findall(r"[^\W\d_]{4,}", source))
-    return _Candidate(pattern, frozenset(words) - _FILLERS, re.compile("|".join(sorted(ideographs)) or r"(?!)"))
-
-
-_SIGN_TEXTS: Final = ("err", "exc", "fail", "fehl", "http", "sh: ", "[ssl", "ошиб")
 _HAS_CODE: Final = re.compile(r"[45]\d\d")
-_SIGN_STARTS: Final = frozenset("45[(<*`'\"/")
-_FILLERS: Final = frozenset({"with", "from", "this", "your", "been", "have", "does", "into", "foun", "find", "when"})
-_AT_START: Final = tuple(map(_candidate, ERROR_TEXTS))
-_WITHIN: Final = tuple(
-    map(
-        _candidate,
-        (
-            *failure_patterns("environment"),
-            _IN_LANGUAGE,
-            *map(failure_pattern, ("unknown_tool", "arguments_refused", "stopped")),
-        ),
+_AT_START: Final = _with_literals(ERROR_TEXTS)
+_WITHIN: Final = _with_literals(
+    (
+        *failure_patterns("environment"),
+        _IN_LANGUAGE,
+        *map(failure_pattern, ("unknown_tool", "arguments_refused", "stopped")),
     )
 )
-"""What is searched in the first words of a short text."""
-_WORD_STARTS: Final = frozenset[str]().union(*(each.word_starts for each in (*_AT_START, *_WITHIN)))
-_IDEOGRAPHS: Final = re.compile("|".join(each.ideographs.pattern for each in _WITHIN))
+"""Searched in the first words of a short text."""
+_STATUS: Final = required_literals(STATUS_IN_WORDS)
+LITERALS: Final = sorted(_STATUS.union(*(required for _, required in (*_AT_START, *_WITHIN))))
 
 
-def _error_in_json(content: str) -> Verdict | None:
-    fields = _fields(content)
-    if fields.get("type") == "text" and isinstance(fields.get("text"), str):
-        return error_in_text(str(fields["text"]))
+def _unwrapped(answer: str) -> tuple[Verdict | None, str]:
+    """The verdict on an answer that is JSON, or the text that is to be judged by its words; empty for none."""
+    content = answer.lstrip()
+    while content.startswith(("{", '[{"type"')):
+        fields = _fields(content)
+        if fields.get("type") == "text" and isinstance(fields.get("text"), str):
+            answer = str(fields["text"])
+        elif (verdict := _error_in_fields(fields)) is not None:
+            return verdict, ""
+        else:
+            answer = _enveloped_text(fields)
+        content = answer.lstrip()
+    return None, answer
+
+
+def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
     key = next((key for key in _ERROR_KEYS if fields.get(key)), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
@@ -142,10 +179,15 @@ def _error_in_json(content: str) -> Verdict | None:
         return Verdict("json_detail", "", 0.85)
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
         return Verdict("json_success", "", 0.85)
+    return None
+
+
+def _enveloped_text(fields: Mapping[str, object]) -> str:
+    """The text of an object that is an envelope around it; empty for any other object."""
     is_envelope = len(fields) <= _MOST_KEYS and _OUTCOME_KEYS.isdisjoint(fields)
-    held = [fields[key] for key in _TEXT_KEYS if key in fields] if is_envelope else []
-    said = held[0] if held and isinstance(held[0], str) else ""
-    return error_in_text(said) if said and not said.startswith(("{", "[")) else None
+    texts = [fields[key] for key in _TEXT_KEYS if key in fields] if is_envelope else []
+    text = texts[0] if texts and isinstance(texts[0], str) else ""
+    return "" if text.startswith(("{", "[")) else text
 
 
 def _fields(content: str) -> dict[str, object]:

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple, cast
 import polars as pl
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import Facts, MalformedMessagesError, Message, MessageReader, dump, extend, parse_json
+from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
 from spanloop.messages.chat_forms import tool_definitions
 from spanloop.semconv import attributes as names
 
 from . import frames
 from .attributes import Attributes
-from .canonical import MARK, by_dialect
+from .canonical import DECODED, MARK, DecodedMessages, by_dialect, with_texts
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
 from .span_events import with_logs
 from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
@@ -36,6 +36,8 @@ class Normalised(NamedTuple):
     """What the spans say in columns, by (start, trace id, span id), and the rows that are none."""
 
     told: pl.DataFrame
+    """With the number of each row, ``_row``."""
+    decoded: DecodedMessages
     rejected: list[Rejected]
 
 
@@ -64,7 +66,7 @@ def normalise(
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    canonical = by_dialect(unique, attributes).drop("_row")
+    canonical, decoded = by_dialect(unique, attributes)
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -78,7 +80,8 @@ def normalise(
     ]
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
-    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
+    ordered = ordered.filter(~is_foreign) if len(foreign) else ordered
+    return Normalised(_told(ordered, decoded), decoded, rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -101,13 +104,14 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return marked.filter(pl.col("_is_first")).drop("_is_first"), marked.filter(~pl.col("_is_first")).select(keys)
 
 
-def _told(frame: pl.DataFrame) -> pl.DataFrame:
+def _told(frame: pl.DataFrame, decoded: DecodedMessages) -> pl.DataFrame:
     """Canonical columns as what they mean: numbers, truth values, and text that is never null."""
     return frame.select(
+        "_row",
         pl.col(pl.String)
         .exclude("input_tokens", "output_tokens", *_SAMPLING, "error_type", "StatusMessage")
         .fill_null(""),
-        *_error_columns(frame),
+        *_error_columns(frame, decoded),
         pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
@@ -120,13 +124,13 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def read_spans(told: pl.DataFrame) -> list[Span]:
-    """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
-    if told.is_empty():
+def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
+    """Spans out of what ``normalise`` found: column by column, and row by row only what has content to be read."""
+    columns: dict[str, list[Any]] = {name: normalised.told[name].to_list() for name in normalised.told.columns}
+    if not columns["_row"]:
         return []
-    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    seen, chains, said, after, tools, problems = zip(*_contents(columns, kinds), strict=True)
+    histories, said, after, tools, problems = zip(*_contents(columns, kinds, normalised.decoded, log), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
@@ -170,9 +174,8 @@ def read_spans(told: pl.DataFrame) -> list[Span]:
         columns["input_tokens"],
         columns["output_tokens"],
         tools,
-        seen,
+        histories,
         said,
-        chains,
         after,
         problems,
         columns["tool_name"],
@@ -200,8 +203,7 @@ def _sampling(columns: dict[str, list[Any]]) -> list[tuple[tuple[str, str], ...]
 
 
 class _Content(NamedTuple):
-    input: tuple[Message, ...]
-    chain: tuple[bytes, ...]
+    history: History
     output: tuple[Message, ...]
     output_chain: tuple[bytes, ...]
     tools: str
@@ -211,6 +213,7 @@ class _Content(NamedTuple):
 class _Told(NamedTuple):
     """What a model call's attributes say, as text."""
 
+    row: int
     trace_id: str
     span_id: str
     input: str
@@ -222,6 +225,7 @@ class _Told(NamedTuple):
 
 
 _TOLD: Final = (
+    "_row",
     "TraceId",
     "SpanId",
     "input_messages",
@@ -233,24 +237,31 @@ _TOLD: Final = (
 )
 
 
-def _contents(columns: dict[str, list[Any]], kinds: list[SpanKind]) -> list[_Content]:
-    reader = MessageReader()
+def _contents(
+    columns: dict[str, list[Any]], kinds: list[SpanKind], decoded: DecodedMessages, log: MessageLog
+) -> list[_Content]:
     told = zip(*(columns[name] for name in _TOLD), strict=True)
     return [
-        _content(reader, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
+        _content(log, decoded, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
         for kind, values in zip(kinds, told, strict=True)
     ]
 
 
-_NO_CONTENT: Final = _Content((), (), (), (), "[]", None)
+_NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 
-def _content(reader: MessageReader, told: _Told) -> _Content:
+def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
     try:
-        seen, digests, facts = reader.read_conversation(told.input, told.trace_id, told.system)
+        if told.input == DECODED:
+            history = log.history(log.of_objects(decoded.input[told.row]), told.system)
+        else:
+            history = log.read_history(told.input, told.trace_id, told.system)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
-        said = reader.read(told.output) if told.output else ()
+        if told.output == DECODED:
+            said = log.of_objects(decoded.output[told.row])
+        else:
+            said = log.read(told.output) if told.output else ()
         if len(said) > 1:
             said = _with_finish_reasons(said, choice_finish_reasons(told.finish_reasons))
         attribute = names.GEN_AI_TOOL_DEFINITIONS
@@ -258,9 +269,8 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
     except (MalformedMessagesError, RecursionError) as error:
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
         return _NO_CONTENT._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
-    before = digests[-1] if digests else b""
-    after = tuple([extend(before, message) for message in said])
-    return _Content(seen, digests, said, after, tools, _problem(told, seen, facts, said))
+    after = tuple([extend(history.digest, message) for message in said])
+    return _Content(history, said, after, tools, _problem(told, history, said))
 
 
 def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
@@ -273,8 +283,8 @@ def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -
     )
 
 
-def _problem(told: _Told, seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...]) -> Problem | None:
-    what = _said_wrong(seen, facts, said, canonical_finish_reason(told.finish_reasons))
+def _problem(told: _Told, history: History, said: tuple[Message, ...]) -> Problem | None:
+    what = _said_wrong(history, said, canonical_finish_reason(told.finish_reasons))
     if told.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
         return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
@@ -283,17 +293,16 @@ def _problem(told: _Told, seen: tuple[Message, ...], facts: Facts, said: tuple[M
     return None if what is None else Problem(what[0], f"span {told.span_id}, attribute {what[1]}")
 
 
-def _said_wrong(
-    seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...], reason: str
-) -> tuple[UntrainableReason, str] | None:
+def _said_wrong(history: History, said: tuple[Message, ...], reason: str) -> tuple[UntrainableReason, str] | None:
     """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
     given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
+    facts = history.facts
     if facts.is_redacted or any(message.is_redacted for message in said):
         return UntrainableReason.REDACTED_CONTENT, f"{given if facts.is_redacted else answered}: redacted"
     missing = ""
-    if not seen or not said:
-        missing = f"{answered if seen else given}: absent"
-    elif gap := _gap(seen, facts):
+    if not history.length or not said:
+        missing = f"{answered if history.length else given}: absent"
+    elif gap := _gap(history):
         missing = f"{given}: {gap}"
     elif not reason and not any(message.finish_reason or _says_something(message) for message in said):
         missing = f"{answered}: nothing is said, nor why"
@@ -302,9 +311,10 @@ def _said_wrong(
     return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
 
 
-def _gap(seen: tuple[Message, ...], facts: Facts) -> str:
+def _gap(history: History) -> str:
     """What is missing in a call's input; empty where it may be whole."""
-    if missing := facts.course.missing(seen):
+    facts = history.facts
+    if missing := facts.course.missing(history.messages):
         return missing
     return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
 
@@ -375,19 +385,19 @@ def _duration() -> pl.Expr:
     return pl.when(given > _LATEST_NS).then(0).otherwise(pl.min_horizontal(given.cast(pl.Int64, strict=False), left))
 
 
-def _error_columns(frame: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
+def _error_columns(frame: pl.DataFrame, decoded: DecodedMessages) -> tuple[pl.Expr, pl.Expr]:
     """Type and text of each row's error.
 
     Where a request failed, Claude Code answers in the model's place, with the words of the error: as a model that is
     none, or, through some tracers, as one that read and wrote no token.
     """
     kept = pl.col("error_type").fill_null(""), pl.col("StatusMessage").fill_null("")
-    said = pl.col("output_messages").fill_null("")
     is_placeholder = pl.any_horizontal(pl.col("request_model", "response_model").fill_null("") == _NO_MODEL)
     is_uncounted = pl.all_horizontal(pl.col("input_tokens", "output_tokens").fill_null("") == "0")
     is_call = pl.col("kind").fill_null("") == SpanKind.LLM.value
     if not frame.select((is_call & (is_placeholder | is_uncounted)).any()).item():
         return kept
+    said = with_texts("output_messages", decoded.output).fill_null("")
     has_failed = is_call & (is_placeholder | (is_uncounted & said.str.contains(_CLAUDE_ERROR)))
     return (
         pl.when(has_failed & (kept[0] == "")).then(pl.lit("api_error")).otherwise(kept[0]).alias("error_type"),

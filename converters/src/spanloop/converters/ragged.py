@@ -13,15 +13,20 @@ import pyarrow as pa
 
 def ragged(values: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pl.Series:
     """A list column whose rows are the next ``lengths`` of ``values`` each."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return pl.Series(pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), pa.array(values)))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    items = pl.Series(values).to_arrow()
+    buffers = [None, pa.py_buffer(offsets)]
+    return pl.Series(pa.Array.from_buffers(pa.large_list(items.type), len(lengths), buffers, children=[items]))
 
 
 def flat(lists: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """All values of a list column without nulls, one behind the other, and where each row's begin; the end is last."""
+    """All values of a list column without nulls, one behind the other, and where each row's begin; the end is last.
+
+    Buffers are read as they are: pyarrow's own way to numpy imports pandas.
+    """
     array = lists.rechunk().to_arrow()
-    offsets = array.offsets.to_numpy().astype(np.int64)
-    values = array.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]  # a slice keeps those around it
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    values = pl.Series(array.values).to_numpy()[offsets[0] : offsets[-1]]  # a slice keeps those around it
     return values, offsets - offsets[0]
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spanloop.converters.enums import TokenSource
-from spanloop.messages import digest, dump, join_json
+from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, is_incomplete
 from .captures import IN_SPAN, Generation
@@ -126,7 +126,7 @@ def transition_rows(judged: Judged) -> list[Values]:
         judged.group_id,
         judged.rewards.value,
         dict(sorted(judged.rewards.breakdown.items())),
-        [join_json(step.span.input) for step in judged.episode.steps],
+        [step.span.history.json for step in judged.episode.steps],
     )
     return [_transition(judged, step, by_step.get(step.index), shared) for step in judged.episode.steps]
 

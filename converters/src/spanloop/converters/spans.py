@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import Message
+from spanloop.messages import History, Message
 
 
 class SpanKind(StrEnum):
@@ -69,11 +69,10 @@ class Span(NamedTuple):
     output_tokens: int
     tools: str
     """JSON list of tool definitions; ``[]`` without any."""
-    input: tuple[Message, ...]
+    history: History
+    """What the model was sent."""
     output: tuple[Message, ...]
     """One message a choice; empty when the call failed or content was not captured."""
-    input_chain: tuple[bytes, ...]
-    """Running digest of ``input``, parallel to it."""
     output_chain: tuple[bytes, ...]
     """Digest of ``input`` and each choice of ``output``."""
     problem: Problem | None
@@ -81,6 +80,16 @@ class Span(NamedTuple):
     tool_call_id: str
     tool_arguments: str
     tool_result: str
+
+    @property
+    def input(self) -> tuple[Message, ...]:
+        """The messages that the model was sent."""
+        return self.history.messages
+
+    @property
+    def input_chain(self) -> tuple[bytes, ...]:
+        """Running digest of ``input``, parallel to it."""
+        return self.history.digests
 
     @property
     def end_ns(self) -> int:
@@ -103,8 +112,8 @@ class Span(NamedTuple):
 
 def repeats(call: Span, after: Span) -> bool:
     """Whether ``after`` was sent all that ``call`` was sent; what it holds for an id may then be an older answer."""
-    count = len(call.input)
-    return 0 < count < len(after.input) and after.input_chain[count - 1] == call.input_chain[-1]
+    count = call.history.length
+    return 0 < count < after.history.length and after.history.digests[count - 1] == call.history.digest
 
 
 class Rejected(NamedTuple):

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
-from spanloop.messages import chain, parse_json
+from spanloop.messages import parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
+from .error_texts import Verdicts
 from .spans import Span, SpanKind, repeats
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
@@ -91,6 +92,7 @@ def build_episode(
     parents: Mapping[SpanKey, SpanKey],
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
+    verdicts: Verdicts,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     calls = with_told_answers(group.calls)
@@ -102,7 +104,7 @@ def build_episode(
     following = _following(continues, previous)
     calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
-    results = _results(calls, following, group.context)
+    results = _results(calls, following, group.context, verdicts)
     steps = tuple(
         Step(
             index=index,
@@ -143,9 +145,8 @@ def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str
 
 
 def _thread(call: Span, agent_name: str) -> Thread:
-    system = chain(message for message in call.input if message.role == "system")
-    user = next((message.digest for message in call.input if message.role == "user"), b"")
-    return agent_name, system[-1] if system else b"", user
+    history = call.history
+    return agent_name, history.system_digest, b"" if history.user is None else history.user.digest
 
 
 def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Mapping[SpanKey, str]) -> list[Thread]:
@@ -158,7 +159,7 @@ def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Map
             threads.append(rewritten.get(own, own))
             continue
         threads.append(threads[above])
-        if len(call.input) == len(calls[above].input):
+        if call.history.length == calls[above].history.length:
             # what came since was written into a message, which may be the one that names the thread
             rewritten[_thread(call, agents[call.key])] = threads[above]
     return threads
@@ -183,8 +184,15 @@ def _following(continues: Sequence[int | None], previous: Sequence[int | None]) 
     return found
 
 
+class _ToolSpans(NamedTuple):
+    """The spans of tools that are not yet taken as results, by start."""
+
+    by_id: Mapping[str, deque[Span]]
+    by_name: Mapping[str, deque[Span]]
+
+
 def _results(
-    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span]
+    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span], verdicts: Verdicts
 ) -> list[tuple[ToolResult, ...]]:
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
@@ -196,7 +204,8 @@ def _results(
         else:
             by_name[span.tool_name].append(span)
     return [
-        _results_of(call, _next_input(calls, following.get(index)), by_id, by_name) for index, call in enumerate(calls)
+        _results_of(call, _next_input(calls, following.get(index)), _ToolSpans(by_id, by_name), verdicts)
+        for index, call in enumerate(calls)
     ]
 
 
@@ -265,13 +274,11 @@ def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:
     return None if index is None else calls[index]
 
 
-def _results_of(
-    call: Span, after: Span | None, by_id: Mapping[str, deque[Span]], by_name: Mapping[str, deque[Span]]
-) -> tuple[ToolResult, ...]:
+def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Verdicts) -> tuple[ToolResult, ...]:
     asked = call.output[0].tool_calls if call.output else ()
     if not asked:
         return ()
-    queues = [by_id.get(tool_call.id) or by_name.get(tool_call.name) for tool_call in asked]
+    queues = [tools.by_id.get(tool_call.id) or tools.by_name.get(tool_call.name) for tool_call in asked]
     spans = [waiting.popleft() if waiting else None for waiting in queues]
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
@@ -284,7 +291,8 @@ def _results_of(
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
     shown = {response.id: response.content for response in responses if response.id}
-    found = tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
+    unnamed = [response.content for response in responses if not response.id]
+    found = tool_results(asked, spans, shown, unnamed, verdicts)
     failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
     return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
 

@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
-from .error_texts import error_in_text
+from .error_texts import Verdict, Verdicts
 from .spans import Span
-
-__all__ = ["ToolResult", "error_in_text", "tool_results"]
 
 
 class ToolResult(NamedTuple):
@@ -62,7 +60,11 @@ class ToolResult(NamedTuple):
 
 
 def tool_results(
-    calls: Sequence[ToolCall], spans: Sequence[Span | None], shown: Mapping[str, str], unnamed: Sequence[str]
+    calls: Sequence[ToolCall],
+    spans: Sequence[Span | None],
+    shown: Mapping[str, str],
+    unnamed: Sequence[str],
+    verdicts: Verdicts,
 ) -> tuple[ToolResult, ...]:
     """One result for each call that has a span or an answer; a call without either has none.
 
@@ -71,6 +73,7 @@ def tool_results(
         spans: The ``execute_tool`` span of each call, or None.
         shown: Tool call id → content of the tool message in the next input.
         unnamed: Contents of tool messages without an id, in their order: they answer the calls in theirs.
+        verdicts: On the answers of the batch.
     """
     rest = iter(unnamed)
     found: list[ToolResult] = []
@@ -79,13 +82,12 @@ def tool_results(
         if content is None and call.id not in shown:
             content = next(rest, None)
         if span is not None or content is not None:
-            found.append(_result(position, call, span, content))
+            content = content if content is not None else (span.tool_result if span else "")
+            found.append(_result(position, call, span, content, verdicts[content]))
     return tuple(found)
 
 
-def _result(position: int, call: ToolCall, span: Span | None, shown: str | None) -> ToolResult:
-    content = shown if shown is not None else (span.tool_result if span else "")
-    verdict = error_in_text(content)
+def _result(position: int, call: ToolCall, span: Span | None, content: str, verdict: Verdict | None) -> ToolResult:
     error_type, confidence, evidence = "", 1.0, ""
     if span is not None and span.has_failed:
         error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")

@@ -2,18 +2,19 @@
 
 from .codec import MalformedMessagesError, dump, list_items, parse_json, parse_json_or_none
 from .facts import NO_PARTS, Facts
+from .log import NO_HISTORY, History, MessageLog, parse_messages
 from .model import Message, ToolCall, ToolResponse, chain, digest, extend, join_json
-from .reader import Conversation, MessageReader, parse_messages
-from .view import REDACTED_MARKERS, parse_system_instructions, read_message
+from .view import REDACTED_MARKERS
 
 __all__ = [
+    "NO_HISTORY",
     "NO_PARTS",
     "REDACTED_MARKERS",
-    "Conversation",
     "Facts",
+    "History",
     "MalformedMessagesError",
     "Message",
-    "MessageReader",
+    "MessageLog",
     "ToolCall",
     "ToolResponse",
     "chain",
@@ -25,6 +26,4 @@ __all__ = [
     "parse_json",
     "parse_json_or_none",
     "parse_messages",
-    "parse_system_instructions",
-    "read_message",
 ]

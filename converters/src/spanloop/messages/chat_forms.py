@@ -41,8 +41,9 @@ ROLES: Final = {
 }
 """Role names and message types, in lower case, that stand for one of OpenTelemetry's four roles."""
 
-_ROLE_AND_CONTENT: Final = {"role", "content"}
-_SPEAKERS: Final = ("system", "user", "assistant")
+_CHAT_KEYS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+"""All that most messages of chat APIs have: there is no envelope around them."""
+
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_use", "tool-call", "function_call", "functionCall", "toolUse", "toolCall"})
@@ -65,6 +66,7 @@ _RESPONSE_SHELLS: Final = (
 _VALUE_TYPES: Final = frozenset({"text", "json", "content", "error-text", "error-json"})
 """What Vercel's tool outputs are: ``{"type": …, "value": …}``."""
 
+_REPR_BEGINS: Final = "TextBlock("
 _TEXT_IN_REPR: Final = re.compile(
     r"""\bTextBlock\((?:type='text',\s*)?text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
 )
@@ -73,12 +75,12 @@ _MAX_LITERAL: Final = 1_000_000
 
 def as_fields(value: object) -> Fields:
     """The object that ``value`` is; empty when it is none."""
-    return cast("Fields", value) if isinstance(value, dict) else {}
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def as_list(value: object) -> list[object]:
     """The list that ``value`` is; empty when it is none."""
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def python_object(text: object) -> object:
@@ -110,6 +112,8 @@ def _is_json(value: object) -> bool:
 
 def text_of_repr(text: str) -> str:
     """The text inside a Python repr of text blocks; the text itself when it is no such thing."""
+    if _REPR_BEGINS not in text:
+        return text
     found = cast("list[str]", _TEXT_IN_REPR.findall(text))
     return replace_surrogates("".join(str(ast.literal_eval(piece)) for piece in found)) if found else text
 
@@ -134,8 +138,9 @@ def message(item: object, role: str = "user") -> Fields:
     if not isinstance(item, dict):
         return {"role": role, "parts": [part(item)]}
     fields = cast("Fields", item)
-    if fields.keys() == _ROLE_AND_CONTENT and fields["role"] in _SPEAKERS and type(fields["content"]) is str:
-        return {"role": fields["role"], "parts": parts(fields["content"])}
+    own, content = fields.get("role"), fields.get("content")
+    if own in _KNOWN_ROLES and (content is None or type(content) is str) and _CHAT_KEYS.issuperset(fields):
+        return _from_content(str(own), fields)
     fields = opened(fields)
     kind = str(fields.get("type") or "")
     own = fields.get("role")
@@ -213,7 +218,9 @@ _NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
 
 
 def _from_content(role: str, fields: Fields) -> Fields:
-    content = next((fields[key] for key in ("content", "contents", "blocks", "_content") if key in fields), None)
+    content = fields.get("content")
+    if content is None and "content" not in fields:
+        content = next((fields[key] for key in ("contents", "blocks", "_content") if key in fields), None)
     identity = fields.get("tool_call_id") or fields.get("call_id")
     if role == "tool" and (identity is not None or "content" in fields):
         found = _responses(content, identity, fields)
@@ -222,14 +229,19 @@ def _from_content(role: str, fields: Fields) -> Fields:
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
             found.append({"type": "refusal", "content": refusal})
+    role = _role_of_parts(role, found)
+    if _NOT_EXTRA.issuperset(fields):
+        return {"role": role, "parts": found}
     extra = {key: value for key, value in fields.items() if key not in _NOT_EXTRA and value not in (None, "", [], {})}
-    return {"role": _role_of_parts(role, found), "parts": found, **extra}
+    return {"role": role, "parts": found, **extra}
 
 
 def _role_of_parts(role: str, found: Iterable[object]) -> str:
     """``tool`` where a user's message holds nothing but tool answers, as Anthropic, Gemini and Bedrock send them."""
+    if role != "user":
+        return role
     listed = list(found)
-    return "tool" if role == "user" and listed and all(_is_response(item) for item in listed) else role
+    return "tool" if listed and all(map(_is_response, listed)) else role
 
 
 def _responses(content: object, identity: object, fields: Fields) -> list[object]:
@@ -255,6 +267,8 @@ def _calls(fields: Mapping[str, object]) -> list[object]:
         found += [tool_call(call) for call in cast("list[object]", calls)]
     elif isinstance(fields.get("function_call"), dict):
         found.append(tool_call(fields["function_call"]))
+    if "invalid_tool_calls" not in fields:
+        return found
     # LangChain lists calls whose arguments are no JSON apart from the others.
     known = {as_fields(call).get("id") for call in found}
     invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
@@ -330,7 +344,10 @@ def tool_call(item: object) -> object:
         return item
     fields = cast("Fields", item)
     inner = fields.get("function")
-    source = {**fields, **cast("Fields", inner)} if isinstance(inner, dict) else fields
+    called = cast("Fields", inner) if isinstance(inner, dict) else fields
+    if (name := called.get("name")) and "arguments" in called:
+        return {"type": "tool_call", "id": _first(fields, _IDS), "name": name, "arguments": called["arguments"]}
+    source = {**fields, **called}
     name = next((source[key] for key in _NAMES if source.get(key)), inner if isinstance(inner, str) else "")
     arguments: object = next((source[key] for key in _ARGUMENTS if key in source), cast("object", {}))
     return {"type": "tool_call", "id": _first(fields, _IDS), "name": name, "arguments": arguments}
@@ -399,7 +416,10 @@ def _definition(fields: Fields) -> Fields:
 
 
 def _first(fields: Fields, keys: Iterable[str]) -> object:
-    return next((fields[key] for key in keys if fields.get(key)), "")
+    for key in keys:
+        if value := fields.get(key):
+            return value
+    return ""
 
 
 def _function(fields: Fields) -> object:

@@ -1,6 +1,6 @@
-"""One decoded message → ``Message``."""
+"""One decoded message, in OpenTelemetry's form or as chat APIs and frameworks spell it → ``Message``."""
 
-import json
+from json import JSONEncoder
 from typing import Final, cast
 
 import msgspec
@@ -10,7 +10,7 @@ from .codec import MalformedMessagesError, dump, parse_json
 from .model import Message, ToolCall, ToolResponse, digest
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
-_SORTED: Final = json.JSONEncoder(sort_keys=True)
+_SORTED: Final = JSONEncoder(sort_keys=True)
 _ENCODE_SORTED: Final = msgspec.json.Encoder(order="deterministic").encode
 _KNOWN_FORMS: Final = frozenset({"content", "tool_calls", "function_call", "lc", "data", "message"})
 _KNOWN_TYPES: Final = frozenset({"function_call", "function_call_output", "reasoning"})
@@ -18,8 +18,8 @@ _KNOWN_TYPES: Final = frozenset({"function_call", "function_call_output", "reaso
 Fields = dict[str, object]
 
 
-def read_message(item: object) -> Message:
-    """One decoded message, in OpenTelemetry's form or as chat APIs and frameworks spell it.
+def message_fields(item: object) -> tuple[Fields, str, list[object]]:
+    """A message's fields, its role and its parts, of which some may still be spelled otherwise.
 
     Raises:
         MalformedMessagesError: When it is none.
@@ -32,30 +32,39 @@ def read_message(item: object) -> Message:
     role, parts = fields.get("role"), fields.get("parts", [])
     if not isinstance(role, str) or not isinstance(parts, list):
         raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
-    return _view(fields, chat_forms.ROLES.get(role.lower(), role), cast("list[object]", parts))
+    return fields, chat_forms.ROLES.get(role.lower(), role), cast("list[object]", parts)
 
 
-def parse_system_instructions(text: str) -> Message:
+def system_fields(text: str) -> Fields:
     """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for."""
     try:
         found = parse_json(text)
     except MalformedMessagesError:
         found = text
     parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
-    return read_message({"role": "system", "parts": parts})
+    return {"role": "system", "parts": parts}
 
 
 def _is_known_form(fields: Fields) -> bool:
     return not _KNOWN_FORMS.isdisjoint(fields) or fields.get("type") in _KNOWN_TYPES
 
 
-def _view(fields: Fields, role: str, parts: list[object]) -> Message:
+def view_message(fields: Fields, role: str, parts: list[object], json: str) -> Message:
+    """The message of ``message_fields``.
+
+    Args:
+        fields: Of the message.
+        role: In OpenTelemetry's words.
+        parts: Its parts.
+        json: The JSON of ``fields``.
+    """
+    before = fields
     texts: list[str] = []
     calls: list[ToolCall] = []
     responses: list[ToolResponse] = []
     seen: list[str] = [role]
     for position, part in enumerate(parts):
-        found = cast("Fields", part) if isinstance(part, dict) else {"type": "text", "content": part}
+        found: Fields = part if isinstance(part, dict) else {"type": "text", "content": part}  # pyright: ignore[reportUnknownVariableType]
         kind = found.get("type")
         if kind not in chat_forms.CANONICAL_PARTS or "text" in found:
             known = chat_forms.part(found)
@@ -70,7 +79,7 @@ def _view(fields: Fields, role: str, parts: list[object]) -> Message:
             if arguments and isinstance(found.get("arguments"), str):
                 parts, fields = _replaced(fields, parts, position, {**found, "arguments": arguments})
             calls.append(call)
-            seen.append(f"call:{call.name}:{call.arguments if arguments is None else _canonical(arguments)}")
+            seen.append(f"call:{call.name}:{_canonical(arguments, call.arguments)}")
         elif kind == "tool_call_response":
             answer = found.get("response", found.get("result"))
             # Bedrock's and Strands' answers are lists of text blocks.
@@ -82,7 +91,7 @@ def _view(fields: Fields, role: str, parts: list[object]) -> Message:
             seen.append(_SORTED.encode(found))
     text = texts[0] if len(texts) == 1 else "".join(texts)
     seen.append(f"text:{text.strip()}")
-    whole = dump(fields)
+    whole = json if fields is before else dump(fields)
     is_redacted = "REDACTED" in whole and any(map(_is_redacted, (text, *(response.content for response in responses))))
     reason = fields.get("finish_reason")
     told = (tuple(calls), tuple(responses), _text(reason) if reason else "", whole, digest(seen), is_redacted)
@@ -120,10 +129,14 @@ def _tool_call(part: Fields) -> tuple[ToolCall, Fields | None]:
     return ToolCall(identity, name, dump(cast("Fields", found)), is_valid=True), cast("Fields", found)
 
 
-def _canonical(arguments: Fields) -> str:
-    """The same for equal arguments, whatever the order of their keys."""
+def _canonical(arguments: Fields | None, json: str) -> str:
+    """The same text for equal arguments, whatever the order of their keys in ``json``; ``json`` where they are none."""
+    if arguments is None:
+        return json
     if not arguments:
         return "{}"
+    if len(arguments) == 1 and not isinstance(next(iter(arguments.values())), (dict, list)):
+        return json
     try:
         return _ENCODE_SORTED(arguments).decode()
     except (UnicodeEncodeError, TypeError):

@@ -9,7 +9,7 @@ from typing import Final
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
-from .base import BODY, CANONICAL, COLUMNS, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import BODY, CANONICAL, COLUMNS, MESSAGES, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
@@ -89,6 +89,7 @@ __all__ = [
     "CANONICAL",
     "COLUMNS",
     "DIALECTS",
+    "MESSAGES",
     "Dialect",
     "IndexedList",
     "RawSpan",

@@ -1,7 +1,8 @@
 """What a dialect is: a rule that recognises its spans, a table of attribute names, and perhaps a reader.
 
-Invariant: every dialect yields the same canonical columns, as text; reading messages out of that text happens once, in
-``normalise``. Expressions see the attributes in columns named by ``attr``.
+Invariant: every dialect yields the same canonical columns. Messages are JSON where a span has them as JSON, and decoded
+objects where a reader makes them; ``normalise`` reads both. Expressions see the attributes in columns named by
+``attr``.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -45,6 +46,12 @@ BODY: Final = "event.body"
 COLUMNS: Final = ("SpanName", "ScopeName", "Events.Name")
 """Columns that ``Dialect.calls`` may test; their values are compared as they are."""
 
+MESSAGES: Final = ("input_messages", "output_messages")
+"""Columns that a reader may give as decoded messages; it must not change them afterwards."""
+
+ColumnValue: TypeAlias = "str | Sequence[Fields]"
+"""Text, or the decoded messages of one of ``MESSAGES``."""
+
 Calls: TypeAlias = tuple[Mapping[str, str | Sequence[str]], ...]
 
 _PREFIX: Final = "attr:"
@@ -87,8 +94,8 @@ class Dialect:
         name: As it is called in documentation and rejections.
         matches: True for the spans that the dialect reads. The first dialect of the registry that matches wins.
         columns: Canonical column → its attributes, of which the first that is not empty counts, or a text expression.
-        read: Canonical column → text, of one span, over what ``columns`` found. ``error_type`` and ``session_id`` may
-            be given, too; they count where the span has none.
+        read: Canonical column → text or decoded messages, of one span, over what ``columns`` found. ``error_type`` and
+            ``session_id`` may be given, too; they count where the span has none.
         reads: True for the spans that ``read`` has more to say of; null for all.
         lists: Name → a list in indexed attributes, which ``read`` finds in ``RawSpan.lists``.
         calls: How the store tells model calls: any of these, each a test for every attribute or ``COLUMNS``. A test is
@@ -98,7 +105,7 @@ class Dialect:
     name: str
     matches: pl.Expr
     columns: Mapping[str, pl.Expr | tuple[str, ...]] = field(default_factory=dict[str, pl.Expr | tuple[str, ...]])
-    read: Callable[[RawSpan], Mapping[str, str]] | None = None
+    read: Callable[[RawSpan], Mapping[str, ColumnValue]] | None = None
     reads: pl.Expr | None = None
     lists: Mapping[str, IndexedList] = field(default_factory=dict[str, IndexedList])
     calls: Calls = ()

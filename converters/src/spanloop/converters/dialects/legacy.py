@@ -26,7 +26,7 @@ from spanloop.messages.chat_forms import (
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
-from .base import Dialect, IndexedList, RawSpan, attr
+from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
 from .provider_payloads import request_messages, request_tools, response_columns, response_messages
@@ -62,11 +62,11 @@ ALTERNATIVES: Final = {
 DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """What the table does not tell of one span in a legacy form."""
     kind = span.columns["kind"]
     if kind == SpanKind.TOOL.value:
-        return _tool_events(span)
+        return {**_tool_events(span)}
     if kind != SpanKind.LLM.value:
         return {}
     found = _content(span)
@@ -129,7 +129,7 @@ KIND: Final = pl.coalesce(
 """What a span stands for: by its operation, else by what it has."""
 
 
-def _content(span: RawSpan) -> dict[str, str]:
+def _content(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, columns = span.attributes, span.columns
     events = [*listed_events(attributes.get(EVENTS, "")), *((name, payload_of(found)) for name, found in span.events)]
     said = (
@@ -139,7 +139,7 @@ def _content(span: RawSpan) -> dict[str, str]:
         or response_messages(_entity(attributes, "output"))
     )
     response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
-    seen = columns.get("input_messages") or _seen_text(span.lists.get("seen", ()))
+    seen = columns.get("input_messages") or _seen(span.lists.get("seen", ()))
     if not seen or (response and not said):
         listed = (
             _flat(span.lists.get("seen", ()), "user")
@@ -149,7 +149,7 @@ def _content(span: RawSpan) -> dict[str, str]:
         )
         if not said and response:
             listed, said = _without_answer(listed)
-        seen = columns.get("input_messages") or (dump(split_answers(listed)) if listed else "")
+        seen = columns.get("input_messages") or split_answers(listed)
     said = _with_asked(
         said,
         [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
@@ -158,11 +158,11 @@ def _content(span: RawSpan) -> dict[str, str]:
     reason, tools = columns.get("finish_reasons") or reason, columns.get("tools") or offered_tools(span)
     if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(said, tools):
         said = []
-    found = {
+    found: dict[str, ColumnValue] = {
         **(_beside(attributes, response) if response else {}),
         **known({"finish_reasons": reason, "tools": tools}),
         "input_messages": seen,
-        "output_messages": columns.get("output_messages") or (dump(said) if said else ""),
+        "output_messages": columns.get("output_messages") or said,
     }
     for detail in (payload for name, payload in events if name == DETAILS):
         for column in ("input_messages", "output_messages", "system_instructions", "tools"):
@@ -181,8 +181,8 @@ class _Entry(NamedTuple):
     """A message as indexed attributes list it."""
 
     message: Fields
-    text: str
-    """The JSON of the messages that it is in an input: answers of tools stand by themselves."""
+    messages: list[Fields]
+    """The messages that it is in an input: answers of tools stand by themselves."""
     is_whole: bool
     """Whether it is a message by itself, whatever stands beside it."""
 
@@ -190,18 +190,16 @@ class _Entry(NamedTuple):
 def _seen_entry(fields: Fields) -> _Entry:
     item = flat_message(fields, "user")
     is_whole = not _is_thought(item) and SPLIT not in item and (bool(item["parts"]) or not item.get("finish_reason"))
-    return _Entry(item, ",".join(map(dump, split_answers([item]))) if is_whole else "", is_whole)
+    return _Entry(item, split_answers([item]) if is_whole else [], is_whole)
 
 
 def _said_entry(fields: Fields) -> _Entry:
-    return _Entry(flat_message(fields, "assistant"), "", is_whole=False)
+    return _Entry(flat_message(fields, "assistant"), [], is_whole=False)
 
 
-def _seen_text(entries: Sequence[_Entry]) -> str:
-    """The messages of an input as JSON; empty where there are none, or one that is no message by itself."""
-    if not entries or not all(entry.is_whole for entry in entries):
-        return ""
-    return "[" + ",".join([entry.text for entry in entries if entry.text]) + "]"
+def _seen(entries: Sequence[_Entry]) -> list[Fields]:
+    """The messages of an input; none where one of its entries is no message by itself."""
+    return [item for entry in entries for item in entry.messages] if all(entry.is_whole for entry in entries) else []
 
 
 def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
@@ -213,7 +211,7 @@ def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
 def _beside(attributes: Mapping[str, str], response: Fields) -> dict[str, str]:
     """What a Responses API's response tells beside the messages."""
     told, offered = response_columns(response), request_tools(response)
-    columns: dict[str, str] = {column: told[column] for column in ("response_id", "finish_reasons") if column in told}
+    columns = {column: as_text(told[column]) for column in ("response_id", "finish_reasons") if column in told}
     settings = parameters(fields_of(attributes.get("model_settings", "")))
     return {**columns, **settings, **({"tools": dump(offered)} if offered else {})}
 

@@ -12,7 +12,7 @@ from spanloop.messages.chat_forms import as_fields
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
+from .base import ColumnValue, Dialect, RawSpan, attr
 from .otel_genai import sources
 from .provider_payloads import request_columns, response_columns
 from .rows import as_text, decoded, fields_of, first, known, parameters
@@ -22,7 +22,7 @@ _REQUEST: Final = "request_data"
 _RESPONSE: Final = "response_data"
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one of Logfire's own spans."""
     attributes = span.attributes
     template = attributes[_TEMPLATE]

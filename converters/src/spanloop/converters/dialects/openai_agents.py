@@ -7,13 +7,12 @@ a name of its own for the agent on every span but the agent's.
 from collections.abc import Mapping
 from typing import Final
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
 from spanloop.semconv import attributes as names
 
 from ..reprs import value_of_repr
 from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
+from .base import ColumnValue, Dialect, RawSpan, attr
 from .legacy import KIND
 from .otel_genai import AGENT_OPERATIONS, sources
 from .provider_payloads import reason_said, response_columns, response_messages
@@ -25,7 +24,7 @@ _NOBODY: Final = "OpenAI Agent"
 _REPR: Final = r"""\{"type":\s?"text",\s?"content":\s?"(?:\{'|Response[A-Z]\w+\()"""
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
     found = {"kind": span.columns["kind"]}
     is_agent = span.attributes[names.GEN_AI_OPERATION_NAME] in AGENT_OPERATIONS
@@ -35,7 +34,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return found | (_said(span.columns) if found["kind"] == SpanKind.LLM.value else {})
 
 
-def _said(columns: Mapping[str, str]) -> dict[str, str]:
+def _said(columns: Mapping[str, str]) -> dict[str, ColumnValue]:
     said = [as_fields(item) for item in as_list(decoded(columns.get("output_messages", "")))]
     opened = [_opened(item) for item in said]
     if opened == said:
@@ -45,7 +44,7 @@ def _said(columns: Mapping[str, str]) -> dict[str, str]:
     return {
         "response_id": columns.get("response_id") or told.get("response_id", ""),
         "finish_reasons": reason_said(columns.get("finish_reasons", ""), opened),
-        "output_messages": dump(opened),
+        "output_messages": opened,
     }
 
 

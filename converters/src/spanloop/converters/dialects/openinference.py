@@ -22,7 +22,7 @@ from spanloop.messages.chat_forms import (
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
-from .base import Dialect, IndexedList, RawSpan, attr
+from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy import FUNCTIONS, offered_tools
 from .otel_genai import RESPONSE_ID
 from .provider_payloads import (
@@ -44,7 +44,7 @@ _OUTPUT: Final = "output.value"
 _FAILED: Final = re.compile(r'"is_error"\s*:\s*true')
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one OpenInference span."""
     kind = _KINDS.get(span.attributes[SPAN_KIND].upper(), SpanKind.OTHER)
     if kind is SpanKind.LLM and (_is_preparation(span) or _is_notice(span)):
@@ -52,7 +52,7 @@ def read(span: RawSpan) -> dict[str, str]:
     metadata = fields_of(span.attributes.get("metadata", ""))
     if kind is SpanKind.AGENT and span.name == metadata.get("langgraph_node") == _NODE:
         kind = SpanKind.OTHER
-    columns = {
+    columns: dict[str, ColumnValue] = {
         "kind": str(kind),
         "agent_name": first(span.attributes, "agent.name", names.GEN_AI_AGENT_NAME)
         or as_text(metadata.get("lc_agent_name"))
@@ -97,7 +97,7 @@ def _is_notice(span: RawSpan) -> bool:
     )
 
 
-def _call(span: RawSpan) -> dict[str, str]:
+def _call(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, seen = span.attributes, span.lists.get("seen", ())
     given_text = attributes.get(_INPUT, "")
     request, answered = decoded_except(given_text, _SAID), decoded(attributes.get(_OUTPUT, ""))
@@ -123,7 +123,7 @@ def _call(span: RawSpan) -> dict[str, str]:
         "output_tokens": attributes.get("llm.token_count.completion", ""),
         "tools": _tools(span, given),
         "input_messages": _seen(span, request, is_response=identity.startswith(RESPONSE_ID)),
-        "output_messages": dump(said) if said else "",
+        "output_messages": said,
     }
 
 
@@ -135,8 +135,8 @@ class _Entry(NamedTuple):
     """A message of an input."""
 
     message: Fields
-    text: str
-    """The JSON of the messages that it is: answers of tools stand by themselves."""
+    messages: list[Fields]
+    """The messages that it is: answers of tools stand by themselves."""
     role: object
     answers: object
     """The id of the tool call that it answers, as an attribute of its own says."""
@@ -144,8 +144,7 @@ class _Entry(NamedTuple):
 
 def _entry(fields: Fields) -> _Entry:
     item, inner = _flattened(fields), as_fields(fields.get("message"))
-    text = ",".join(map(dump, split_answers([item])))
-    return _Entry(item, text, inner.get("role"), inner.get("tool_call_id"))
+    return _Entry(item, split_answers([item]), inner.get("role"), inner.get("tool_call_id"))
 
 
 def _tells_more(span: RawSpan, request: Mapping[str, object]) -> bool:
@@ -161,8 +160,8 @@ def _tells_more(span: RawSpan, request: Mapping[str, object]) -> bool:
     return any(entry.answers is not None and entry.role == "user" for entry in seen)
 
 
-def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) -> str:
-    """The messages of the input as JSON."""
+def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) -> list[Fields]:
+    """The messages of the input."""
     seen: Sequence[_Entry] = span.lists.get("seen", ())
     tells_more = _tells_more(span, request)
     found: list[Fields] = []
@@ -170,12 +169,9 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
         found = split_answers(request_messages(decoded(span.attributes.get(_INPUT, ""))))
     if seen and not found:
         if not is_response:
-            texts = [entry.text for entry in seen if entry.text]
-            return "[" + ",".join(texts) + "]" if texts else ""
+            return [item for entry in seen for item in entry.messages]
         found = split_answers(entry.message for entry in seen)
-    if not found:
-        return ""
-    return dump(joined_turns(found) if is_response else found)
+    return joined_turns(found) if is_response else found
 
 
 def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:

@@ -10,6 +10,7 @@ from typing import Final, cast
 from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages, tool_definitions
 
+from .base import ColumnValue
 from .rows import as_text, known, parameters
 
 _SETTINGS: Final = (
@@ -46,7 +47,7 @@ _OUTPUT_TOKENS: Final = (
 _REPR_OF_MESSAGE: Final = ("ChatMessage(", "Message(", "<")
 
 
-def request_columns(value: object) -> dict[str, str]:
+def request_columns(value: object) -> dict[str, ColumnValue]:
     """The canonical columns that a request tells."""
     value, offered = _offered(value)
     asked = as_fields(value)
@@ -57,7 +58,7 @@ def request_columns(value: object) -> dict[str, str]:
             **parameters(settings),
             "request_model": as_text(_first(asked, _MODELS)),
             "tools": dump(tools) if tools else "",
-            "input_messages": dump(seen) if seen else "",
+            "input_messages": seen,
         }
     )
 
@@ -77,7 +78,7 @@ def _offer(fields: Fields) -> Fields:
     return content if is_tool else {}
 
 
-def response_columns(value: object) -> dict[str, str]:
+def response_columns(value: object) -> dict[str, ColumnValue]:
     """The canonical columns that a response tells."""
     answered = opened(value)
     said = response_messages(value)
@@ -90,7 +91,7 @@ def response_columns(value: object) -> dict[str, str]:
             "finish_reasons": reason_said(as_text(finish_reason(answered)), said),
             "input_tokens": as_text(_first(usage, _INPUT_TOKENS)),
             "output_tokens": as_text(_first(usage, _OUTPUT_TOKENS)),
-            "output_messages": dump(said) if said else "",
+            "output_messages": said,
         }
     )
 

@@ -5,7 +5,7 @@ Invariant: reading never raises: text that should be JSON and is not counts as p
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 import polars as pl
@@ -16,6 +16,9 @@ from spanloop.messages.chat_forms import Fields, python_object
 from .base import attr
 
 _OBJECT_OF_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+_Value = TypeVar("_Value", bound="str | Sequence[Fields]")
 
 
 def of_keys(keys: Sequence[str]) -> pl.Expr:
@@ -69,7 +72,7 @@ def first(attributes: Mapping[str, str], *keys: str) -> str:
     return next((attributes[key] for key in keys if attributes.get(key)), "")
 
 
-def known(columns: Mapping[str, str]) -> dict[str, str]:
+def known(columns: Mapping[str, _Value]) -> dict[str, _Value]:
     """The columns that are not empty."""
     return {name: value for name, value in columns.items() if value}
 
@@ -83,9 +86,13 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("seed", ("seed",)),
         ("is_streaming", ("stream",)),
     )
-    return known(
-        {name: next((as_text(given[k]) for k in keys if _is_given(given.get(k))), "") for name, keys in spelled}
-    )
+    found: dict[str, str] = {}
+    for name, keys in spelled:
+        for key in keys:
+            if key in given and _is_given(given[key]):
+                found[name] = as_text(given[key])
+                break
+    return known(found)
 
 
 def _is_given(value: object) -> bool:

@@ -8,11 +8,10 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 from spanloop.semconv import attributes as names
 
-from .base import Dialect, RawSpan, attr
+from .base import ColumnValue, Dialect, RawSpan, attr
 from .legacy import KIND
 from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from .rows import as_text, decoded, fields_of
@@ -25,19 +24,19 @@ _ECHO: Final = r"\"type\": \"function_call\""
 """In JSON: text that is the JSON of a call."""
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
     roles = {"input_messages": "user", "output_messages": "assistant"}
     return {column: _evened(span.columns.get(column, ""), role) for column, role in roles.items()}
 
 
-def _evened(text: str, role: str) -> str:
+def _evened(text: str, role: str) -> ColumnValue:
     found = decoded(text) if text else None
     if isinstance(found, str):
         found = decoded(found)
     items = as_list(found) or [found]
     told = [_without_echoes(item) for item in messages([_opened(item) for item in items], role)]
-    return dump(told) if told and all(item.get("parts") for item in told) else text
+    return told if told and all(item.get("parts") for item in told) else text
 
 
 def _opened(item: object) -> object:

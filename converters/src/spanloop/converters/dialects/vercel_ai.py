@@ -10,14 +10,14 @@ from spanloop.messages.chat_forms import Fields, messages, parts, plain
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
+from .base import ColumnValue, Dialect, RawSpan, attr
 from .rows import as_text, decoded, first, known
 
 _OPERATION: Final = "ai.operationId"
 _CALLS: Final = (".doGenerate", ".doStream")
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span of the Vercel AI SDK."""
     attributes = span.attributes
     operation = attributes[_OPERATION]
@@ -39,7 +39,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return known({"kind": str(SpanKind.AGENT if is_run else SpanKind.OTHER), "agent_name": agent if is_run else ""})
 
 
-def _call(span: RawSpan, operation: str) -> dict[str, str]:
+def _call(span: RawSpan, operation: str) -> dict[str, ColumnValue]:
     attributes = span.attributes
     said = parts(attributes.get("ai.response.text", "") or attributes.get("ai.response.object", ""))
     said += parts(decoded(first(attributes, "ai.response.toolCalls")) or None)
@@ -66,8 +66,8 @@ def _call(span: RawSpan, operation: str) -> dict[str, str]:
             attributes, "ai.usage.outputTokens", "ai.usage.completionTokens", names.GEN_AI_USAGE_OUTPUT_TOKENS
         ),
         "tools": dump([_tool(cast("Fields", item)) for item in listed if isinstance(item, dict)]) if listed else "",
-        "input_messages": dump(messages(decoded(attributes.get("ai.prompt.messages", "")) or None)),
-        "output_messages": dump([{"role": "assistant", "parts": said}]) if said else "",
+        "input_messages": messages(decoded(attributes.get("ai.prompt.messages", "")) or None),
+        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
     }
 
 

@@ -18,7 +18,7 @@ from spanloop.messages.chat_forms import Fields, as_fields
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
-from .base import Calls, Dialect, RawSpan, attr
+from .base import Calls, ColumnValue, Dialect, RawSpan, attr
 from .otel_genai import sources
 from .provider_payloads import request_columns, request_tools, response_columns
 from .rows import as_text, decoded, fields_of, first, known, parameters
@@ -59,7 +59,7 @@ class Family:
     calls: Calls = ()
 
 
-def read(family: Family, span: RawSpan) -> dict[str, str]:
+def read(family: Family, span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span of ``family``."""
     attributes = span.attributes
     told = as_text(decoded(attributes.get(family.kind, ""))).lower()
@@ -71,8 +71,11 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     if family.metadata and not columns.get("agent_name"):
         columns["agent_name"] = as_text(fields_of(attributes.get(family.metadata, "")).get("lc_agent_name"))
     if kind is _LLM:
-        columns = _call(family, attributes, columns, (given, answered))
-    elif kind is _TOOL:
+        found = _call(family, attributes, columns, (given, answered))
+        if attributes.get(_LEVEL) == "ERROR":
+            found["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
+        return {**found, "kind": str(kind)}
+    if kind is _TOOL:
         if answered == "{}" and any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events):
             answered = ""
         columns["tool_name"] = columns.get("tool_name") or _CALLED.sub("", span.name)
@@ -80,8 +83,6 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
         columns["tool_result"] = columns.get("tool_result") or as_text(decoded(answered))
     elif kind is _AGENT:
         columns["agent_name"] = columns.get("agent_name") or family.agent(span)
-    if kind is _LLM and attributes.get(_LEVEL) == "ERROR":
-        columns["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
     return {**columns, "kind": str(kind)}
 
 
@@ -97,21 +98,21 @@ def _unwrapped(text: str) -> str:
 
 def _call(
     family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
-) -> dict[str, str]:
+) -> dict[str, ColumnValue]:
     request, response = (decoded(text) if text not in {"", "null"} else None for text in texts)
     settings = as_fields(decoded(first(attributes, *family.settings)))
     usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
     asked, answered = request_columns(request), response_columns(response)
     # A response's own count goes before an attribute: ADK wrote the sum of both into one of them.
     tools = request_tools(settings)
-    columns = {**({"tools": dump(tools)} if tools else {}), **asked, **usage, **known(columns), **answered}
+    offered = {"tools": dump(tools)} if tools else {}
+    found = {**parameters(settings), **offered, **asked, **usage, **known(columns), **answered}
     if "tools" in asked:
-        columns["tools"] = asked["tools"]
-    columns = {**parameters(settings), **columns}
-    if not columns.get("finish_reasons"):
+        found["tools"] = asked["tools"]
+    if not found.get("finish_reasons"):
         # Most of these never record it: that it is missing says nothing about a stream.
-        columns["is_streaming"] = ""
-    return columns
+        found["is_streaming"] = ""
+    return found
 
 
 def _counts(value: object) -> Fields:

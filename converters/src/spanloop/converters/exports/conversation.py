@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import MalformedMessagesError, Message, MessageReader, chain, parse_json
+from spanloop.messages import MalformedMessagesError, Message, MessageLog, chain, parse_json
 from spanloop.messages.chat_forms import as_fields
 
 from .chat import ChatMessage, NotChatError, chat, tool_definitions
@@ -51,7 +51,7 @@ class TurnReader:
     """Reads rows; what one row repeats of another is read once."""
 
     def __init__(self) -> None:
-        self._reader = MessageReader()
+        self._reader = MessageLog()
 
     def read(self, row: Row) -> Turn:
         """One row's turn.

@@ -40,7 +40,7 @@ class Call:
         """Of the newest assistant message in the input; None when the call starts a conversation."""
         self.may_continue = position is not None or any(message.tool_responses for message in span.input)
         """Whether anything in its input may have come of an earlier call."""
-        self.before = b"" if position is None else span.input_chain[position]
+        self.before = span.history.assistant_digest
         """The running digest at the newest assistant message of the input; empty when there is none."""
         self.answered = answered_ids(span, position) if self.may_continue else []
         """See `answered_ids`."""
@@ -78,11 +78,7 @@ class StitchRule:
 
 def last_assistant(span: Span) -> int | None:
     """Position of the newest assistant message in the input; None when the call starts a conversation."""
-    seen = span.input
-    for position in range(len(seen) - 1, -1, -1):
-        if seen[position].role == "assistant":
-            return position
-    return None
+    return span.history.last_assistant
 
 
 def source(span: Span) -> str:
@@ -92,10 +88,7 @@ def source(span: Span) -> str:
 
 def opening(span: Span) -> bytes:
     """The running digest of the input up to its first user message; of all of it where there is none."""
-    for message, digest in zip(span.input, span.input_chain, strict=True):
-        if message.role == "user":
-            return digest
-    return span.input_chain[-1] if span.input_chain else b""
+    return span.history.user_digest or span.history.digest
 
 
 def answered_ids(span: Span, position: int | None) -> list[str]:

@@ -107,7 +107,7 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
         index = 0 if field.is_required else None
         return st.selectbox(label, versions, index=index, placeholder="any", key=key, help=explanation)
     default = field.defaults[kind]
-    if field.choices:
+    if field.choices and not field.is_list:
         options = list(field.choices)
         # as a number: a widget keeps its choice when the kind changes, so a default that differs is a placeholder
         index = None if field.shared_default is None else options.index(default)

@@ -13,7 +13,7 @@ from typing import Final
 from spanloop.foundation.errors import ServiceError
 
 from ..api_errors import UnavailableError
-from ..engine.admission import AdmissionControl, Lease
+from ..engine.admission import AdmissionControl, EngineSlot
 from ..engine.deployment import Deployment
 from ..engine.lifecycle import NO_MODEL, EngineLifecycle
 from ..engine.upstream_weights import UpstreamWeights
@@ -104,7 +104,7 @@ class Candidate:
         await self.lifecycle.resume()
 
     @contextlib.asynccontextmanager
-    async def admit(self) -> AsyncGenerator[Lease]:
+    async def admit(self) -> AsyncGenerator[EngineSlot]:
         """Allow the block to use the candidate; wait while it starts.
 
         Raises:
@@ -113,8 +113,8 @@ class Candidate:
         await self._wait()
         if self.admission.is_held:
             raise UnavailableError("The candidate is starting.", code="candidate_starting")
-        async with self.admission.admit("") as lease:
-            yield lease
+        async with self.admission.admit("") as slot:
+            yield slot
 
     async def _wait(self) -> None:
         if not self.admission.is_held:

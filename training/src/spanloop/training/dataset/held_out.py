@@ -1,4 +1,4 @@
-"""Hold groups of a job's dataset out of its training, for the gate after it.
+"""Hold groups of a job's dataset out of its training, for the gate after it and the validation loss during it.
 
 Invariant: accepted rows, rejected rows and held-out rows are the input; a held-out row is counted as rejected for
 ``held_out``. Groups are held out whole, and the same seed holds out the same ones of the same groups in every stage.
@@ -38,8 +38,9 @@ def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) ->
     tasks = sorted(rows[_TASK].unique(), key=lambda task: seeded_hash(task, seed))
     if len(tasks) == 1:
         raise JobError(
-            "The rows of this stage are of one group, so none can be held out for the gate after it.",
-            next_step="Select more tasks, or train without a gate: --held-out-share 0.",
+            "The rows of this stage are of one group, so none can be held out for its validation loss or the gate "
+            "after it.",
+            next_step="Select more tasks, or train without them: --held-out-share 0, and no --test-freq.",
         )
     count = min(len(tasks) - 1, max(1, round(share * len(tasks))))
     is_held_out = pl.col(_TASK).is_in(tasks[:count])

@@ -2,7 +2,7 @@
 
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides
+from .common import engine_overrides, kept_checkpoints
 from .optimiser import optimiser_overrides
 
 
@@ -25,5 +25,6 @@ def critic_overrides(plan: TrainPlan) -> list[str]:
         "critic.loss_agg_mode=token-mean",
         "critic.checkpoint.save_contents=[model,optimizer,extra]",
         "critic.checkpoint.load_contents=[model,optimizer,extra]",
-        "trainer.max_critic_ckpt_to_keep=2",
+        f"critic.cliprange_value={plan.cliprange_value}",
+        f"trainer.max_critic_ckpt_to_keep={kept_checkpoints(plan)}",
     ]

@@ -13,9 +13,11 @@ from typing import Final
 
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.spec.choices import Device
+from spanloop.training.spec.defaults import CLIP_RATIO, CLIP_RATIOS
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides, forward_overrides, quoted, trainer_overrides
+from .common import engine_overrides, forward_overrides, kept_checkpoints, trainer_overrides
 from .critic import critic_overrides
 from .optimiser import optimiser_overrides
 
@@ -32,8 +34,6 @@ CRITIC_ADVANTAGES: Final = "gae"
 """verl's ``algorithm.adv_estimator`` of ppo: generalised advantage estimation (Schulman et al. 2016)."""
 TRUNCATE_WEIGHTS_AT: Final = 2.0
 """Upper limit of importance weights (truncated importance sampling)."""
-GSPO_CLIP: Final = (3e-4, 4e-4)
-"""Lower and upper clip range of a row's ratio (Zheng et al. 2025, section 5.1)."""
 
 
 def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
@@ -48,8 +48,7 @@ def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
         *engine_overrides(plan, model="actor_rollout_ref.model", engine=f"{actor}.fsdp_config"),
         "trainer.v1.trainer_mode=spanloop_stored",
         "trainer.val_before_train=False",
-        # verl keeps the newest and the one before it: a kill while saving loses one interval
-        "trainer.max_actor_ckpt_to_keep=2",
+        f"trainer.max_actor_ckpt_to_keep={kept_checkpoints(plan)}",
         f"data.train_files={quoted(plan.dataset_path)}",
         f"data.val_files={quoted(plan.dataset_path)}",
         f"data.train_batch_size={plan.batch_size}",
@@ -105,14 +104,14 @@ def _advantage_overrides(plan: TrainPlan) -> list[str]:
 def _loss_overrides(plan: TrainPlan, *, single_pass: bool) -> list[str]:
     """Return the loss: verl's ``vanilla`` (PPO's clipped ratio) with several passes, or ours with one."""
     actor = "actor_rollout_ref.actor"
-    if plan.kind is not JobKind.GSPO:
-        return [f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else []
-    lower, upper = GSPO_CLIP
-    return [
-        f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_ROW_LOSS if single_pass else GSPO_LOSS}",
-        f"{actor}.clip_ratio_low={lower}",
-        f"{actor}.clip_ratio_high={upper}",
+    lower, upper = CLIP_RATIOS.get(plan.kind, CLIP_RATIO)
+    ranges = [
+        f"{actor}.clip_ratio_low={lower if plan.clip_ratio_low is None else plan.clip_ratio_low}",
+        f"{actor}.clip_ratio_high={upper if plan.clip_ratio_high is None else plan.clip_ratio_high}",
     ]
+    if plan.kind is not JobKind.GSPO:
+        return [*ranges, *([f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else [])]
+    return [*ranges, f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_ROW_LOSS if single_pass else GSPO_LOSS}"]
 
 
 def _reference_overrides(plan: TrainPlan) -> list[str]:

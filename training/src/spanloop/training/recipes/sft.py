@@ -1,8 +1,9 @@
 """SFT on stored rows: next-token loss on the tokens that the policy sampled."""
 
+from spanloop.training.spec.hydra_values import quoted
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides, quoted, trainer_overrides
+from .common import engine_overrides, kept_checkpoints, trainer_overrides
 from .optimiser import optimiser_overrides
 
 
@@ -19,9 +20,9 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         *engine_overrides(plan, model="model", engine="engine"),
         f"trainer.seed={plan.seed}",
         f"+data.shuffle={plan.shuffle}",
-        "trainer.max_ckpt_to_keep=2",
+        f"trainer.max_ckpt_to_keep={kept_checkpoints(plan)}",
         f"data.train_files={quoted(plan.dataset_path)}",
-        "data.val_files=null",
+        f"data.val_files={quoted(plan.validation_path) if plan.validation_path else 'null'}",
         f"data.train_batch_size={plan.batch_size}",
         "data.use_dynamic_bsz=True",
         f"data.max_token_len_per_gpu={plan.micro_batch_tokens}",

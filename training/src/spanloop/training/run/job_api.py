@@ -15,7 +15,7 @@ from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
 from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.jobs.leases import LeaseLostError
+from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.schedules import schedule_ticks
 from spanloop.training.jobs.schedules import stored_schedules as schedules
@@ -27,6 +27,7 @@ from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
+from spanloop.training.verl_plugin.override_check import check_verl
 
 __all__ = [
     "Backbone",
@@ -36,9 +37,9 @@ __all__ = [
     "Job",
     "JobApi",
     "JobKind",
+    "JobLeaseLostError",
     "JobSpec",
     "JobState",
-    "LeaseLostError",
     "Schedule",
     "ScheduleSettings",
     "Tick",
@@ -79,8 +80,10 @@ class JobApi:
         Raises:
             JobError: ``spec.base`` names no registered model version, or one that was pruned; or the selector cannot be
                 used.
-            ConfigurationError: The job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
+            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for;
+                or the job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
         """
+        check_verl(spec)
         self._registry.require_weights(self._registry.get(spec.base))
         check_extensions(spec, self._paths.root)
         with self._database.write() as session:
@@ -167,10 +170,12 @@ class JobApi:
             settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: There is no trigger or more than one, the schedule never ticks, or the reader or grader
-                of ``[evaluation]`` cannot be used.
+            ConfigurationError: There is no trigger or more than one, the schedule never ticks, verl is installed here
+                and does not have what ``spec.verl`` or ``spec.loggers`` ask for, or the job deploys, and the reader or
+                grader of ``[evaluation]`` cannot be used.
             JobError: The selector cannot be used.
         """
+        check_verl(spec)
         check_extensions(spec, self._paths.root)
         now = self._clock()
         triggers = (

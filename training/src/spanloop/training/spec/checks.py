@@ -4,15 +4,19 @@ Invariant: each message begins with the name of a setting and says what it needs
 """
 
 from collections.abc import Iterator
+from typing import Any, Final
 
 from spanloop.training.jobs.kinds import JobKind
 
-from .choices import Backbone, Credit, Device
+from .choices import Backbone, Credit, Device, DpoLoss
 from .defaults import LORA_ALPHA, MAX_ADAPTER_RANK
 from .job_settings import JobSettings
 from .presets import preset_values
 from .setting import setting_of
 from .strategy_names import Coreset
+from .verl_overrides import refused_overrides
+
+_CLIP_RANGES: Final = ("clip_ratio_low", "clip_ratio_high", "cliprange_value")
 
 
 def contradictions(spec: JobSettings) -> Iterator[str]:
@@ -20,16 +24,21 @@ def contradictions(spec: JobSettings) -> Iterator[str]:
     yield from _unused(spec)
     yield from _of_data(spec)
     yield from _of_credit(spec)
+    yield from _of_losses(spec)
     yield from _of_training(spec)
+    yield from refused_overrides(spec.verl)
 
 
 def _unused(spec: JobSettings) -> Iterator[str]:
     for name, field in type(spec).model_fields.items():
         kinds = setting_of(field.metadata).kinds
-        default = field.get_default(call_default_factory=True, validated_data={"kind": spec.kind})
-        if spec.kind not in kinds and getattr(spec, name) != default:
+        if spec.kind not in kinds and getattr(spec, name) != _default(spec, name):
             source = f"the preset {spec.preset} sets it, but it is " if name in preset_values(spec.preset) else ""
             yield f"{name}: {source}a {', '.join(sorted(kinds))} setting that {spec.kind} does not use"
+
+
+def _default(spec: JobSettings, name: str) -> Any:
+    return type(spec).model_fields[name].get_default(call_default_factory=True, validated_data={"kind": spec.kind})
 
 
 def _of_data(spec: JobSettings) -> Iterator[str]:
@@ -55,9 +64,22 @@ def _of_credit(spec: JobSettings) -> Iterator[str]:
         yield f"gamma: a setting of the credits process and attributed; {spec.credit} discounts nothing"
 
 
+def _of_losses(spec: JobSettings) -> Iterator[str]:
+    if spec.dpo_label_smoothing and spec.dpo_loss is not DpoLoss.SIGMOID:
+        yield f"dpo_label_smoothing: a setting of the loss sigmoid; {spec.dpo_loss} has none"
+    if spec.epochs == 1:
+        for name in _CLIP_RANGES:
+            if getattr(spec, name) != _default(spec, name):
+                yield f"{name}: one pass over a batch clips nothing; it needs epochs above 1"
+
+
 def _of_training(spec: JobSettings) -> Iterator[str]:
     if not spec.lora_rank and spec.lora_alpha != LORA_ALPHA:
         yield "lora_alpha: a setting of LoRA, which needs a lora_rank above 0"
+    if not spec.lora_rank and spec.lora_dropout:
+        yield "lora_dropout: a setting of LoRA, which needs a lora_rank above 0"
+    if not spec.lora_rank and spec.target_modules:
+        yield "target_modules: a setting of LoRA, which needs a lora_rank above 0"
     if not spec.lora_merge and not 0 < spec.lora_rank <= MAX_ADAPTER_RANK:
         yield f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_ADAPTER_RANK}, which vLLM serves"
     if spec.device is Device.CPU and spec.offload:

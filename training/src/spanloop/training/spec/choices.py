@@ -29,6 +29,24 @@ class OptimizerDtype(StrEnum):
     """Half the memory, rounded stochastically."""
 
 
+class DpoLoss(StrEnum):
+    """The loss of a pair of attempts; TRL's names."""
+
+    SIGMOID = "sigmoid"
+    """The negative log-sigmoid of the margin (Rafailov et al. 2023)."""
+    HINGE = "hinge"
+    """How far the margin is below 1 (Zhao et al. 2023, "SLiC-HF")."""
+    IPO = "ipo"
+    """The squared distance of the log-ratios' difference to a fixed one (Azar et al. 2023)."""
+
+
+class Logger(StrEnum):
+    """Loggers of verl besides its file; its names of ``trainer.logger``, which are those of the packages."""
+
+    TENSORBOARD = "tensorboard"
+    WANDB = "wandb"
+
+
 class Credit(StrEnum):
     """How an episode's advantage is given to its steps."""
 

@@ -39,6 +39,16 @@ KL_COEFFICIENTS: Final[Mapping[JobKind, float]] = {JobKind.GRPO: 0.04}
 2025) have no such term; RLOO, REINFORCE++ and PPO put the divergence into the reward, which is stored here: 0."""
 CLIP_GRADIENT: Final = 1.0
 """verl's default."""
+CLIP_RATIOS: Final[Mapping[JobKind, tuple[float, float]]] = {JobKind.GSPO: (3e-4, 4e-4)}
+"""Lower and upper range; gspo's of a row's ratio (Zheng et al. 2025, section 5.1)."""
+CLIP_RATIO: Final = (0.2, 0.2)
+"""Of the other kinds: Schulman et al. 2017, table 1, and verl's default."""
+CLIP_RANGE_VALUE: Final = 0.5
+"""verl's default."""
+VALUE_COEFFICIENT: Final = 1.0
+"""verl has none; Schulman et al. 2017 use 1 for Atari (table 5)."""
+MAX_CHECKPOINTS: Final = 2
+"""The newest and the one before it, so that a kill while saving loses one interval."""
 
 
 LORA_ALPHA: Final = 32
@@ -85,6 +95,16 @@ def default_learning_rate(data: dict[str, Any]) -> float:
 def default_loss_aggregation(data: dict[str, Any]) -> LossAggregation:
     """Return how token losses become one number for the kind in ``data``, the settings validated so far."""
     return LOSS_AGGREGATIONS.get(data.get("kind", DEFAULT_KIND), LOSS_AGGREGATIONS[DEFAULT_KIND])
+
+
+def default_clip_ratio_low(data: dict[str, Any]) -> float:
+    """Return the lower clip range for the kind in ``data``, the settings validated so far."""
+    return CLIP_RATIOS.get(data.get("kind", DEFAULT_KIND), CLIP_RATIO)[0]
+
+
+def default_clip_ratio_high(data: dict[str, Any]) -> float:
+    """Return the upper clip range for the kind in ``data``, the settings validated so far."""
+    return CLIP_RATIOS.get(data.get("kind", DEFAULT_KIND), CLIP_RATIO)[1]
 
 
 def default_kl_coefficient(data: dict[str, Any]) -> float:

@@ -60,10 +60,12 @@ from .setting import (
 )
 from .stage_text import format_stage
 from .strategy_names import Coreset, Curriculum
+from .verl_overrides import stage_values
+from .verl_settings import VerlSettings
 
 
-class JobSettings(BaseModel):
-    """The settings of one training job: the base model, the episodes and the hyperparameters."""
+class MainSettings(BaseModel):
+    """The settings of a job but those of :class:`~spanloop.training.spec.verl_settings.VerlSettings`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -378,10 +380,17 @@ class JobSettings(BaseModel):
         if not isinstance(stages, list | tuple):
             return stages
         items = cast("list[Any]", stages)
-        return [format_stage(cast("Mapping[str, Any]", item)) if isinstance(item, Mapping) else item for item in items]
+        return [
+            format_stage(stage_values(cast("Mapping[str, Any]", item))) if isinstance(item, Mapping) else item
+            for item in items
+        ]
 
     @field_validator("dialogs")
     @classmethod
     def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
         """The job runs in another directory than the command that submits it."""
         return tuple(str(Path(text).absolute()) for text in dialogs)
+
+
+class JobSettings(VerlSettings, MainSettings):
+    """The settings of one training job: the base model, the episodes and the hyperparameters."""

@@ -32,6 +32,8 @@ class Setting:
     """The value is a registered model version."""
     is_of_job: bool = False
     """A stage of a job cannot have a value of its own."""
+    is_of_stage: bool = False
+    """A later stage does not take over the value of the first."""
 
 
 POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
@@ -52,7 +54,10 @@ OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=POLICY_GRADIENTS)
 STORED_ADVANTAGES: Final = Setting(Panel.OPTIMISATION, kinds=POLICY_GRADIENTS - {JobKind.PPO})
 PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
+SFT: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.SFT}))
 RUN: Final = Setting(Panel.RUN)
+# the kinds have different configurations of verl
+VERL: Final = Setting(Panel.RUN, is_of_stage=True)
 # the rows of dpo's pairs differ in number, and the passes of the ranks must not
 RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 RUN_OF_JOB: Final = Setting(Panel.RUN, is_of_job=True)

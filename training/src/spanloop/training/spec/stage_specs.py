@@ -45,6 +45,11 @@ def _stage_spec(spec: Settings, text: str, number: int) -> Settings:
 
 
 def _is_inherited(field: SpecField, spec: JobSettings, kind: JobKind) -> bool:
-    if field.setting.is_of_job or field.name == "kind" or not {spec.kind, kind} <= field.setting.kinds:
+    if (
+        field.setting.is_of_job
+        or field.setting.is_of_stage
+        or field.name == "kind"
+        or not {spec.kind, kind} <= field.setting.kinds
+    ):
         return False
     return bool(field.defaults[spec.kind] == field.defaults[kind])

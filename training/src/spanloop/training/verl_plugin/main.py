@@ -21,6 +21,8 @@ from spanloop.training.verl_plugin.early_stopping import describe_failure
 from .compute import resolve_compute
 from .train_plan import TrainPlan
 
+TENSORBOARD_NAME = "tensorboard"
+"""Folder of a job's folder."""
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 _CPU_PLATFORM = "spanloop.training.verl_plugin.engine.cpu_platform"
@@ -34,6 +36,8 @@ def prepare_environment(plan: TrainPlan) -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "VERL_FILE_LOGGER_PATH": str(plan.metrics_path),
         "VERL_LOGGING_LEVEL": "WARNING",
+        "TENSORBOARD_DIR": str(plan.metrics_path.parent / TENSORBOARD_NAME),
+        "WANDB_DIR": str(plan.metrics_path.parent),
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "TRANSFER_QUEUE_ENABLE": "1",
         "HYDRA_FULL_ERROR": "1",

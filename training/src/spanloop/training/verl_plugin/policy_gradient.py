@@ -34,7 +34,7 @@ def _train_in_this_process(plan: TrainPlan) -> None:
         from .verl_config import compose  # noqa: PLC0415
 
         with debug_backbone():
-            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan)), queue_ready=lambda: None)
+            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl), queue_ready=lambda: None)
 
 
 def _train_on_ray(plan: TrainPlan) -> None:
@@ -45,7 +45,7 @@ def _train_on_ray(plan: TrainPlan) -> None:
 
         from .verl_config import compose  # noqa: PLC0415
 
-        config = compose("ppo_trainer", policy_gradient_overrides(plan))
+        config = compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl)
         config.transfer_queue.enable = True
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue.result)
@@ -82,6 +82,8 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
     trainer.kl_budget = plan.kl_budget
     trainer.samples_path = plan.samples_path
     trainer.lease_token = plan.lease_token
+    trainer.max_checkpoints = plan.max_checkpoints
+    trainer.value_coefficient = plan.value_coefficient
     trainer.queue_ready = queue_ready
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))

@@ -168,6 +168,7 @@ class SftRecorder:
     _samples: list[int] = field(default_factory=list)
     _tokens: list[int] = field(default_factory=list)
     _losses: list[float] = field(default_factory=list)
+    _is_paused: bool = False
 
     def around_loss(self, loss_fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``loss_fn``, which verl calls for each micro-batch, with recording."""
@@ -193,7 +194,21 @@ class SftRecorder:
 
         return recorded
 
+    def paused(self, infer_batch: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``infer_batch``, which verl calls to validate, without recording its rows."""
+
+        def unrecorded(data: Any) -> Any:
+            self._is_paused = True
+            try:
+                return infer_batch(data)
+            finally:
+                self._is_paused = False
+
+        return unrecorded
+
     def _add(self, logprobs: torch.Tensor, data: Any) -> None:
+        if self._is_paused:
+            return
         self._samples += _positions(data)
         for row, mask in zip(logprobs.unbind(), data["loss_mask"].unbind(), strict=True):
             # the engine's number at a token is that of the next one

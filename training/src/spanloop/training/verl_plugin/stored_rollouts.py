@@ -33,11 +33,12 @@ from verl.workers.utils.padding import response_to_nested
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.models.checkpoints import mark_complete
+from spanloop.training.models.checkpoints import discard_old, mark_complete
 from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
+from spanloop.training.spec.defaults import MAX_CHECKPOINTS, VALUE_COEFFICIENT
 from spanloop.training.verl_plugin.drift import require_within
 
-from .critic import CriticWorker
+from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
 from .policy_loss import GAP, mean_gap, row_weights
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
@@ -81,6 +82,14 @@ class StoredTrainer(PPOTrainer):
 
     kl_budget: float | None = None
     """Nats a token, see :mod:`spanloop.training.verl_plugin.drift`; None is no limit."""
+
+    value_coefficient: float = VALUE_COEFFICIENT
+    """Weight of the critic's loss."""
+
+    def _setup(self) -> None:
+        super()._setup()
+        if self.use_critic and self.value_coefficient != 1:
+            self.critic_wg.set_loss_fn(weighted_value_loss(self.config.critic, self.value_coefficient))
 
     queue_ready: Callable[[], object]
     """Returns when TransferQueue has started; it starts while verl's worker does."""
@@ -178,6 +187,8 @@ class StoredTrainer(PPOTrainer):
 
     _unmarked: Path | None = None
     lease_token: int = NO_FENCE
+    max_checkpoints: int = MAX_CHECKPOINTS
+    """Complete checkpoints that are kept."""
 
     def _save_checkpoint(self) -> None:
         check_claim(Path(self.config.trainer.default_local_dir), self.lease_token)
@@ -192,6 +203,7 @@ class StoredTrainer(PPOTrainer):
         """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
         if self._unmarked is not None:
             mark_complete(self._unmarked, token=self.lease_token)
+            discard_old(self._unmarked.parent, keep=self.max_checkpoints)
             self._unmarked = None
 
     def get_llm_client(self) -> Any:

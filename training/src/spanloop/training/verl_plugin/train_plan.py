@@ -11,8 +11,24 @@ from pydantic import BaseModel, ConfigDict, Field
 from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
 from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoint_fence import NO_FENCE
-from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
-from spanloop.training.spec.defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
+from spanloop.training.spec.choices import (
+    Backbone,
+    Device,
+    DpoLoss,
+    LearningRateSchedule,
+    Logger,
+    LossAggregation,
+    OptimizerDtype,
+)
+from spanloop.training.spec.defaults import (
+    CLIP_GRADIENT,
+    CLIP_RANGE_VALUE,
+    CRITIC_LEARNING_RATE,
+    DPO_BETA,
+    LORA_ALPHA,
+    MAX_CHECKPOINTS,
+    VALUE_COEFFICIENT,
+)
 
 
 class TrainPlan(BaseModel):
@@ -41,16 +57,22 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO, all accumulated."""
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; policy gradients only."""
     lora_rank: int = Field(ge=0, default=0)
     """0 trains all weights."""
     lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
+    lora_dropout: float = Field(ge=0, lt=1, default=0.0)
+    target_modules: tuple[str, ...] = ()
+    """Layers with low-rank matrices, by the last part of their names; empty: all linear layers."""
     learning_rate: float = Field(gt=0)
     dpo_beta: float = Field(gt=0, default=DPO_BETA)
     dpo_nll_weight: float = Field(ge=0, default=0.0)
     """Weight of the better side's negative log-probability; DPO only."""
+    dpo_loss: DpoLoss = DpoLoss.SIGMOID
+    dpo_label_smoothing: float = Field(ge=0, le=0.5, default=0.0)
+    dpo_reference_free: bool = False
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
     weight_decay: float = Field(ge=0, default=0.0)
@@ -59,6 +81,14 @@ class TrainPlan(BaseModel):
     """PPO only."""
     gae_lambda: float = Field(ge=0, le=1, default=1.0)
     """PPO only."""
+    cliprange_value: float = Field(gt=0, default=CLIP_RANGE_VALUE)
+    """PPO only."""
+    value_coefficient: float = Field(gt=0, default=VALUE_COEFFICIENT)
+    """PPO only."""
+    clip_ratio_low: float | None = Field(gt=0, default=None)
+    """Policy gradients only. None: the kind's."""
+    clip_ratio_high: float | None = Field(gt=0, default=None)
+    """Policy gradients only. None: the kind's."""
     kl_budget: float | None = Field(gt=0, default=None)
     """Nats a token; the run fails with ``KlBudgetError`` above it. Policy gradients only."""
     kl_coefficient: float = Field(ge=0, default=0.0)
@@ -84,6 +114,15 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    max_checkpoints: int = Field(ge=1, default=MAX_CHECKPOINTS)
+    """Complete checkpoints that are kept."""
+    validation_path: Path | None = None
+    """Parquet file of held-out rows; SFT only. None: no validation."""
+    validate_every_steps: int = Field(ge=1, default=1)
+    loggers: tuple[Logger, ...] = ()
+    """Loggers of verl besides its file."""
+    verl: tuple[str, ...] = ()
+    """Raw overrides of verl's configuration, ``KEY=VALUE`` in Hydra's syntax; they come last."""
     backbone: Backbone = Backbone.RAY
     """Where verl's trainer and workers run."""
     ranks: int = Field(ge=1, default=1)

@@ -17,7 +17,7 @@ from spanloop.semconv import attributes as names
 
 from ...reprs import value_of_repr
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
 from ..rows import as_text, decoded, fields_of, known
 
@@ -30,22 +30,22 @@ _STOPPED: Final = "interrupted"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one AgentScope span."""
     if names.GEN_AI_OPERATION_NAME not in span.attributes:
         return known(_first_release(span))
     columns = {column: "" if value in _UNKNOWN else value for column, value in span.columns.items()}
     operation = span.attributes[names.GEN_AI_OPERATION_NAME]
     if operation in LLM_OPERATIONS:
-        columns |= _call(columns)
-    elif operation == "execute_tool":
+        return {**columns, **_call(columns)}
+    if operation == "execute_tool":
         columns |= _tool(columns)
     elif operation in AGENT_OPERATIONS:
         columns["kind"] = str(SpanKind.AGENT)
-    return columns
+    return {**columns}
 
 
-def _call(columns: dict[str, str]) -> dict[str, str]:
+def _call(columns: dict[str, str]) -> dict[str, ColumnValue]:
     seen = split_answers(messages(decoded(columns.get("input_messages", ""))))
     for item in seen:
         for part in map(as_fields, as_list(item["parts"])):
@@ -62,8 +62,8 @@ def _call(columns: dict[str, str]) -> dict[str, str]:
         **({"error_type": reason} if reason == _STOPPED else {}),
         "kind": str(SpanKind.LLM),
         "finish_reasons": reason,
-        "input_messages": dump(seen) if columns.get("input_messages") else "",
-        "output_messages": dump(said) if said else "",
+        "input_messages": seen,
+        "output_messages": said,
     }
 
 
@@ -87,12 +87,12 @@ def answer(text: str) -> str:
     return text_of_repr(found) if isinstance(found, str) else text
 
 
-def _first_release(span: RawSpan) -> dict[str, str]:
+def _first_release(span: RawSpan) -> dict[str, ColumnValue]:
     """Release 1.0.0: ``span.kind``, ``input``, ``output`` and ``metadata``, each JSON."""
     attributes = span.attributes
     kind = _KINDS.get(as_text(decoded(attributes[_FIRST_KIND])), SpanKind.OTHER)
     metadata, given = fields_of(attributes.get("metadata", "")), fields_of(attributes.get("input", ""))
-    columns = {"kind": str(kind)}
+    columns: dict[str, ColumnValue] = {"kind": str(kind)}
     if kind is SpanKind.AGENT:
         columns["agent_name"] = as_text(metadata.get("name"))
     elif kind is SpanKind.TOOL:
@@ -107,7 +107,7 @@ def _first_release(span: RawSpan) -> dict[str, str]:
     return columns
 
 
-def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
+def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, ColumnValue]:
     asked, listed = as_fields(given.get("kwargs")), as_list(given.get("args"))
     seen = messages(asked.get("messages") or next(iter(listed), None))
     tools = as_list(asked.get("tools") or next(iter(listed[1:]), None))
@@ -119,8 +119,8 @@ def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
         "request_model": as_text(metadata.get("model_name")),
         "is_streaming": as_text(metadata.get("stream")),
         "tools": dump(tools) if tools else "",
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump(said) if said else "",
+        "input_messages": seen,
+        "output_messages": said,
         "finish_reasons": ("tool_call" if _asks(said) else "stop") if said else "",
         **{name: as_text(usage.get(name)) for name in ("input_tokens", "output_tokens")},
     }

@@ -8,13 +8,12 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import message
 from spanloop.semconv import attributes as names
 
 from ...request_bodies import REQUEST, RESPONSE
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..provider_payloads import request_columns, response_columns
 from ..rows import fields_of, known
 
@@ -29,7 +28,7 @@ _KINDS: Final = {
 _SUB_AGENT: Final = "agent:"
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one of Claude Code's spans."""
     attributes = span.attributes
     if attributes.get("llm_request.context") == "standalone":
@@ -47,7 +46,7 @@ def read(span: RawSpan) -> dict[str, str]:
             "input_tokens": attributes.get("input_tokens", ""),
             "output_tokens": attributes.get("output_tokens", ""),
             "error_type": attributes.get("status_code", ""),
-            "output_messages": dump([message({"role": "assistant", "content": words})]) if words else "",
+            "output_messages": [message({"role": "assistant", "content": words})] if words else [],
         } | _bodies(span)
     elif kind is SpanKind.TOOL:
         columns |= {
@@ -59,9 +58,9 @@ def read(span: RawSpan) -> dict[str, str]:
     return known(columns)
 
 
-def _bodies(span: RawSpan) -> dict[str, str]:
+def _bodies(span: RawSpan) -> dict[str, ColumnValue]:
     """What the request and the response say that the span has records of."""
-    columns: dict[str, str] = {}
+    columns: dict[str, ColumnValue] = {}
     for name, record in span.events:
         if name not in {REQUEST, RESPONSE}:
             continue

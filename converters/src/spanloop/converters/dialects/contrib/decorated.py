@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 
 from ...reprs import value_of_repr
 from ...spans import SpanKind
-from ..base import Calls, Dialect, RawSpan, attr
+from ..base import Calls, ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import sources
 from ..provider_payloads import request_columns, response_columns
 from ..rows import as_text, decoded, fields_of
@@ -53,23 +53,23 @@ class Decorator:
     calls: Calls = ()
 
 
-def read(library: Decorator, span: RawSpan) -> dict[str, str]:
+def read(library: Decorator, span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one function."""
     kind = library.kind_of(span, library.kinds.get(span.attributes.get(library.kind, "").lower(), _OTHER))
     columns = {**span.columns, "kind": str(kind)}
     given, returned = library.given(span), _value(span.attributes.get(library.returned, ""))
     if kind is _LLM:
-        columns |= _call(given, returned, columns)
-    elif kind is _TOOL:
+        return {**columns, **_call(given, returned, columns)}
+    if kind is _TOOL:
         columns["tool_name"] = _called(columns.get("tool_name") or span.name)
         columns["tool_arguments"] = columns.get("tool_arguments") or (as_text(given) if given else "")
         columns["tool_result"] = columns.get("tool_result") or as_text(returned)
     elif kind is _AGENT:
         columns["agent_name"] = _called(columns.get("agent_name") or span.name)
-    return columns
+    return {**columns}
 
 
-def _call(given: Fields, returned: object, columns: Mapping[str, str]) -> dict[str, str]:
+def _call(given: Fields, returned: object, columns: Mapping[str, str]) -> dict[str, ColumnValue]:
     asked, answered = request_columns(_request(given)), response_columns(returned)
     found = {**asked, **columns, **answered}
     if not found.get("finish_reasons"):

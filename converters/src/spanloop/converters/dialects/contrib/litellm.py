@@ -13,13 +13,13 @@ from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan
+from ..base import ColumnValue, Dialect, RawSpan
 from ..rows import as_text, decoded, known, parameters
 
 _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one raw request."""
     items = span.attributes.items()
     told: Fields = {found[1]: decoded(value) for key, value in items if value and (found := _KEY.match(key))}
@@ -35,8 +35,8 @@ def read(span: RawSpan) -> dict[str, str]:
             "input_tokens": as_text(usage.get("prompt_tokens", usage.get("input_tokens"))),
             "output_tokens": as_text(usage.get("completion_tokens", usage.get("output_tokens"))),
             "tools": dump(tools) if tools else "",
-            "input_messages": dump(messages(told.get("messages"))) if told.get("messages") else "",
-            "output_messages": dump(said) if said else "",
+            "input_messages": messages(told.get("messages")),
+            "output_messages": said,
         }
     )
 

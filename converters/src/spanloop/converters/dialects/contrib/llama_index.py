@@ -15,7 +15,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, t
 
 from ...reprs import value_of_repr
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..provider_payloads import response_columns, response_messages
 from ..rows import as_text, decoded, known, parameters
 
@@ -29,7 +29,7 @@ _RESPONSES: Final = ("choices", "content", "candidates", "output")
 """What an API's own response has one of."""
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
     told = dict(span.events)
     asked = next((told[name] for name in _ASKED if name in told), None)
@@ -46,7 +46,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return known({"kind": str(kind), "agent_name": named.group(1) if named else ""})
 
 
-def _asked(event: Mapping[str, str]) -> dict[str, str]:
+def _asked(event: Mapping[str, str]) -> dict[str, ColumnValue]:
     model, settings = _nested(event, "model_dict."), _nested(event, "additional_kwargs.")
     listed = [_with_id(as_fields(item)) or item for item in as_list(decoded(event.get("messages", "")))]
     seen = messages(listed or event.get("prompt"))
@@ -55,7 +55,7 @@ def _asked(event: Mapping[str, str]) -> dict[str, str]:
         **parameters({**model, **settings}),
         "request_model": as_text(model.get("model_name") or model.get("model")),
         "tools": dump(tools) if tools else "",
-        "input_messages": dump(seen) if seen else "",
+        "input_messages": seen,
     }
 
 
@@ -69,13 +69,13 @@ def _with_id(item: Fields) -> Fields:
     return {**item, **found}
 
 
-def _answered(event: Mapping[str, str]) -> dict[str, str]:
+def _answered(event: Mapping[str, str]) -> dict[str, ColumnValue]:
     response = _nested(event, "response.")
     raw, said = as_fields(response.get("raw")), as_fields(response.get("message"))
     columns = response_columns(raw)
     if not any(raw.get(key) for key in _RESPONSES):
         found = messages(_with_id(said), "assistant") if said else response_messages({"text": response.get("text")})
-        columns["output_messages"] = dump(found) if any(item.get("parts") for item in found) else ""
+        columns["output_messages"] = found if any(item.get("parts") for item in found) else []
     return columns
 
 

@@ -9,12 +9,11 @@ have but the names.
 import re
 from typing import Final
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, parts
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import sources
 from ..rows import as_text, decoded, fields_of
 
@@ -28,12 +27,12 @@ _SAID: Final = "mastra.model_step.output"
 _MESSAGES: Final = frozenset({"input_messages", "output_messages", "system_instructions"})
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of a model call's two spans, and of the run that they are in."""
     attributes = span.attributes
     if attributes[_TYPE] == _RUN:
         return {"kind": str(SpanKind.OTHER)}
-    columns = {"kind": str(SpanKind.LLM)}
+    columns: dict[str, ColumnValue] = {"kind": str(SpanKind.LLM)}
     if attributes[_TYPE] == _STEP:
         columns |= _step(span)
     elif "error" in span.columns.get("finish_reasons", ""):
@@ -41,7 +40,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return columns
 
 
-def _step(span: RawSpan) -> dict[str, str]:
+def _step(span: RawSpan) -> dict[str, ColumnValue]:
     attributes = span.attributes
     asked = decoded(attributes.get(_ASKED, ""))
     listed = as_list(as_fields(asked).get("messages", asked))
@@ -54,8 +53,8 @@ def _step(span: RawSpan) -> dict[str, str]:
         "request_model": as_text(model.get("modelId")),
         "response_model": as_text(response.get("model")),
         "response_id": as_text(response.get("id")),
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump([{"role": "assistant", "parts": said}]) if said else "",
+        "input_messages": seen,
+        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
     }
 
 

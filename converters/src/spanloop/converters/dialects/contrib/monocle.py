@@ -9,12 +9,11 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
 
 from ...finish_reasons import TOOL_CALL, canonical_finish_reason
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..rows import as_text, decoded, first, known, parameters
 
 _TYPE: Final = "span.type"
@@ -22,13 +21,13 @@ _TOOL_TYPES: Final = ("agentic.tool.invocation", "agentic.mcp.invocation")
 _AGENT_TYPE: Final = "agentic.invocation"
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one of Monocle's spans."""
     attributes = span.attributes
     told = {name: values for name, values in span.events if name in {"data.input", "data.output", "metadata"}}
     given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
     kind = attributes[_TYPE]
-    columns: dict[str, str] = {"kind": str(SpanKind.OTHER)}
+    columns: dict[str, ColumnValue] = {"kind": str(SpanKind.OTHER)}
     if kind == "inference" or kind.startswith("inference."):
         columns = _call(attributes, told)
     elif kind in _TOOL_TYPES:
@@ -43,7 +42,7 @@ def read(span: RawSpan) -> dict[str, str]:
     return known({**columns, "conversation_id": attributes.get("scope.agentic.session", "")})
 
 
-def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, ColumnValue]:
     given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
     meta = told.get("metadata", {})
     listed = decoded(given.get("input", ""))
@@ -59,8 +58,8 @@ def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) 
         "finish_reasons": reason,
         "input_tokens": first(meta, "prompt_tokens", "input_tokens"),
         "output_tokens": first(meta, "completion_tokens", "output_tokens"),
-        "input_messages": dump(seen) if seen else "",
-        "output_messages": dump([item for item in said if item["parts"]]) if said else "",
+        "input_messages": seen,
+        "output_messages": [item for item in said if item["parts"]],
         **parameters(dict(meta)),
     }
 

@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_list, message, tool_call
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, IndexedList, RawSpan, attr
+from ..base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from ..legacy import flat_message, tool_definition
 from ..rows import known
 
@@ -34,7 +34,7 @@ _COLUMNS: Final = {
 }
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
     nothing: Fields = {}
@@ -46,8 +46,8 @@ def read(span: RawSpan) -> dict[str, str]:
         {
             "kind": str(SpanKind.LLM),
             "tools": dump(tools) if tools else "",
-            "input_messages": dump(seen) if seen else "",
-            "output_messages": dump(told) if told else "",
+            "input_messages": seen,
+            "output_messages": told,
         }
     )
 

@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, tool_call, 
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from ..provider_payloads import request_columns, response_columns
 from ..rows import decoded, first, known
@@ -33,16 +33,16 @@ _ALTERNATIVES: Final = {
 }
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     attributes = span.attributes
     asked = request_columns(_value(first(attributes, *_REQUESTS, "input")))
     answered = response_columns(_value(first(attributes, *_ANSWERS, "output")))
     calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
     if calls:
-        said = as_fields(next(iter(as_list(decoded(answered.get("output_messages", "")))), None))
+        said = as_fields(next(iter(answered.get("output_messages", ())), None))
         whole: Fields = {"role": "assistant", **said, "parts": [*as_list(said.get("parts")), *calls]}
-        answered["output_messages"] = dump([whole])
+        answered["output_messages"] = [whole]
     tools = tool_definitions(as_list(_value(first(attributes, *_TOOLS))))
     return known(
         {

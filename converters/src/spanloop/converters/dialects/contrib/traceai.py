@@ -10,7 +10,7 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..base import Dialect, IndexedList, RawSpan, attr
+from ..base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from ..openinference import LISTS, SPAN_KIND
 from ..openinference import read as read_openinference
 
@@ -31,7 +31,7 @@ _RENAMED: Final = {
 }
 
 
-def read(span: RawSpan) -> dict[str, str]:
+def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one traceAI span."""
     renamed = {_RENAMED.get(key, key): value for key, value in span.attributes.items()}
     columns = read_openinference(span._replace(attributes=renamed))

@@ -20,7 +20,7 @@ from typing import Final
 from spanloop.foundation.processes.identity import ProcessIdentity, send_signal
 from spanloop.foundation.processes.marked import find_processes, kill_processes
 from spanloop.foundation.processes.reaper import Reaper
-from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.processes.job_processes import JobMark, lease_mark
 
 GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
@@ -31,7 +31,7 @@ ERROR_TAIL_LINES: Final = 20
 class RunningJob:
     """A running attempt of a job: its lease, process group and part of the log."""
 
-    def __init__(self, lease: Lease, process: subprocess.Popen[bytes], log_path: Path, log_start: int) -> None:
+    def __init__(self, lease: JobLease, process: subprocess.Popen[bytes], log_path: Path, log_start: int) -> None:
         leader = ProcessIdentity.of(process.pid)
         if leader is None:
             raise RuntimeError(
@@ -131,7 +131,7 @@ class RunningJob:
 
 
 def launch(
-    lease: Lease,
+    lease: JobLease,
     command: Sequence[str],
     *,
     environment: Mapping[str, str],

@@ -49,7 +49,7 @@ class TrainingWatch:
         now_s = time.monotonic()
         if not steps:
             return [], self._watchdogs.see_time(now_s)
-        self._trace.steps(steps)
+        self._trace.steps([step for step in steps if not step.is_validation])
         self._trace.flush(self._store)
         endings = [self._watchdogs.see(step, now_s) for step in steps]
         return steps, next((ending for ending in endings if ending is not None), None)

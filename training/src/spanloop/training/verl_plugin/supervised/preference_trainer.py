@@ -23,16 +23,7 @@ from .sft_trainer import MarkingSftTrainer
 
 
 class PreferenceTrainer(MarkingSftTrainer):
-    """Trains on the pairs of a dataset file.
-
-    Args:
-        plan: Of a dpo job.
-        overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
-    """
-
-    def __init__(self, plan: TrainPlan, overrides: list[str]) -> None:
-        self._plan = plan
-        super().__init__(overrides, lease_token=plan.lease_token)
+    """Trains on the pairs of a dataset file."""
 
     def _build_engine(self) -> None:
         super()._build_engine()
@@ -45,8 +36,11 @@ class PreferenceTrainer(MarkingSftTrainer):
 
     def _build_ckpt_handler(self) -> None:
         # the engine has the base's weights here; a checkpoint is loaded afterwards
-        reference = load_or_compute(self._plan.dataset_path, self._base_logprobs)
-        self.training_client.reference = torch.tensor(reference.logprobs, dtype=torch.float64)
+        if self._plan.dpo_reference_free:
+            self.training_client.reference = torch.zeros(self.train_dataset.row_count, dtype=torch.float64)
+        else:
+            reference = load_or_compute(self._plan.dataset_path, self._base_logprobs)
+            self.training_client.reference = torch.tensor(reference.logprobs, dtype=torch.float64)
         super()._build_ckpt_handler()
 
     def fit(self) -> None:
@@ -112,13 +106,23 @@ class PreferenceWorker:
             pair=data["pair"],
             is_chosen=data["is_chosen"],
         )
-        computed = preference_loss(rows, beta=self._plan.dpo_beta, nll_weight=self._plan.dpo_nll_weight)
+        computed = preference_loss(
+            rows,
+            beta=self._plan.dpo_beta,
+            nll_weight=self._plan.dpo_nll_weight,
+            loss=self._plan.dpo_loss,
+            label_smoothing=self._plan.dpo_label_smoothing,
+        )
         data["row_weights"] = computed.row_weights.float()
         output = self._worker.train_batch(data)
         self.step += 1
         if self._plan.samples_path is not None:
             append_line(self._plan.samples_path, self.step, pair_columns(data["row"], rows, computed))
-        tu.get(output, "metrics").update(computed.metrics, loss=float(computed.loss))
+        metrics = dict(computed.metrics)
+        if self._plan.dpo_reference_free:
+            # a divergence from no reference means nothing
+            del metrics["dpo/kl_k2"]
+        tu.get(output, "metrics").update(metrics, loss=float(computed.loss))
         return output
 
 

@@ -19,4 +19,4 @@ def train(plan: TrainPlan) -> None:
 def _fit(plan: TrainPlan) -> None:
     from .sft_trainer import MarkingSftTrainer  # noqa: PLC0415 - verl reads the rank when it is imported
 
-    MarkingSftTrainer(sft_overrides(plan), SftRecorder(plan.samples_path), lease_token=plan.lease_token).fit()
+    MarkingSftTrainer(plan, sft_overrides(plan), SftRecorder(plan.samples_path)).fit()

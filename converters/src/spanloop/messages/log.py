@@ -1,0 +1,224 @@
+"""The message log of a batch: each distinct message is read once, and histories share their beginnings.
+
+Agents send their whole history with every call. Invariant: messages with equal JSON are one object, and histories with
+equal messages are one `History`, so whatever belongs to a history is computed once.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, cast
+
+import msgspec
+
+from .codec import MalformedMessagesError, dump, parse_json
+from .facts import NO_FACTS, Facts
+from .model import Message, extend, join_json
+from .view import message_fields, system_fields, view_message
+
+_PIECES: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class History(msgspec.Struct, eq=False, gc=False):
+    """Messages in their order, as the last of them and the history before it."""
+
+    before: "History | None"
+    message: Message | None
+    """The last message; None where there is none."""
+    length: int
+    digest: bytes
+    """The running digest after the last message; empty without one."""
+    last_assistant: int | None
+    """Position of the newest assistant message."""
+    assistant_digest: bytes
+    """The running digest at the newest assistant message; empty without one."""
+    user: Message | None
+    """The first user message."""
+    user_digest: bytes
+    """The running digest at the first user message; empty without one."""
+    system_digest: bytes
+    """The running digest of the system messages alone."""
+    cached_messages: tuple[Message, ...] | None = None
+    cached_digests: tuple[bytes, ...] | None = None
+    cached_facts: Facts | None = None
+    cached_json: str | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages."""
+        if self.cached_messages is None:
+            known, new = self, list[Message]()
+            while known.cached_messages is None:
+                new.append(cast("Message", known.message))
+                known = cast("History", known.before)
+            self.cached_messages = (*known.cached_messages, *reversed(new))
+        return self.cached_messages
+
+    @property
+    def digests(self) -> tuple[bytes, ...]:
+        """The running digest after each message."""
+        if self.cached_digests is None:
+            known, new = self, list[bytes]()
+            while known.cached_digests is None:
+                new.append(known.digest)
+                known = cast("History", known.before)
+            self.cached_digests = (*known.cached_digests, *reversed(new))
+        return self.cached_digests
+
+    @property
+    def facts(self) -> Facts:
+        """What is to be known of the messages as a whole."""
+        if self.cached_facts is None:
+            known = cast("History", self.before)
+            while known.cached_facts is None:
+                known = cast("History", known.before)
+            self.cached_facts = known.cached_facts.further(self.messages)
+        return self.cached_facts
+
+    @property
+    def json(self) -> str:
+        """The JSON list of the messages."""
+        if self.cached_json is None:
+            self.cached_json = join_json(self.messages)
+        return self.cached_json
+
+
+NO_HISTORY: Final = History(None, None, 0, b"", None, b"", None, b"", b"", (), (), NO_FACTS, "[]")
+
+
+class MessageLog:
+    """Messages and histories of one batch."""
+
+    def __init__(self) -> None:
+        self._by_piece: dict[bytes, Message] = {}
+        self._by_json: dict[str, Message] = {}
+        self._by_object: dict[int, tuple[object, Message]] = {}
+        self._longer: dict[tuple[int, int], History] = {}
+        self._last: dict[tuple[str, str], tuple[str, History]] = {}
+
+    def tool_answers(self) -> Iterator[str]:
+        """The tools' answers in all messages."""
+        for message in self._by_json.values():
+            for response in message.tool_responses:
+                yield response.content
+
+    def read(self, text: str) -> tuple[Message, ...]:
+        """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
+
+        Raises:
+            MalformedMessagesError: When the text is not JSON or not a list of such objects.
+        """
+        try:
+            pieces = _PIECES(text)
+        except (ValueError, RecursionError):
+            found = parse_json(text)
+            if not isinstance(found, list):
+                raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}") from None
+            return tuple([self._message(item) for item in cast("list[object]", found)])
+        known = self._by_piece
+        return tuple([known.get(piece) or self._of_piece(piece) for piece in map(bytes, pieces)])
+
+    def of_objects(self, objects: Sequence[object]) -> tuple[Message, ...]:
+        """Messages out of decoded objects, which must not change; an object that comes again is not looked at again.
+
+        Raises:
+            MalformedMessagesError: When one of them is no message.
+        """
+        known = self._by_object
+        return tuple([(known.get(id(item)) or self._of_object(item))[1] for item in objects])
+
+    def history(self, messages: Iterable[Message], system: str = "") -> History:
+        """The history that consists of ``messages``.
+
+        Args:
+            messages: In their order.
+            system: Instructions that came beside them: the first message, unless that is the system's anyway.
+        """
+        new = tuple(messages)
+        if system and not (new and new[0].role == "system"):
+            new = (self._message(system_fields(system)), *new)
+        return self._extended(NO_HISTORY, new)
+
+    def read_history(self, text: str, place: str = "", system: str = "") -> History:
+        """As ``read``; a text that begins with the one that was read last at the same place is read behind it.
+
+        Args:
+            text: The list; empty for none.
+            place: Where it is from, such as a trace.
+            system: See ``history``.
+
+        Raises:
+            MalformedMessagesError: When the text is not JSON or not a list of messages.
+        """
+        begun, history = self._last.get((place, system), ("", NO_HISTORY))
+        if begun and text.startswith(begun) and (rest := text[len(begun) :].lstrip())[:1] in {",", "]"}:
+            history = self._extended(history, self.read("[" + (rest[1:] if rest[0] == "," else rest)))
+        else:
+            history = self.history(self.read(text) if text else (), system)
+        if text and history.length:
+            self._last[place, system] = text.rstrip()[:-1].rstrip(), history
+        return history
+
+    def _extended(self, history: History, messages: Iterable[Message]) -> History:
+        longer = self._longer
+        for message in messages:
+            history = longer.get((id(history), id(message))) or self._add(history, message)
+        return history
+
+    def _add(self, before: History, message: Message) -> History:
+        digest, role = extend(before.digest, message), message.role
+        last_assistant, assistant_digest = before.last_assistant, before.assistant_digest
+        user, user_digest, system_digest = before.user, before.user_digest, before.system_digest
+        if role == "assistant":
+            last_assistant, assistant_digest = before.length, digest
+        elif role == "user" and user is None:
+            user, user_digest = message, digest
+        elif role == "system":
+            system_digest = extend(system_digest, message)
+        history = self._longer[id(before), id(message)] = History(
+            before,
+            message,
+            before.length + 1,
+            digest,
+            last_assistant,
+            assistant_digest,
+            user,
+            user_digest,
+            system_digest,
+        )
+        return history
+
+    def _message(self, item: object) -> Message:
+        """The message of a decoded object; one with the same JSON is the same."""
+        fields, role, parts = message_fields(item)
+        json = dump(fields)
+        known = self._by_json.get(json)
+        if known is None:
+            message = view_message(fields, role, parts, json)
+            known = self._by_json.setdefault(message.json, message)
+            self._by_json[json] = known
+        return known
+
+    def _of_object(self, item: object) -> tuple[object, Message]:
+        found = self._by_object[id(item)] = item, self._message(item)
+        return found
+
+    def _of_piece(self, piece: bytes) -> Message:
+        message = self._by_piece[piece] = self._message(parse_json(piece))
+        if message.finish_reason:
+            self._expect(message, piece)
+        return message
+
+    def _expect(self, said: Message, piece: bytes) -> None:
+        """What the model said comes back in the input of the next call, where it has no finish reason."""
+        end = f',"finish_reason":"{said.finish_reason}"}}'
+        if said.json.endswith(end):
+            json = said.json.removesuffix(end) + "}"
+            bare = self._by_json.setdefault(json, said._replace(finish_reason="", json=json))
+            self._by_piece.setdefault(bare.json.encode("utf-8", "surrogatepass"), bare)
+            spaced = f', "finish_reason": "{said.finish_reason}"}}'.encode("utf-8", "surrogatepass")
+            if piece.endswith(spaced):
+                self._by_piece.setdefault(piece.removesuffix(spaced) + b"}", bare)
+
+
+def parse_messages(text: str) -> tuple[Message, ...]:
+    """As ``MessageLog.read``, for one text."""
+    return MessageLog().read(text)
