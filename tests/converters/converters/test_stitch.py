@@ -9,6 +9,7 @@ from spanloop.converters.continuation import Evidence
 from spanloop.converters.normalise import normalise, read_spans
 from spanloop.converters.stitch import stitch
 from spanloop.converters.stitch.identity import is_unique
+from spanloop.messages import MessageLog
 
 from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
@@ -390,5 +391,5 @@ def test_a_step_has_the_evidence_for_what_it_continues(evidence: Evidence, *, ap
     world.call(seen, text("assistant", "done"), trace=trace_id("t2" if apart else "t1"))
     if evidence is Evidence.UNRECORDED_TOOL_CALL and not apart:
         evidence = Evidence.TOOL_CALL  # within one trace an id suffices
-    spans = read_spans(normalise(world.span_frame()).told)
+    spans = read_spans(normalise(world.span_frame()), MessageLog())
     assert [*stitch(spans).evidence.values()] == [evidence]
