@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from spanloop.messages import MessageLog
@@ -21,23 +22,27 @@ from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .collapse import collapse
 from .error_texts import Verdicts
+from .message_numbers import Ranges
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .ragged import ragged
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
+    StateRanges,
     Values,
     episode_row,
     failure_rows,
     group_of,
     has_ended,
     newest_us,
+    state_ranges,
     trajectory_rows,
     transition_rows,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind, repeats
+from .spans import SpanKind, repeats
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
 from .together import reached
@@ -64,6 +69,8 @@ class Converted(NamedTuple):
     open_joins: pl.DataFrame
     """Traces that one id names and that stay separate episodes, because nothing else says that they belong together:
     trace_id, span_id (of the call that answers the id; empty for a conversation id), other_trace_id, detail."""
+    messages: pl.DataFrame
+    """The messages that states of ``transitions`` refer to, by episode and number."""
 
 
 def convert(
@@ -153,11 +160,11 @@ def _convert(
         *normalised.rejected,
         *collapsed.rejected,
         *stitched.rejected,
-        *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
+    rejections = pl.concat([frames.build(rejected, frames.REJECTED), _context(episodes)])
+    return _frames(judged, rejections.sort(rejections.columns), tokens, frames.build(open_joins, frames.OPEN_JOINS))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -221,37 +228,49 @@ def _scored_outcome(rewards: Rewards, options: Options) -> str:
     return "success" if rewards.value >= options.success_threshold else "failure"
 
 
-def _context(episode: Episode) -> list[Rejected]:
-    return [
-        Rejected(span.trace_id, span.span_id, CONTEXT, f"{span.kind} span of episode {episode.episode_id}")
-        for span in episode.context
-    ]
+def _context(episodes: Sequence[Episode]) -> pl.DataFrame:
+    """Rejections of the spans of episodes that are no model calls."""
+    spans = [span for episode in episodes for span in episode.context]
+    counts = [len(episode.context) for episode in episodes]
+    owners = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    columns = {
+        "trace_id": [span.trace_id for span in spans],
+        "span_id": [span.span_id for span in spans],
+        "kind": [str(span.kind) for span in spans],
+        "owner": pl.Series([episode.episode_id for episode in episodes], dtype=pl.String).gather(owners),
+    }
+    detail = pl.format("{} span of episode {}", "kind", "owner").alias("detail")
+    rows = pl.DataFrame(columns, schema_overrides=dict.fromkeys(columns, pl.String()))
+    return rows.select("trace_id", "span_id", pl.lit(CONTEXT).alias("reason"), detail)
 
 
 def _frames(
-    judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
+    judged: list[Judged], rejections: pl.DataFrame, tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
-    rejections = frames.build(sorted(rejected), frames.REJECTED)
     if not judged:
         return Converted(
             episodes=frames.empty(frames.EPISODES),
             transitions=frames.empty(frames.TRANSITIONS),
+            messages=frames.empty(frames.MESSAGES),
             trajectories=frames.empty(frames.TRAJECTORIES),
             failures=frames.empty(frames.FAILURES),
             rejected=rejections,
             open_joins=open_joins,
         )
     transitions: list[Values] = []
+    ranges: list[StateRanges] = []
     trajectories: list[Values] = []
     failures: list[Values] = []
     for found in judged:
         transitions += transition_rows(found)
+        ranges.append(state_ranges(found.episode))
         trajectories += trajectory_rows(found)
         failures += failure_rows(found)
     token_rows = [row for found in judged for row in found.token_rows]
     return Converted(
         episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=_with_tokens(transitions, tokens),
+        transitions=_transitions(transitions, ranges, tokens),
+        messages=_messages(judged, ranges),
         trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
         failures=frames.build(failures, frames.FAILURES),
         rejected=rejections,
@@ -259,10 +278,33 @@ def _frames(
     )
 
 
-def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFrame:
-    """``transitions``, each with the tokens of the capture that it names, if any."""
-    place = list(frames.TRANSITIONS).index("prompt_token_ids")
-    captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
+def _transitions(rows: list[Values], ranges: list[StateRanges], tokens: pl.DataFrame) -> pl.DataFrame:
+    """Rows with their states, and the tokens of the captures that they name, if any."""
+    place = [name for name in frames.TRANSITIONS if name not in {"state", "next_state"}].index("prompt_token_ids")
+    captures = pl.Series([values[place] for values in rows], dtype=pl.UInt32)
     found = [tokens[name].gather(captures) for name in tokens.columns]
     columns = [column.fill_null([]) for column in found] if captures.null_count() else found
-    return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)
+    states = [
+        _range_column("state", [each for one in ranges for each in one.states]),
+        _range_column("next_state", [each for one in ranges for each in one.next_states]),
+    ]
+    rest = [values[:place] + values[place + 1 :] for values in rows]
+    return frames.build(rest, frames.TRANSITIONS, [*states, *columns])
+
+
+def _range_column(name: str, ranges: list[Ranges]) -> pl.Series:
+    numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
+    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64)).alias(name)
+
+
+def _messages(judged: list[Judged], ranges: list[StateRanges]) -> pl.DataFrame:
+    counts = np.array([len(one.messages) for one in ranges], dtype=np.int64)
+    places = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
+    begins = np.repeat(np.cumsum(counts) - counts, counts)
+    columns = {
+        "episode_id": pl.Series([one.episode.episode_id for one in judged], dtype=pl.String).gather(places),
+        "revision": pl.Series([one.revision for one in judged], dtype=pl.UInt64).gather(places),
+        "number": pl.Series(np.arange(len(places)) - begins, dtype=pl.UInt32),
+        "message": pl.Series(list(chain.from_iterable(one.messages for one in ranges)), dtype=pl.String),
+    }
+    return pl.DataFrame(columns, schema=frames.MESSAGES)

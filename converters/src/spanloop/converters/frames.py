@@ -136,11 +136,11 @@ TRANSITIONS: Final = pl.Schema(
         "response_id": pl.String(),
         "model": pl.String(),
         "policy_version": pl.String(),
-        "state": pl.String(),
+        "state": pl.List(pl.UInt32),
         "tools": pl.String(),
         "action": pl.String(),
         "tool_results": pl.String(),
-        "next_state": pl.String(),
+        "next_state": pl.List(pl.UInt32),
         "reward": pl.Float64(),
         "reward_breakdown": FLOAT_MAP,
         "is_terminated": pl.Boolean(),
@@ -163,6 +163,12 @@ TRANSITIONS: Final = pl.Schema(
         "started_at": TIME_NS,
         "duration_ns": pl.UInt64(),
     }
+)
+"""``state`` and ``next_state`` are half-open ranges of numbers of the episode's messages, flattened: from, to, from, …;
+``message_numbers.with_state_texts`` gives their texts."""
+
+MESSAGES: Final = pl.Schema(
+    {"episode_id": pl.String(), "revision": pl.UInt64(), "number": pl.UInt32(), "message": pl.String()}
 )
 
 TRAJECTORIES: Final = pl.Schema(

@@ -15,6 +15,7 @@ from spanloop.messages import digest, dump
 from .attribution import Failure, decisive, is_incomplete
 from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
+from .message_numbers import NO_STATE, MessageNumbers, Ranges
 from .options import CONVERTER_VERSION
 from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem
@@ -116,8 +117,29 @@ def episode_row(judged: Judged) -> Values:
     )
 
 
+class StateRanges(NamedTuple):
+    """The states of an episode's steps as ranges of its messages' numbers."""
+
+    messages: list[str]
+    """JSON by number."""
+    states: list[Ranges]
+    next_states: list[Ranges]
+
+
+def state_ranges(episode: Episode) -> StateRanges:
+    """Number the messages of an episode."""
+    numbers = MessageNumbers()
+    states: list[Ranges] = []
+    next_states: list[Ranges] = []
+    for step in episode.steps:
+        states.append(numbers.add(step.span.history))
+        following = None if step.following is None else episode.steps[step.following]
+        next_states.append(NO_STATE if following is None else numbers.add(following.span.history))
+    return StateRanges(numbers.messages, states, next_states)
+
+
 def transition_rows(judged: Judged) -> list[Values]:
-    """Rows of ``transitions``, by step; in the place of its tokens the row of ``Generations.tokens`` that has them."""
+    """Rows of ``transitions`` without states, by step; in the place of its tokens the row of ``Generations.tokens``."""
     by_step: dict[int, Failure] = {}
     for failure in judged.failures:
         by_step.setdefault(failure.step.index, failure)
@@ -126,7 +148,6 @@ def transition_rows(judged: Judged) -> list[Values]:
         judged.group_id,
         judged.rewards.value,
         dict(sorted(judged.rewards.breakdown.items())),
-        [step.span.history.json for step in judged.episode.steps],
     )
     return [_transition(judged, step, by_step.get(step.index), shared) for step in judged.episode.steps]
 
@@ -139,8 +160,6 @@ class _Shared(NamedTuple):
     reward: float | None
     breakdown: dict[str, float]
     """One object for all of them: see ``frames.maps``."""
-    states: list[str]
-    """Of each step."""
 
 
 def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Shared) -> Values:
@@ -167,11 +186,9 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
         span.response_id,
         step.model,
         step.policy_version,
-        shared.states[step.index],
         span.tools,
         span.output[0].json if span.output else NO_ACTION,
         _written(step.results) if step.results else "[]",
-        "" if step.following is None else shared.states[step.following],
         reward,
         breakdown,
         is_end,
