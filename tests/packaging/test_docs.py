@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROMISES = re.findall(r"`(tests/\S+\.py)::(\w+)`", (ROOT / "docs" / "promises.md").read_text())
+STEPS = re.findall(r"`(\S+\.py)::(\w+)`", (ROOT / "docs" / "design" / "life-of-a-span.md").read_text())
 DOCUMENTS = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
 
 
@@ -17,6 +18,20 @@ def test_every_promise_names_a_test_that_exists(file: str, test: str) -> None:
     tree = ast.parse((ROOT / file).read_text())
     names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert test in names
+
+
+@pytest.mark.parametrize(("file", "name"), STEPS)
+def test_every_step_of_a_span_names_a_definition_that_exists(file: str, name: str) -> None:
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    tree = ast.parse((ROOT / file).read_text())
+    assert name in {node.name for node in ast.walk(tree) if isinstance(node, definitions)}
+
+
+def test_the_glossary_is_short_and_gives_each_word_one_meaning() -> None:
+    text = (ROOT / "docs" / "explanation" / "glossary.md").read_text()
+    words = [word for word in re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE) if word != "word"]
+    assert 30 < len(words) <= 50
+    assert len(set(words)) == len(words)
 
 
 def test_every_dependency_is_justified() -> None:

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spanloop.training.jobs.kinds import JobKind
-
 Array = npt.NDArray[np.float64]
 
 
@@ -25,27 +23,26 @@ class Row(NamedTuple):
     """Log-probabilities of the base."""
 
 
-def importance_weights(kind: JobKind, row: Row) -> Array:
+def importance_weights(kind: str, row: Row) -> Array:
     """Of the policy at the step's start to the sampler, truncated at 2."""
     log_ratio = row.start - row.sampler
-    if kind is JobKind.GSPO:
+    if kind == "gspo":
         log_ratio = np.full_like(log_ratio, log_ratio[row.mask > 0].mean())
     return np.minimum(np.exp(log_ratio), 2.0)
 
 
-def token_losses(kind: JobKind, row: Row) -> Array:
-    """The clipped objective, weighted."""
+def token_losses(kind: str, row: Row, clip: tuple[float, float] | None = None) -> Array:
+    """The clipped objective, weighted; ``clip`` are the ranges below and above 1, by default the kind's."""
     log_ratio = row.policy - row.start
-    lower, upper = 0.2, 0.2
-    if kind is JobKind.GSPO:
+    lower, upper = clip or ((3e-4, 4e-4) if kind == "gspo" else (0.2, 0.2))
+    if kind == "gspo":
         log_ratio = np.full_like(log_ratio, log_ratio[row.mask > 0].mean())
-        lower, upper = 3e-4, 4e-4
     ratio = np.exp(log_ratio)
     losses = np.empty_like(ratio)
     for token, advantage in enumerate(row.advantages):
         clipped = min(max(ratio[token], 1 - lower), 1 + upper)
         losses[token] = max(-advantage * ratio[token], -advantage * clipped)
-        if advantage < 0 and kind is not JobKind.GSPO:
+        if advantage < 0 and kind != "gspo":
             losses[token] = min(losses[token], -advantage * 3)
     return losses * importance_weights(kind, row)
 
@@ -66,10 +63,17 @@ def aggregated(mode: str, losses: list[Array], masks: list[Array], longest: int)
     return float(np.mean(sums)) / (longest if mode == "seq-mean-token-sum-norm" else 1)
 
 
-def policy_loss(kind: JobKind, mode: str, rows: list[Row], longest: int, kl_coefficient: float) -> float:
+def policy_loss(  # noqa: PLR0917 - the numbers of one formula
+    kind: str,
+    mode: str,
+    rows: list[Row],
+    longest: int,
+    kl_coefficient: float,
+    clip: tuple[float, float] | None = None,
+) -> float:
     """The loss of a batch; ``longest`` divides the sums of ``seq-mean-token-sum-norm``."""
     masks = [row.mask for row in rows]
-    loss = aggregated(mode, [token_losses(kind, row) for row in rows], masks, longest)
+    loss = aggregated(mode, [token_losses(kind, row, clip) for row in rows], masks, longest)
     return loss + kl_coefficient * aggregated(mode, [divergence(row) for row in rows], masks, longest)
 
 
@@ -91,10 +95,12 @@ def estimated_advantages(
     return [(each - everything.mean()) / scale for each in advantages], returns
 
 
-def value_loss(predicted: list[Array], values: list[Array], returns: list[Array], masks: list[Array]) -> float:
-    """Half the squared error, of the worse of the prediction and the one clipped to 0.5 around the old value."""
+def value_loss(
+    predicted: list[Array], values: list[Array], returns: list[Array], masks: list[Array], clip: float = 0.5
+) -> float:
+    """Half the squared error, of the worse of the prediction and the one clipped to ``clip`` around the old value."""
     losses: list[Array] = []
     for new, old, target in zip(predicted, values, returns, strict=True):
-        clipped = np.clip(new, old - 0.5, old + 0.5)
+        clipped = np.clip(new, old - clip, old + clip)
         losses.append(np.maximum((new - target) ** 2, (clipped - target) ** 2) / 2)
     return aggregated("token-mean", losses, masks, 1)

@@ -19,13 +19,14 @@ TRACE = trace_id("t")
 
 def test_nothing_makes_nothing() -> None:
     converted = World().convert()
-    assert [frame.height for frame in converted] == [0] * 6
+    assert [frame.height for frame in converted] == [0] * 7
     assert converted.episodes.schema == frames.EPISODES
     assert converted.transitions.schema == TRANSITIONS
     assert converted.trajectories.schema == frames.TRAJECTORIES
     assert converted.failures.schema == frames.FAILURES
     assert converted.rejected.schema == frames.REJECTED
     assert converted.open_joins.schema == frames.OPEN_JOINS
+    assert converted.messages.schema == frames.MESSAGES
 
 
 @pytest.mark.parametrize("is_on", [True, False])

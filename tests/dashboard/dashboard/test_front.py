@@ -18,10 +18,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from spanloop.dashboard import visits
 from spanloop.dashboard.front import app as front_app
 from spanloop.dashboard.front.app import create_front
-from spanloop.dashboard.front.attempts import USER_AND_ADDRESS, WINDOW_S, Attempts
-from spanloop.dashboard.front.gate import Gate
+from spanloop.dashboard.front.authentication import Authentication
 from spanloop.dashboard.front.login import local_path
-from spanloop.dashboard.front.sessions import SESSION_S
+from spanloop.dashboard.front.login_limits import USER_AND_ADDRESS, WINDOW_S, LoginLimits
+from spanloop.dashboard.front.logins import LOGIN_S
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys import users as users_module
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
@@ -78,14 +78,14 @@ MakeBrowser = Callable[..., Browser]
 
 
 @pytest.fixture
-def gate(data_dir: DataDir) -> Gate:
-    return Gate(data_dir, host="127.0.0.1", port=8501, proxy=None)
+def authentication(data_dir: DataDir) -> Authentication:
+    return Authentication(data_dir, host="127.0.0.1", port=8501, proxy=None)
 
 
 @pytest.fixture
-def browser(data_dir: DataDir, gate: Gate) -> MakeBrowser:
+def browser(data_dir: DataDir, authentication: Authentication) -> MakeBrowser:
     """Makes browsers on one dashboard."""
-    front = create_front(data_dir, gate, PAGES)
+    front = create_front(data_dir, authentication, PAGES)
 
     def make(host: str = "localhost", client: tuple[str, int] = ("127.0.0.1", 1)) -> Browser:
         return Browser(front, base_url=f"http://{host}", follow_redirects=False, client=client)
@@ -197,7 +197,7 @@ def test_attempts_are_limited_by_user_and_address(browser: MakeBrowser) -> None:
 
 def test_an_attempt_is_possible_again_after_the_window() -> None:
     now_s = [0.0]
-    attempts = Attempts(lambda: now_s[0])
+    attempts = LoginLimits(lambda: now_s[0])
     assert [attempts.begin("ann", "10.0.0.9") for _ in range(USER_AND_ADDRESS)] == [0] * USER_AND_ADDRESS
     wait_s = attempts.begin("ann", "10.0.0.9")
     assert wait_s == WINDOW_S
@@ -247,13 +247,15 @@ def test_a_changed_user_cannot_click_any_more(browser: MakeBrowser, users: Users
     assert ann.get("/").status_code == 401
 
 
-def test_a_session_ends_by_itself(gate: Gate, users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_by_itself(
+    authentication: Authentication, users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user = users.verify("ann", PASSWORD)
     assert user is not None
-    session = gate.sessions.begin(user)
-    assert gate.sessions.user_of(session) == user
-    monkeypatch.setattr(gate.sessions, "_clock", lambda: time.monotonic() + SESSION_S)
-    assert gate.sessions.user_of(session) is None
+    session = authentication.logins.begin(user)
+    assert authentication.logins.user_of(session) == user
+    monkeypatch.setattr(authentication.logins, "_clock", lambda: time.monotonic() + LOGIN_S)
+    assert authentication.logins.user_of(session) is None
 
 
 @pytest.mark.usefixtures("users")
@@ -297,8 +299,8 @@ def test_unreadable_users_and_keys_refuse_everything(browser: MakeBrowser, data_
 def proxied(data_dir: DataDir) -> MakeBrowser:
     """Makes clients of a dashboard behind a proxy at 10.0.0.1 that names users and roles."""
     fields = {"from": ["10.0.0.1"], "header": "X-Forwarded-User", "role_header": "X-Role"}
-    gate = Gate(data_dir, host="0.0.0.0", port=8501, proxy=TrustedProxy.model_validate(fields))
-    front = create_front(data_dir, gate, PAGES)
+    authentication = Authentication(data_dir, host="0.0.0.0", port=8501, proxy=TrustedProxy.model_validate(fields))
+    front = create_front(data_dir, authentication, PAGES)
 
     def make(address: str) -> Browser:
         return Browser(front, base_url="http://localhost", follow_redirects=False, client=(address, 1))
@@ -341,7 +343,7 @@ def test_beyond_loopback_it_needs_users_or_a_proxy(data_dir: DataDir) -> None:
 @pytest.mark.usefixtures("users")
 def test_behind_tls_the_cookie_is_secure(data_dir: DataDir) -> None:
     proxy = TrustedProxy.model_validate({"from": ["10.0.0.1"]})
-    front = create_front(data_dir, Gate(data_dir, host="0.0.0.0", port=8501, proxy=proxy), PAGES)
+    front = create_front(data_dir, Authentication(data_dir, host="0.0.0.0", port=8501, proxy=proxy), PAGES)
     for address, is_secure in (("10.0.0.1", True), ("10.0.0.2", False)):
         client = Browser(front, base_url="http://localhost", follow_redirects=False, client=(address, 1))
         form = client.get("/login", headers={"x-forwarded-proto": "https"})

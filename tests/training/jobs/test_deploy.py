@@ -16,7 +16,7 @@ from spanloop.training.jobs import job_outcomes, job_queue
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.deploy import deploy
-from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
+from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 from spanloop.training.run.transient import is_transient
 
 from .support import FakeClock
@@ -176,13 +176,13 @@ def test_a_stale_runner_deploys_nothing(
     assert (gateway.asked[0][1]["holder"], gateway.asked[0][1]["token"]) == (f"job {job.id}", lease.token)
     # the gateway knows of a newer runner
     gateway.status, gateway.answer = 409, '{"error": {"code": "stale_token", "message": "is stale"}}'
-    with pytest.raises(LeaseLostError, match="is stale"):
+    with pytest.raises(JobLeaseLostError, match="is stale"):
         deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
     gateway.asked.pop()
     with database.write() as session:
         job_outcomes.requeue_released(session, lease, now=clock.now)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(JobLeaseLostError):
         deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(JobLeaseLostError):
         registry.record_deployment("tiny", job_id=job.id, token=lease.token)
     assert len(gateway.asked) == len(registry.deployments()) == 1

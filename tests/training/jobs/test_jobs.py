@@ -11,14 +11,14 @@ from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow
 from spanloop.training.jobs.progress import report_progress
-from spanloop.training.run.job_api import JobApi, JobSpec, JobState, LeaseLostError
+from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec, JobState
 
 from .support import OF_ANOTHER_VERSION, FakeClock
 
 HOUR = timedelta(hours=1)
 
 
-def start(database: ControlDatabase, now: datetime) -> leases.Lease:
+def start(database: ControlDatabase, now: datetime) -> leases.JobLease:
     with database.write() as session:
         lease = job_queue.lease_next_job(session, owner="somebody", now=now, until=now + HOUR)
     assert lease is not None
@@ -35,7 +35,7 @@ def test_a_submitted_job_is_queued_and_found_again(api: JobApi, spec: JobSpec, d
 
 def test_an_unknown_base_is_refused_with_the_next_step(api: JobApi, spec: JobSpec) -> None:
     with pytest.raises(JobError, match=r"no model version 'tiny@v9'(?s:.*)spanloop models"):
-        api.submit(spec.model_copy(update={"base": "tiny@v9"}))
+        api.submit(spec.changed(base="tiny@v9"))
     assert api.list() == ()
 
 
@@ -98,13 +98,13 @@ def test_progress_is_reported_under_the_present_token_only(
     report_progress(data_dir, job.id, lease.token, 2, 5)
     assert (api.get(job.id).step, api.get(job.id).steps_total) == (2, 5)
     for stale in (lease.token - 1, lease.token + 1):
-        with pytest.raises(LeaseLostError, match=job.id):
+        with pytest.raises(JobLeaseLostError, match=job.id):
             report_progress(data_dir, job.id, stale, 3, 5)
     with pytest.raises(ValueError, match="step 6 of 5"):
         report_progress(data_dir, job.id, lease.token, 6, 5)
     with database.write() as session:
         job_outcomes.mark_succeeded(session, lease, now=clock.now)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(JobLeaseLostError):
         report_progress(data_dir, job.id, lease.token, 4, 5)
     assert api.get(job.id).step == 2
 

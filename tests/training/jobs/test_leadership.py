@@ -31,7 +31,7 @@ def claim(database: ControlDatabase, clock: FakeClock, owner: ProcessIdentity = 
 
 def check(database: ControlDatabase, leadership: Leadership) -> None:
     with database.write() as session:
-        leadership.check(session)
+        leadership.check_leads(session)
 
 
 def test_one_leads_and_another_follows_when_it_was_not_heard_of_for_its_lease(
@@ -58,13 +58,13 @@ def test_one_leads_and_another_follows_when_it_was_not_heard_of_for_its_lease(
 def test_a_leader_that_ends_in_order_is_followed_at_once(database: ControlDatabase, clock: FakeClock) -> None:
     first, second = claim(database, clock, ELSEWHERE), claim(database, clock)
     assert first.hold()
-    second.give_up()
+    second.release()
     assert not second.hold()
-    first.give_up()
+    first.release()
     with pytest.raises(LeadershipLostError):
         check(database, first)
     assert second.hold()
-    first.give_up()
+    first.release()
     check(database, second)
 
 
@@ -103,10 +103,12 @@ def test_a_tick_that_a_former_leader_decides_late_submits_nothing(
     def hang(_: Schedule) -> Decision:
         clock.forward(seconds=LEADERSHIP_S + 1)
         assert latter.hold()
-        assert run_due_ticks(database, submit, parse_spec, recurring=is_recurring, check=latter.check, clock=clock)
+        assert run_due_ticks(
+            database, submit, parse_spec, recurring=is_recurring, check=latter.check_leads, clock=clock
+        )
         return SUBMITTED
 
     assert former.hold()
     with pytest.raises(LeadershipLostError):
-        run_due_ticks(database, hang, parse_spec, recurring=is_recurring, check=former.check, clock=clock)
+        run_due_ticks(database, hang, parse_spec, recurring=is_recurring, check=former.check_leads, clock=clock)
     assert len(api.list()) == 1

@@ -21,7 +21,7 @@ from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.models import atomic_copy
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
+from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 
 from .support import FakeClock, wait_until
 
@@ -124,7 +124,7 @@ def test_a_job_registers_one_version_however_often_it_runs(
     second = _take(database, clock)
     (model_folder / "model.safetensors").write_bytes(b"of the second attempt")
     assert registry.add("tiny", model_folder, job_id=job.id, token=second.token) == made
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(JobLeaseLostError):
         registry.add("tiny", model_folder, job_id=job.id, token=first.token)
     assert len(registry.list()) == 2
 
@@ -136,7 +136,7 @@ def test_a_runner_that_lost_its_lease_while_it_copied_registers_nothing(
     lease = _take(database, clock)
     with database.write() as session:
         job_outcomes.requeue_released(session, lease, now=clock.now)
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(JobLeaseLostError):
         registry.add("tiny", model_folder, job_id=job.id, token=lease.token)
     assert [path.name for path in registry.get("tiny").path.parent.iterdir()] == ["v1"]
     assert api.get(job.id).model_version == ""
@@ -218,7 +218,7 @@ def test_deployments_are_a_history(registry: Registry, model_folder: Path, clock
         registry.record_deployment("tiny@v3")
 
 
-def _take(database: ControlDatabase, clock: FakeClock) -> leases.Lease:
+def _take(database: ControlDatabase, clock: FakeClock) -> leases.JobLease:
     with database.write() as session:
         lease = job_queue.lease_next_job(session, owner="somebody", now=clock.now, until=clock.now)
     assert lease is not None

@@ -29,7 +29,6 @@ from spanloop.training.run.job_api import (
     Budget,
     FailureTrigger,
     JobApi,
-    JobKind,
     JobSpec,
     JobState,
     Schedule,
@@ -41,9 +40,9 @@ from spanloop.training.spec.stored_spec import parse_spec
 from .support import FakeClock, delete_all_rows
 
 if TYPE_CHECKING:
-    from spanloop.training.jobs.leases import Lease
+    from spanloop.training.jobs.leases import JobLease
 
-SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=100)
+SPEC = JobSpec.of(kind="sft", base="tiny@v1", max_attempts=100)
 HOURLY = ScheduleSettings(every_minutes=60)
 NEW = Decision(TickVerdict.SUBMITTED, "new data")
 
@@ -244,7 +243,7 @@ class ScheduleLife(RuleBasedStateMachine):
         """Episodes of each job that has begun; a manifest never changes."""
         self._trained: list[int] = []
         """Episodes of all versions."""
-        self._lease: Lease | None = None
+        self._lease: JobLease | None = None
 
     def teardown(self) -> None:
         delete_all_rows(self._database)

@@ -25,16 +25,16 @@ from spanloop.foundation.errors import JobError
 from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import job_from_row
-from spanloop.training.jobs.leases import Lease, LeaseLostError, OtherLease
+from spanloop.training.jobs.leases import JobLease, JobLeaseLostError, OtherLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.state_machine import FINAL_STATES, LEASED_STATES, LEGAL_TRANSITIONS, transition
-from spanloop.training.run.job_api import JobKind, JobSpec, JobState
+from spanloop.training.run.job_api import JobSpec, JobState
 from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, delete_all_rows
 
 MAX_ATTEMPTS = 2
-SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=MAX_ATTEMPTS)
+SPEC = JobSpec.of(kind="sft", base="tiny@v1", max_attempts=MAX_ATTEMPTS)
 
 
 @pytest.mark.parametrize(("origin", "target"), [*product(JobState, JobState)])
@@ -107,7 +107,7 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(targets=(present, known))
     @precondition(lambda self: self._state is JobState.QUEUED)
-    def take(self) -> Lease:
+    def take(self) -> JobLease:
         with self._write() as session:
             until = self._clock.now + timedelta(seconds=30)
             lease = job_queue.lease_next_job(session, owner="one", now=self._clock.now, until=until)
@@ -133,7 +133,7 @@ class JobLife(RuleBasedStateMachine):
         }.get(self._state, self._state)
 
     @rule(lease=known)
-    def evaluate(self, lease: Lease) -> None:
+    def evaluate(self, lease: JobLease) -> None:
         if lease.token != self._token or self._state not in LEASED_STATES:
             self._refused(lease, "evaluate")
             return
@@ -151,7 +151,7 @@ class JobLife(RuleBasedStateMachine):
             self._token = max(self._token, leases.first_token(self._clock.now))
 
     @rule(lease=consumes(present), kind=st.sampled_from(["succeed", "fail", "release", "interrupted"]))
-    def settle(self, lease: Lease, kind: str) -> None:
+    def settle(self, lease: JobLease, kind: str) -> None:
         if lease.token != self._token:
             self._refused(lease, kind)
             return
@@ -169,7 +169,7 @@ class JobLife(RuleBasedStateMachine):
 
     @rule(targets=(present, known), lease=consumes(present))
     @precondition(lambda self: self._state in LEASED_STATES)
-    def take_over(self, lease: Lease) -> Lease:
+    def take_over(self, lease: JobLease) -> JobLease:
         if lease.token != self._token:
             return lease
         with self._write() as session:
@@ -184,12 +184,12 @@ class JobLife(RuleBasedStateMachine):
     @rule(
         lease=known, kind=st.sampled_from(["succeed", "fail", "release", "interrupted", "runner", "evaluate", "renew"])
     )
-    def a_stale_lease_writes_nothing(self, lease: Lease, kind: str) -> None:
+    def a_stale_lease_writes_nothing(self, lease: JobLease, kind: str) -> None:
         if lease.token != self._token or self._state not in LEASED_STATES:
             self._refused(lease, kind)
 
-    def _refused(self, lease: Lease, kind: str) -> None:
-        with pytest.raises(LeaseLostError), self._write() as session:
+    def _refused(self, lease: JobLease, kind: str) -> None:
+        with pytest.raises(JobLeaseLostError), self._write() as session:
             _settle(session, lease, kind, self._clock)
 
     @invariant()
@@ -203,7 +203,7 @@ class JobLife(RuleBasedStateMachine):
         assert (row.lease_owner != "") is (self._state in LEASED_STATES)
 
 
-def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobState | None:
+def _settle(session: Session, lease: JobLease, kind: str, clock: FakeClock) -> JobState | None:
     match kind:
         case "succeed":
             return job_outcomes.mark_succeeded(session, lease, now=clock.now)
@@ -244,7 +244,7 @@ def test_only_one_of_many_takes_a_job(database: ControlDatabase, clock: FakeCloc
         for _ in range(3):
             job_queue.insert_job(session, SPEC, now=clock.now)
             clock.forward(seconds=1)
-    taken: list[Lease] = []
+    taken: list[JobLease] = []
     for owner in range(5):
         with database.write() as session:
             lease = job_queue.lease_next_job(session, owner=str(owner), now=clock.now, until=clock.now)

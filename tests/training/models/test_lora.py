@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnkn
 from transformers import AutoModelForCausalLM
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoints import KeptAdapter, assemble_model, latest_checkpoint
 from spanloop.training.models.files.lora_adapter import LowRank, adapter_rank, read_adapter, stack, write_adapter
 from spanloop.training.models.files.lora_merge import merge_checkpoint, merge_into_base
@@ -23,6 +22,7 @@ from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..debug_training import debug_plan, train_here, write_dataset
+from ..recipe_kinds import KINDS
 
 GAP = "rollout_corr/logprob_abs_diff_mean"
 TOLERANCE_NATS = {False: 1e-4, True: 0.05}
@@ -64,8 +64,8 @@ def test_the_merged_model_gives_the_trainers_log_probabilities(
 
 @pytest.mark.slow
 def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
-    plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    plan = debug_plan(tiny_model, tmp_path, kind="sft", lora_rank=4, learning_rate=1e-2)
     train_here(plan)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     assert checkpoint is not None
@@ -99,10 +99,26 @@ def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Pa
         torch.testing.assert_close(update.b @ update.a, 2 * once_update.b @ once_update.a, rtol=0, atol=1e-6)
 
 
-def test_adapters_of_other_layers_are_refused(tmp_path: Path) -> None:
+def test_adapters_of_different_layers_are_one_with_the_updates_of_both() -> None:
+    first = {
+        "a.q_proj": LowRank(torch.rand(2, 5), torch.rand(6, 2)),
+        "a.k_proj": LowRank(torch.rand(2, 5), torch.rand(3, 2)),
+    }
+    second = {
+        "a.q_proj": LowRank(torch.rand(1, 5), torch.rand(6, 1)),
+        "a.v_proj": LowRank(torch.rand(1, 5), torch.rand(3, 1)),
+    }
+    both = stack(first, second)
+    assert {layer: update.a.shape[0] for layer, update in both.items()} == dict.fromkeys(
+        first.keys() | second.keys(), 3
+    )
+    for layer, update in both.items():
+        parts = [adapter[layer] for adapter in (first, second) if layer in adapter]
+        torch.testing.assert_close(update.b @ update.a, torch.stack([part.b @ part.a for part in parts]).sum(0))
+
+
+def test_adapters_that_cannot_be_read_or_merged_are_refused(tmp_path: Path) -> None:
     update = LowRank(torch.zeros(1, 5), torch.zeros(6, 1))
-    with pytest.raises(JobError, match="different layers"):
-        stack({"a.q_proj": update}, {"a.k_proj": update})
     save_file({"b.q_proj.weight": torch.zeros(6, 5)}, tmp_path / "model.safetensors")
     with pytest.raises(JobError, match=r"lacks 1 layers of the adapter, the first is a\.q_proj\.weight"):
         merge_into_base({"a.q_proj": update}, tmp_path, tmp_path)
@@ -116,8 +132,8 @@ def test_adapters_of_other_layers_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_only_linear_layers_change(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
-    plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    plan = debug_plan(tiny_model, tmp_path, kind="sft", lora_rank=4, learning_rate=1e-2)
     train_here(plan)
     before, after = (
         load_file(folder / "model.safetensors") for folder in (tiny_model, assembled(plan, tmp_path / "merged"))
@@ -156,19 +172,19 @@ def test_shards_keep_their_places_and_a_tied_head_is_left_out(tmp_path: Path) ->
         merge_checkpoint(adapter, tmp_path, target, [*names, "model.other"])
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
-def test_the_learning_rate_is_ten_times_that_of_full_weights(kind: JobKind) -> None:
-    full, low_rank = JobSpec(kind=kind, base="m"), JobSpec(kind=kind, base="m", lora_rank=8)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_learning_rate_is_ten_times_that_of_full_weights(kind: str) -> None:
+    full, low_rank = JobSpec.of(kind=kind, base="m"), JobSpec.of(kind=kind, base="m", lora_rank=8)
     assert low_rank.learning_rate == pytest.approx(10 * full.learning_rate)
-    assert JobSpec(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).learning_rate == 1e-4
+    assert JobSpec.of(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).learning_rate == 1e-4
 
 
 def test_a_scale_without_a_rank_is_refused() -> None:
     with pytest.raises(ValidationError, match="needs a lora_rank above 0"):
-        JobSpec(base="m", lora_alpha=16)
+        JobSpec.of(base="m", lora_alpha=16)
     for rank in (0, 1024):
         with pytest.raises(ValidationError, match="an adapter needs a lora_rank from 1 to 512"):
-            JobSpec(base="m", lora_merge=False, lora_rank=rank)
+            JobSpec.of(base="m", lora_merge=False, lora_rank=rank)
 
 
 def test_an_adapter_needs_less_memory() -> None:

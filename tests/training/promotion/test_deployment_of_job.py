@@ -24,7 +24,7 @@ from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.serving_pause import ServingPause
 from spanloop.training.promotion.verdict import PromotionVerdict
 from spanloop.training.run.deployment_of_job import TrainedJob, deploy_as_asked
-from spanloop.training.run.job_api import JobApi, JobSpec, LeaseLostError
+from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 from spanloop.training.run.monitor.job_trace import JobTrace
 
 from ..gateway_stand_in import GatewayStandIn
@@ -177,6 +177,6 @@ def test_a_job_that_lost_its_lease_decides_nothing(
         with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
             taken = take_over(session, OtherLease(job.job.id, job.token, "", "", None), owner="b", until=utc_now())
         assert taken is not None
-        with pytest.raises(LeaseLostError):
+        with pytest.raises(JobLeaseLostError):
             finish(job)
     assert (Decisions(data_dir).list(), served(gateway)) == ((), [])

@@ -28,6 +28,20 @@ def test_only_complete_lines_are_read_and_each_once(tmp_path: Path) -> None:
     assert tail.read() == [StepMetrics(2, {"actor/loss": 0.25})]
 
 
+def test_the_validation_of_a_step_belongs_to_its_record(tmp_path: Path) -> None:
+    path = metrics_path(tmp_path, 1)
+    tail = MetricsTail(path)
+    path.write_text('{"step":1,"data":{"train/loss":0.5}}\n{"step":2,"data":{"train/loss":0.4}}\n')
+    assert [step.step for step in tail.read()] == [1, 2]
+    with path.open("a") as file:
+        file.write('{"step":2,"data":{"val/loss":0.6}}\n')
+    (validation,) = tail.read()
+    assert validation.is_validation
+    steps = logged_steps(tmp_path)
+    assert steps == [StepMetrics(1, {"train/loss": 0.5}), StepMetrics(2, {"train/loss": 0.4, "val/loss": 0.6})]
+    assert not any(step.is_validation for step in steps)
+
+
 def test_of_a_step_that_was_done_again_the_last_attempt_s_values_come_last(tmp_path: Path) -> None:
     for attempt in (10, 2, 1):
         metrics_path(tmp_path, attempt).write_text(f'{{"step":3,"data":{{"actor/loss":{attempt}}}}}\n')

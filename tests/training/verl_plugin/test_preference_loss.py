@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanloop.training.recipes.choices import DpoLoss
 from spanloop.training.verl_plugin.supervised.preference_loss import PairedLogprobs, preference_loss
 
 
@@ -83,6 +84,42 @@ def test_the_rows_of_a_pair_share_its_loss_and_add_up_to_that_of_the_batch(
         expected = expected_loss(alone, 0.1, nll_weight) / len(pairs) / int(of_pair.sum())
         assert shares[of_pair].tolist() == pytest.approx([expected] * int(of_pair.sum()), rel=1e-6, abs=1e-9)
     assert float(shares.sum()) == pytest.approx(expected_loss(rows, 0.1, nll_weight), rel=1e-6, abs=1e-6)
+
+
+def margin_loss(loss: DpoLoss, margin: float, beta: float, smoothing: float) -> float:
+    """One pair's loss: SLiC-HF, IPO's equation 17, cDPO."""
+    if loss is DpoLoss.HINGE:
+        return max(0.0, 1 - margin)
+    if loss is DpoLoss.IPO:
+        return (margin / beta - 1 / (2 * beta)) ** 2
+    return (1 - smoothing) * float(np.logaddexp(0, -margin)) + smoothing * float(np.logaddexp(0, margin))
+
+
+@given(
+    batches(),
+    st.sampled_from([0.01, 0.1, 1.0]),
+    st.sampled_from([(DpoLoss.SIGMOID, 0.0), (DpoLoss.SIGMOID, 0.3), (DpoLoss.HINGE, 0.0), (DpoLoss.IPO, 0.0)]),
+)
+def test_each_loss_and_its_derivatives_are_those_of_the_papers(
+    rows: PairedLogprobs, beta: float, chosen_loss: tuple[DpoLoss, float]
+) -> None:
+    loss, smoothing = chosen_loss
+    computed = preference_loss(rows, beta=beta, loss=loss, label_smoothing=smoothing)
+    signs = np.where(rows.is_chosen.numpy(), 1.0, -1.0)
+    ratios = (rows.policy - rows.reference).numpy() * signs
+    pairs = sorted(set(rows.pair.tolist()))
+    margins = [beta * float(ratios[rows.pair.numpy() == pair].sum()) for pair in pairs]
+    expected = np.mean([margin_loss(loss, margin, beta, smoothing) for margin in margins])
+    assert float(computed.loss) == pytest.approx(float(expected), rel=1e-6, abs=1e-6)
+    for number, (pair, sign) in enumerate(zip(rows.pair.tolist(), signs, strict=True)):
+        margin = margins[pairs.index(pair)]
+        if loss is DpoLoss.HINGE:
+            slope = -1.0 if margin < 1 else 0.0
+        elif loss is DpoLoss.IPO:
+            slope = 2 * (margin / beta - 1 / (2 * beta)) / beta
+        else:
+            slope = -(1 - smoothing) * np.exp(-np.logaddexp(0, margin)) + smoothing * np.exp(-np.logaddexp(0, -margin))
+        assert float(computed.row_weights[number]) == pytest.approx(sign * beta * slope / len(pairs), rel=1e-6)
 
 
 def of(policy: list[float], reference: list[float]) -> PairedLogprobs:

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from spanloop.foundation.tables.build_frame import build_frame
+from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, EPISODES, FAILURES, TRAJECTORIES
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -20,34 +22,35 @@ from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
+from .clock_skew import without_clock_skew
 from .collapse import collapse
+from .continuation import continues, is_recorded
 from .error_texts import Verdicts
-from .message_numbers import Ranges
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
-from .ragged import ragged
+from .processes import Processes
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
-    StateRanges,
-    Values,
-    episode_row,
-    failure_rows,
+    episode_columns,
+    failure_columns,
     group_of,
     has_ended,
+    message_columns,
     newest_us,
-    state_ranges,
-    trajectory_rows,
-    transition_rows,
+    numbered_states,
+    trajectory_columns,
+    transition_columns,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import SpanKind, repeats
+from .spans import SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
+from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
-from .trajectories import Extensions, extensions, merge, token_columns
+from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
@@ -106,7 +109,15 @@ def convert(
         tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
-            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+            normalise(whole, logs, attributes),
+            scored,
+            tags,
+            sampled,
+            options,
+            links=span_links(spans),
+            processes=Processes(spans),
+            traces=traces,
+            together=together,
         )
 
 
@@ -129,6 +140,8 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    links: Links,
+    processes: Processes,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
@@ -137,8 +150,9 @@ def _convert(
     spans = read_spans(normalised, log)
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
-    collapsed = collapse(spans)
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    collapsed = collapse(without_clock_skew(spans, links), processes)
+    links = kept_links(links, collapsed.kept)
+    stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
@@ -148,9 +162,7 @@ def _convert(
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
-    episodes = [
-        build_episode(group, stitched.parents, captures, captured_tokens, verdicts) for group in stitched.groups
-    ]
+    episodes = [build_episode(group, stitched, captures, captured_tokens, verdicts) for group in stitched.groups]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -163,8 +175,8 @@ def _convert(
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    rejections = pl.concat([frames.build(rejected, frames.REJECTED), _context(episodes)])
-    return _frames(judged, rejections.sort(rejections.columns), tokens, frames.build(open_joins, frames.OPEN_JOINS))
+    rejections = pl.concat([frames.REJECTED_ROWS.from_records(rejected), _context(episodes)])
+    return _frames(judged, rejections, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -176,7 +188,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
     # One without an answer may have been sent a part of the turn only.
-    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
+    after |= {step.continues: step for step in reversed(episode.steps) if is_recorded(step.span)}
     problems = {
         step.index: problem
         for step in episode.steps
@@ -184,7 +196,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
                 _at(episode.steps, step.previous),
             )
         )
@@ -204,12 +216,9 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     )
 
 
-def _going_on(step: Step, following: Step | None) -> Step | None:
-    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
-    if following is None or not step.span.output or not repeats(step.span, following.span):
-        return None
-    said, told = step.span.output[0], following.span.input[len(step.span.input)]
-    return following if told.digest == said.digest else None
+def _repeating_output(step: Step, following: Step | None) -> Step | None:
+    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
+    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:
@@ -247,64 +256,13 @@ def _context(episodes: Sequence[Episode]) -> pl.DataFrame:
 def _frames(
     judged: list[Judged], rejections: pl.DataFrame, tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
-    if not judged:
-        return Converted(
-            episodes=frames.empty(frames.EPISODES),
-            transitions=frames.empty(frames.TRANSITIONS),
-            messages=frames.empty(frames.MESSAGES),
-            trajectories=frames.empty(frames.TRAJECTORIES),
-            failures=frames.empty(frames.FAILURES),
-            rejected=rejections,
-            open_joins=open_joins,
-        )
-    transitions: list[Values] = []
-    ranges: list[StateRanges] = []
-    trajectories: list[Values] = []
-    failures: list[Values] = []
-    for found in judged:
-        transitions += transition_rows(found)
-        ranges.append(state_ranges(found.episode))
-        trajectories += trajectory_rows(found)
-        failures += failure_rows(found)
-    token_rows = [row for found in judged for row in found.token_rows]
+    numbered = [numbered_states(each.episode) for each in judged]
     return Converted(
-        episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=_transitions(transitions, ranges, tokens),
-        messages=_messages(judged, ranges),
-        trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
-        failures=frames.build(failures, frames.FAILURES),
-        rejected=rejections,
+        episodes=EPISODES.frame(episode_columns(judged)),
+        transitions=build_frame(transition_columns(judged, numbered, tokens), frames.TRANSITIONS),
+        trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
+        failures=FAILURES.frame(failure_columns(judged)),
+        rejected=rejections.sort(rejections.columns),
         open_joins=open_joins,
+        messages=EPISODE_MESSAGES.frame(message_columns(judged, numbered)),
     )
-
-
-def _transitions(rows: list[Values], ranges: list[StateRanges], tokens: pl.DataFrame) -> pl.DataFrame:
-    """Rows with their states, and the tokens of the captures that they name, if any."""
-    place = [name for name in frames.TRANSITIONS if name not in {"state", "next_state"}].index("prompt_token_ids")
-    captures = pl.Series([values[place] for values in rows], dtype=pl.UInt32)
-    found = [tokens[name].gather(captures) for name in tokens.columns]
-    columns = [column.fill_null([]) for column in found] if captures.null_count() else found
-    states = [
-        _range_column("state", [each for one in ranges for each in one.states]),
-        _range_column("next_state", [each for one in ranges for each in one.next_states]),
-    ]
-    rest = [values[:place] + values[place + 1 :] for values in rows]
-    return frames.build(rest, frames.TRANSITIONS, [*states, *columns])
-
-
-def _range_column(name: str, ranges: list[Ranges]) -> pl.Series:
-    numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
-    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64)).alias(name)
-
-
-def _messages(judged: list[Judged], ranges: list[StateRanges]) -> pl.DataFrame:
-    counts = np.array([len(one.messages) for one in ranges], dtype=np.int64)
-    places = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
-    begins = np.repeat(np.cumsum(counts) - counts, counts)
-    columns = {
-        "episode_id": pl.Series([one.episode.episode_id for one in judged], dtype=pl.String).gather(places),
-        "revision": pl.Series([one.revision for one in judged], dtype=pl.UInt64).gather(places),
-        "number": pl.Series(np.arange(len(places)) - begins, dtype=pl.UInt32),
-        "message": pl.Series(list(chain.from_iterable(one.messages for one in ranges)), dtype=pl.String),
-    }
-    return pl.DataFrame(columns, schema=frames.MESSAGES)

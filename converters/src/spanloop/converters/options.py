@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .attribution import RULES, Rules
-from .rewards import NamedReward
+from .rewards import SUCCESS_THRESHOLD, NamedReward
 
 CONVERTER_VERSION: Final = "14"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
@@ -14,7 +14,7 @@ CONVERTER_VERSION: Final = "14"
 class Options:
     """Choices, with defaults that hold for most apps."""
 
-    success_threshold: float = 0.5
+    success_threshold: float = SUCCESS_THRESHOLD
     """An episode whose reward reaches this has succeeded, unless its score's label says otherwise."""
 
     session_is_episode: bool = False

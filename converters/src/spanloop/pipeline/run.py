@@ -16,6 +16,7 @@ import polars as pl
 from spanloop.converters import Options, convert
 from spanloop.converters.rewards import reward_functions
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.leases import Lease, LeaseLostError, WaitStoppedError
 from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
 from spanloop.store import Store
 
@@ -88,7 +89,7 @@ def run(
     if again is None and _nothing_new(store):
         return Report()
     while True:
-        with suppress(run_lease.WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
+        with suppress(WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
             if again is None and _nothing_new(store):
                 return Report()
             previous = again or watermark.load(store)
@@ -103,7 +104,7 @@ def run(
                     size=size,
                     should_stop=should_stop,
                 )
-            except run_lease.RunLeaseLostError:
+            except LeaseLostError:
                 again = previous
         if should_stop():
             return Report()
@@ -117,7 +118,7 @@ def _nothing_new(store: Store) -> bool:
 
 def _convert(
     store: Store,
-    lease: run_lease.RunLease,
+    lease: Lease,
     previous: watermark.Watermark,
     *,
     full: bool,
@@ -153,9 +154,7 @@ def _convert(
     return report
 
 
-def _convert_one(
-    store: Store, lease: run_lease.RunLease, affected: AffectedTraces, *, full: bool, options: Options
-) -> Report:
+def _convert_one(store: Store, lease: Lease, affected: AffectedTraces, *, full: bool, options: Options) -> Report:
     loaded = load(store, affected)
     converted = convert(
         loaded.spans,

@@ -11,7 +11,6 @@ writes no further rows: before each write it knows, by its own clock, that the l
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
@@ -19,6 +18,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.leases import Lease, StoredLease
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.store import Store
 
@@ -31,76 +31,54 @@ _MARGIN_S: Final = 3.0
 """A run does not write in the last seconds of its lease, so that a write ends before another run begins."""
 _SETTLE_S: Final = 1.0
 """Time that the inserts which a dead process had sent may still take."""
-_POLL_S: Final = 0.2
-_QUIET_S: Final = 2.0
-"""A wait that is not logged."""
+_NO_TOKEN: Final = 0
 _log: Final = logging.getLogger("pipeline")
 
 
-class RunLeaseLostError(Exception):
-    """Another run took the lease; rows that this run has read may be out of date."""
+class _LeaseRow:
+    """The lease as a row of ClickHouse; it has no fencing token, so the owner is compared."""
 
-
-class RunLease:
-    """The right to write conversions, until another run takes it."""
-
-    def __init__(self, store: Store, owner: str) -> None:
+    def __init__(self, store: Store, owner: str, duration_s: float) -> None:
+        self.duration_s: Final = duration_s
         self._store = store
         self._owner = owner
-        self._valid_until_s = 0.0
-        self._released = threading.Event()
-        self._renewal = threading.Thread(target=self._renew_until_released, name="run-lease", daemon=True)
 
-    def check(self) -> None:
-        """Check before a write that the lease is valid; it asks ClickHouse only when the lease was not renewed in time.
+    def read(self) -> StoredLease:
+        """Return who holds it; a thread that lost ClickHouse while it held the lease may take it again at once."""
+        rows = self._store.query("pipeline_run_lease", name=NAME)
+        if rows.is_empty() or rows.item(0, "owner") == self._owner:
+            return StoredLease("", 0.0)
+        return StoredLease(str(rows.item(0, "owner")), self.duration_s - float(rows.item(0, "age_s")))
 
-        Raises:
-            RunLeaseLostError: Another run has the lease.
-            StoreError: ClickHouse refused or is unreachable.
-        """
-        if time.monotonic() >= self._valid_until_s:
-            self.renew()
+    def take(self) -> int | None:
+        """Write the row and read it back."""
+        self._write(self._owner)
+        return _NO_TOKEN if self._is_owner() else None
 
-    def renew(self) -> None:
-        """Extend the lease.
+    def renew(self, token: int) -> bool:
+        """Write the row again if this thread still owns it."""
+        del token
+        if not self._is_owner():
+            return False
+        self._write(self._owner)
+        return True
 
-        Raises:
-            RunLeaseLostError: Another run has the lease.
-            StoreError: ClickHouse refused or is unreachable.
-        """
-        began_s = time.monotonic()
-        if _current_owner(self._store)[0] != self._owner:
-            self._valid_until_s = 0.0
-            raise RunLeaseLostError(self._owner)
-        _record_owner(self._store, self._owner)
-        self._valid_until_s = began_s + LEASE_TIMEOUT_S - _MARGIN_S
+    def release(self, token: int) -> None:
+        """Write a row without an owner if this thread owns it."""
+        del token
+        if self._is_owner():
+            self._write("")
 
-    @contextmanager
-    def renewing(self) -> Generator[None]:
-        """Renew the lease in a thread while the block runs."""
-        self._renewal.start()
-        try:
-            yield
-        finally:
-            self._released.set()
-            self._renewal.join()
+    def _is_owner(self) -> bool:
+        rows = self._store.query("pipeline_run_lease", name=NAME)
+        return not rows.is_empty() and rows.item(0, "owner") == self._owner
 
-    def _renew_until_released(self) -> None:
-        while not self._released.wait(RENEW_S):
-            try:
-                self.renew()
-            except RunLeaseLostError:
-                return  # the run notices it before its next write
-            except StoreError:
-                continue
-
-
-class WaitStoppedError(Exception):
-    """The process was told to stop while it waited for the lease."""
+    def _write(self, owner: str) -> None:
+        self._store.insert("pipeline_state", pl.DataFrame({"name": [NAME], "value": [owner]}))
 
 
 @contextmanager
-def acquire(store: Store, should_stop: Callable[[], bool] = lambda: False) -> Generator[RunLease]:
+def acquire(store: Store, should_stop: Callable[[], bool] = lambda: False) -> Generator[Lease]:
     """Wait for the lease and hold it while the block runs.
 
     Args:
@@ -111,15 +89,14 @@ def acquire(store: Store, should_stop: Callable[[], bool] = lambda: False) -> Ge
         WaitStoppedError: ``should_stop`` said so.
         StoreError: ClickHouse refused or is unreachable.
     """
-    owner = this_owner()
-    _wait_for_lease(store, owner, should_stop)
+    row = _LeaseRow(store, this_owner(), LEASE_TIMEOUT_S)
+    lease = Lease("pipeline run", row, margin_s=_MARGIN_S, settle_s=_SETTLE_S)
+    lease.wait(should_stop, on_wait=_report_wait)
     try:
-        lease = RunLease(store, owner)
-        with lease.renewing():
+        with lease.renewing(RENEW_S, tolerated=StoreError):
             yield lease
     finally:
-        if _current_owner(store)[0] == owner:
-            _record_owner(store, "")
+        lease.release()
 
 
 def this_owner() -> str:
@@ -127,37 +104,5 @@ def this_owner() -> str:
     return f"{ProcessIdentity.current()} {threading.get_ident()}"
 
 
-def _wait_for_lease(store: Store, owner: str, should_stop: Callable[[], bool]) -> None:
-    began_s, dead_since_s = time.monotonic(), None
-    is_logged = False
-    while True:
-        current_owner, age_s = _current_owner(store)
-        now_s = time.monotonic()
-        dead_since_s = (dead_since_s or now_s) if _has_ended(current_owner) else None
-        is_dead = dead_since_s is not None and now_s - dead_since_s >= _SETTLE_S
-        if current_owner in {"", owner} or age_s > LEASE_TIMEOUT_S or is_dead:
-            _record_owner(store, owner)
-            if _current_owner(store)[0] == owner:
-                return
-        elif not is_logged and now_s - began_s > _QUIET_S:
-            _log.info("waiting for the conversion that runs on (machine:process:start thread) %s", current_owner)
-            is_logged = True
-        if should_stop():
-            raise WaitStoppedError
-        time.sleep(_POLL_S)
-
-
-def _has_ended(owner: str) -> bool:
-    """Whether the owner is a process of this machine that has ended."""
-    process = ProcessIdentity.parse(owner.rpartition(" ")[0])
-    return process is not None and process.has_ended()
-
-
-def _current_owner(store: Store) -> tuple[str, float]:
-    """Return the lease's owner (empty when it is free) and the seconds since its last renewal."""
-    rows = store.query("pipeline_run_lease", name=NAME)
-    return ("", 0.0) if rows.is_empty() else (str(rows.item(0, "owner")), float(rows.item(0, "age_s")))
-
-
-def _record_owner(store: Store, owner: str) -> None:
-    store.insert("pipeline_state", pl.DataFrame({"name": [NAME], "value": [owner]}))
+def _report_wait(owner: str) -> None:
+    _log.info("waiting for the conversion that runs on (machine:process:start thread) %s", owner)

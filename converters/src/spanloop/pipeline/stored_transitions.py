@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from spanloop.converters.ragged import flat
+from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, TRANSITION_ROWS
 from spanloop.store import Store
 
 KEY: Final = ("episode_id", "revision")
@@ -26,8 +27,8 @@ def insert_transitions(store: Store, messages: pl.DataFrame, transitions: pl.Dat
     Raises:
         StoreError: ClickHouse refused or is unreachable.
     """
-    store.insert("episode_messages", messages)
-    store.insert("transition_rows", transitions.with_columns(share_prompts(transitions)))
+    store.insert(EPISODE_MESSAGES.name, messages)
+    store.insert(TRANSITION_ROWS.name, transitions.with_columns(share_prompts(transitions)))
 
 
 def share_prompts(transitions: pl.DataFrame) -> list[pl.Series]:

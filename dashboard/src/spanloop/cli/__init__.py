@@ -9,18 +9,21 @@ _MODULES: Final = {
         "clickhouse_connect",
         "croniter",
         "httpx",
+        "ml_dtypes",
         "polars",
         "psutil",
         "pyarrow",
         "pydantic",
+        "pydantic_settings",
         "rich",
+        "safetensors",
         "sqlalchemy",
         "starlette",
         "typer",
         "uvicorn",
     ),
     "dashboard": ("streamlit",),
-    "train": ("openai", "peft", "ray", "safetensors", "tensordict", "tokenizers", "torch", "transformers", "verl"),
+    "train": ("openai", "peft", "ray", "tensordict", "tokenizers", "torch", "transformers", "verl"),
 }
 _EXTRAS: Final = {module: extra for extra, modules in _MODULES.items() for module in modules}
 

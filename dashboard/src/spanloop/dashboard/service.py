@@ -26,7 +26,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Dashboard
 from spanloop.semconv.environment import DATA_DIR_ENV
 
-from .front.gate import Gate
+from .front.authentication import Authentication
 
 APP: Final = Path(__file__).parent / "app" / "streamlit_app.py"
 
@@ -78,10 +78,10 @@ def serve(
     data_dir.open()
     check_dashboard_exposure(data_dir, host, configuration)
     warn_without_tls(host, "dashboard", is_tls=tls is not None)
-    gate = Gate(data_dir, host=host, port=port, proxy=configuration.trusted_proxy)
+    authentication = Authentication(data_dir, host=host, port=port, proxy=configuration.trusted_proxy)
     os.environ[DATA_DIR_ENV] = str(data_dir.path)
     config = uvicorn.Config(
-        create_application(data_dir, gate, host=host, port=port),
+        create_application(data_dir, authentication, host=host, port=port),
         host=host,
         port=port,
         lifespan="on",
@@ -102,7 +102,7 @@ def serve(
     asyncio.run(_run(_Server(config), data_dir, reachable_url(host, port, is_tls=tls is not None)))
 
 
-def create_application(data_dir: DataDir, gate: Gate, *, host: str, port: int) -> Starlette:
+def create_application(data_dir: DataDir, authentication: Authentication, *, host: str, port: int) -> Starlette:
     """Create the front with Streamlit's pages behind it; once in a process, because Streamlit's settings are global.
 
     Raises:
@@ -126,7 +126,7 @@ def create_application(data_dir: DataDir, gate: Gate, *, host: str, port: int) -
     }
     bootstrap.load_config_options(flags)
     pages = App(str(APP))
-    return create_front(data_dir, gate, pages, pages.lifespan())
+    return create_front(data_dir, authentication, pages, pages.lifespan())
 
 
 async def _run(server: "_Server", data_dir: DataDir, url: str) -> None:

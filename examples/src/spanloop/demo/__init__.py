@@ -1,1 +1,1 @@
-"""``spanloop demo``: run the whole loop on this machine, as a learning demo or as a tiny one."""
+"""The demos: the whole loop on this machine, with agents and models of their own."""

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.leases import Fence
 from spanloop.foundation.paths import DataDir
 
 from .api_errors import ApiError
@@ -47,16 +48,18 @@ class FencingTokens:
             raise ApiError(400, f"'token' must be an integer from 0, got {token!r}.", code="invalid_request")
         if not isinstance(holder, str) or not holder:
             raise ApiError(400, f"'token' needs its 'holder', got {holder!r}.", code="invalid_request")
-        newest = self._newest.get(holder, 0)
-        if token < newest:
-            raise ApiError(
+        Fence(
+            lambda: self._newest.get(holder),
+            lambda refused, newest: ApiError(
                 HTTPStatus.CONFLICT,
-                f"The deployment of {holder} is stale: its fencing token is {token}, and {newest} has deployed. "
+                f"The deployment of {holder} is stale: its fencing token is {refused}, and {newest} has deployed. "
                 "Another process runs it by now; this one must stop.",
                 code="stale_token",
-            )
-        if token == newest:
-            return
+            ),
+            save=lambda newest: self._save(holder, newest),
+        ).claim(token)
+
+    def _save(self, holder: str, token: int) -> None:
         others = {name: value for name, value in self._newest.items() if name != holder}
         kept = dict([*others.items(), (holder, token)][-_MAX_HOLDERS:])
         self._data_dir.write(self._path, json.dumps(kept, indent=1) + "\n")

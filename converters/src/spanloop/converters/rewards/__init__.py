@@ -6,7 +6,7 @@ name), ``credit`` gives the steps their share.
 
 from .agent import AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, RewardFunction
-from .base import NO_REWARDS, REWARD_NAME, Rewards, Score
+from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
 from .credit import broadcast, own_reward
 from .loading import reward_functions
@@ -20,6 +20,7 @@ from .tags import Tags, tags_in_spans
 __all__ = [
     "NO_REWARDS",
     "REWARD_NAME",
+    "SUCCESS_THRESHOLD",
     "AgentReward",
     "Attempt",
     "Cost",

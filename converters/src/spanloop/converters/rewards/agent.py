@@ -26,7 +26,8 @@ from spanloop.messages import digest, dump, parse_json
 
 from ..attribution import VALUE_RULES, ErrorClass, Failure
 from .attempt import Attempt, Call, Judgement
-from .match import same_text
+from .comparison import same_text
+from .measures import share_of_budget
 
 _FORMAT_ERRORS: Final = frozenset(
     {ErrorClass.INVALID_ARGUMENTS, ErrorClass.MALFORMED_OUTPUT, ErrorClass.TRUNCATED_OUTPUT}
@@ -62,7 +63,8 @@ class Penalties:
 class Expectation:
     """What is known of a task beforehand; None for what is not."""
 
-    answer: str | None = None
+    answer: str | Sequence[str] | None = None
+    """The text, or several of which one is enough."""
     tools: Sequence[str] | None = None
     """Names in any order, with repetitions."""
     steps: int | None = None
@@ -110,7 +112,7 @@ class AgentReward:
             "completion": _completion(attempt, expected),
             "tool_selection": _tool_selection(calls, expected),
             "efficiency": _efficiency(attempt, expected, len(calls), redundant),
-            "timing": min(1.0, _over(expected.seconds or self.seconds, attempt.duration_s)),
+            "timing": share_of_budget(expected.seconds or self.seconds, attempt.duration_s),
             "format": 1.0 - _misshapen_steps(attempt) / len(attempt.episode.steps),
         }
         weights = {name: getattr(self.weights, name) for name, value in measured.items() if value is not None}
@@ -156,12 +158,8 @@ def f1(got: Sequence[str], expected: Sequence[str]) -> float:
 
 def _efficiency(attempt: Attempt, expected: Expectation, calls: int, redundant: int) -> float:
     if expected.steps is not None:
-        return min(1.0, _over(expected.steps, len(attempt.episode.steps)))
+        return share_of_budget(expected.steps, len(attempt.episode.steps))
     return 1.0 - redundant / calls if calls else 1.0
-
-
-def _over(allowed: float, taken: float) -> float:
-    return allowed / taken if taken > 0 else 1.0
 
 
 def count_redundant(calls: Sequence[Call]) -> int:

@@ -5,6 +5,9 @@ from typing import Final, NamedTuple
 REWARD_NAME: Final = "reward"
 """The score that is the reward when there is one of this name."""
 
+SUCCESS_THRESHOLD: Final = 0.5
+"""From this reward on an episode or an answer is a success, unless a label or a setting says otherwise."""
+
 
 class Score(NamedTuple):
     """One judgement of an episode or of a step."""

@@ -23,9 +23,8 @@ class Latency:
         _check("seconds", self.seconds)
 
     def __call__(self, attempt: Attempt) -> float:
-        """The reward of one attempt."""
-        taken = attempt.duration_s
-        return min(1.0, self.seconds / taken) if taken > 0 else 1.0
+        """Return the reward of one attempt."""
+        return share_of_budget(self.seconds, attempt.duration_s)
 
 
 class Price(NamedTuple):
@@ -61,7 +60,12 @@ class Cost:
             tokens += step.span.input_tokens + step.span.output_tokens
         if not tokens:
             return None
-        return Judgement(min(1.0, self.budget / cost) if cost > 0 else 1.0, {})
+        return Judgement(share_of_budget(self.budget, cost), {})
+
+
+def share_of_budget(allowed: float, taken: float) -> float:
+    """Return ``min(1, allowed / taken)``, in one unit: 1 within the budget, a half at twice the budget."""
+    return min(1.0, allowed / taken) if taken > 0 else 1.0
 
 
 def _check(name: str, value: float) -> None:

@@ -1,6 +1,6 @@
-"""The front's ASGI application: health, metrics, login, and the pages behind the gate.
+"""The front's ASGI application: health, metrics, login, and the pages behind the authentication.
 
-Invariant: nothing behind the gate sees a request that the gate refused, or a header with which a client names its own
+Invariant: no page sees a request that was refused, or a header with which a client names its own
 visit. A connection of a page ends within `CHECK_S` after its visitor's session.
 """
 
@@ -26,7 +26,7 @@ from spanloop.foundation.keys.api_keys import Scope as KeyScope
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.telemetry.status import Status, status_routes
 
-from .gate import Gate, Refused
+from .authentication import Authentication, Refused
 from .login import Login
 from .login_page import HEADERS, message_page
 from .metrics import FrontMetrics
@@ -44,20 +44,22 @@ _PAGE_HEADERS: Final = (
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
 
 
-def create_front(data_dir: DataDir, gate: Gate, pages: ASGIApp, lifespan: Lifespan | None = None) -> Starlette:
+def create_front(
+    data_dir: DataDir, authentication: Authentication, pages: ASGIApp, lifespan: Lifespan | None = None
+) -> Starlette:
     """Create the application.
 
     Args:
         data_dir: Holds the API keys, of which ``/metrics`` needs one.
-        gate: Decides who sees the pages.
+        authentication: Decides who sees the pages.
         pages: The application of the pages.
         lifespan: Starts and stops it.
     """
-    metrics = FrontMetrics(gate.sessions)
+    metrics = FrontMetrics(authentication.logins)
     keys = KeyRing(data_dir)
     status = Status("dashboard")
     status.set("serving")
-    login = Login(gate, metrics)
+    login = Login(authentication, metrics)
 
     return Starlette(
         routes=[
@@ -66,25 +68,25 @@ def create_front(data_dir: DataDir, gate: Gate, pages: ASGIApp, lifespan: Lifesp
             Route("/login", login.log_in, methods=["POST"]),
             Route("/logout", login.show_logout, methods=["GET"]),
             Route("/logout", login.log_out, methods=["POST"]),
-            Mount("/", app=_Gated(gate, keys, metrics, pages)),
+            Mount("/", app=_Authenticated(authentication, keys, metrics, pages)),
         ],
         exception_handlers={DataDirectoryError: _report_unreadable},
         lifespan=lifespan,
     )
 
 
-class _Gated:
-    """The pages behind the gate."""
+class _Authenticated:
+    """The pages behind the authentication."""
 
-    def __init__(self, gate: Gate, keys: KeyRing, metrics: FrontMetrics, pages: ASGIApp) -> None:
-        self._gate = gate
+    def __init__(self, authentication: Authentication, keys: KeyRing, metrics: FrontMetrics, pages: ASGIApp) -> None:
+        self._authentication = authentication
         self._keys = keys
         self._metrics = metrics
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = FrontRequest(HTTPConnection(scope), self._gate.proxy)
-        visitor = self._gate.visitor(request)
+        request = FrontRequest(HTTPConnection(scope), self._authentication.proxy)
+        visitor = self._authentication.visitor(request)
         is_page = scope["type"] == "http"
         is_safe = is_page and scope["method"] in _SAFE_METHODS
         if isinstance(visitor, Visitor) and not is_safe and request.is_from_another_site:
@@ -101,7 +103,7 @@ class _Gated:
             await self._pages(_with_visit(scope, ""), receive, _with_headers(send))
             return
         with open_visit(visitor) as visit:
-            async with _ending(receive, send, partial(self._gate.is_still, visitor, request)) as connection:
+            async with _ending(receive, send, partial(self._authentication.is_still, visitor, request)) as connection:
                 await self._pages(_with_visit(scope, visit), *connection)
 
     def _refuse(self, scope: Scope, request: FrontRequest, refused: Refused) -> Response:

@@ -5,7 +5,7 @@ from typing import Final
 from spanloop.dashboard import visits
 from spanloop.foundation.telemetry import metrics
 
-from .sessions import Sessions
+from .logins import Logins
 
 FAMILIES: Final[metrics.Families] = {
     "logins_total": ("counter", "Attempts to log in, by result: ok, failed or limited."),
@@ -22,11 +22,11 @@ class FrontMetrics(metrics.Metrics):
         sessions: The sessions to count.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, logins: Logins) -> None:
         super().__init__("spanloop_dashboard_", FAMILIES)
-        self._sessions = sessions
+        self._logins = logins
 
     def measure(self) -> None:
         """Set the gauges."""
-        self.set("sessions", self._sessions.count)
+        self.set("sessions", self._logins.count)
         self.set("open_pages", visits.open_visits())

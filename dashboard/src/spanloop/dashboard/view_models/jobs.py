@@ -45,6 +45,7 @@ _EXITED: Final = "exit status"
 _RETRIED: Final = "It is tried again at"
 _LAST_LINES: Final = "Its last lines:"
 """The scheduler writes this before the job's output."""
+_ITEM: Final = re.compile(r"(?:\[[^\]]*\]|[^,])+")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -59,7 +60,7 @@ def to_spec(values: Mapping[str, Any]) -> JobSpec | FormErrors:
     """Validate the form's values by setting; return its job, or the errors of all fields.
 
     An empty widget (None, or no text in the box of a number) leaves the default to the spec. Texts are stripped; the
-    text of a list is split at commas.
+    text of a list is split at commas that are not within brackets.
     """
     if not values.get("base"):
         return FormErrors(("base: choose the model version to start from.",))
@@ -79,7 +80,7 @@ def _is_empty(field: SpecField, value: Any) -> bool:
 
 def _entered(field: SpecField, value: Any) -> Any:
     if field.is_list:
-        return tuple(item for part in value.split(",") if (item := part.strip()))
+        return tuple(item for part in _ITEM.findall(value) if (item := part.strip()))
     if isinstance(value, datetime):
         return as_utc(value)
     return value.strip() if isinstance(value, str) and not isinstance(value, Enum) else value
@@ -129,16 +130,16 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
         facts["masked"] = f"{manifest.masked_steps:,} steps, {manifest.masked_tokens:,} tokens"
     for report in manifest.strategies:
         facts[report.strategy] = str(report).removeprefix(f"{report.strategy} ")
-    if manifest.kind.has_groups:
+    if manifest.has_groups:
         facts["groups left out"] = _rejections(manifest.groups.rejected)
-    if manifest.kind.is_policy_gradient:
+    if manifest.prompt_groups:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
 
 
 def recipe(spec: JobSpec) -> str:
     """Return the recipe of a job, ``SFT`` for example; of several stages ``SFT → DPO``."""
-    return " → ".join(stage.spec.kind.display_name for stage in stages_of(spec))
+    return " → ".join(stage.spec.recipe.title for stage in stages_of(spec))
 
 
 def stage_settings(job: Job, training: str) -> JobSpec:

@@ -19,7 +19,8 @@ class Curve(NamedTuple):
 JOB_CURVES: Final = (
     Curve("batch_reward", "batch reward", "Stored reward of the batch's rows; not what the new policy earns"),
     Curve("actor/pg_loss", "policy loss", "Falls only within a batch; a level means nothing"),
-    Curve("train/loss", "loss", "sft: negative log-probability of a token, in nats; dpo: ln 2 before the first step"),
+    Curve("train/loss", "loss", "sft: negative log-probability of a token, in nats; dpo: of a pair"),
+    Curve("val/loss", "validation loss", "Negative log-probability of a token of the held-out rows, in nats"),
     Curve("dpo/accuracy", "preferred attempts", "Share of pairs whose better attempt has the higher implicit reward"),
     Curve("dpo/margin", "reward margin", "Implicit reward of the better attempt minus that of the worse one"),
     Curve("dpo/chosen_reward", "reward, better attempts", "beta times the log-ratio to the base"),

@@ -4,12 +4,11 @@ Invariant: a grader changes nothing. The same task, answer, options and version 
 model judges.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import SpanloopError
@@ -63,8 +62,3 @@ class Grader(BaseModel):
             GradingError: It cannot be graded.
         """
         raise NotImplementedError
-
-
-def text_of(value: JsonValue) -> str:
-    """Return a field's value as text: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

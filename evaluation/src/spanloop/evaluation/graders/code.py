@@ -18,13 +18,13 @@ from typing import ClassVar, Final, NamedTuple
 
 from pydantic import Field, JsonValue
 
-from spanloop.converters.rewards.match import fenced
+from spanloop.converters.rewards.comparison import fenced, text_of
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.processes.limited import Launch, LimitedProcess, Wakeup
 from spanloop.foundation.processes.marked import VariableMark
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 
-from .base import Grader, GradingError, text_of
+from .base import Grader, GradingError
 from .verdict import Verdict
 
 _HARNESS: Final = Path(__file__).with_name("code_harness.py")

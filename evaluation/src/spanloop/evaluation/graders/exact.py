@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from spanloop.converters.rewards.match import same_text
+from spanloop.converters.rewards.comparison import same_text, text_of
 from spanloop.evaluation.tasks import Task
 
-from .base import Grader, text_of
+from .base import Grader
 from .verdict import Verdict
 
 
@@ -30,5 +30,5 @@ class ExactGrader(Grader):
     def grade(self, task: Task, answer: str) -> Verdict:
         """Return 1 for a match with any expected text, else 0."""
         value = task.fields[self.expected]
-        texts = [text_of(item) for item in value] if isinstance(value, list) else [text_of(value)]
-        return Verdict.of(any(same_text(answer, text) for text in texts), answer=answer, expected=value)
+        expected = [text_of(item) for item in value] if isinstance(value, list) else text_of(value)
+        return Verdict.of(same_text(answer, expected), answer=answer, expected=value)

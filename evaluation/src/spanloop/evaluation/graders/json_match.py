@@ -3,32 +3,28 @@
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from math import isclose
 from pathlib import Path
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 from pydantic import JsonValue, field_validator
 
-from spanloop.converters.rewards.match import fenced
+from spanloop.converters.rewards.comparison import AnswerSchema, answered_json, json_difference
 from spanloop.evaluation.tasks import Task
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.messages import MalformedMessagesError, parse_json
 
-from .base import Grader, text_of
+from .base import Grader
 from .verdict import Verdict
-
-_ROOT: Final = "$"
 
 
 class JsonGrader(Grader):
     """Compares JSON values."""
 
     name: ClassVar[str] = "json"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     summary: ClassVar[str] = (
-        "1 when the answer (or its last code fence) is the expected JSON value: keys in any order, numbers to nine "
-        "digits. With a schema, 1 when the schema allows it."
+        "1 when the answer (or its last code fence) is the expected JSON value: keys in any order, integers "
+        "exactly, other numbers to nine digits. With a schema, 1 when the schema allows it."
     )
 
     expected: str = "answer"
@@ -43,9 +39,9 @@ class JsonGrader(Grader):
     def _check_schema(cls, path: Path | None) -> Path | None:
         if path is not None:
             try:
-                Draft202012Validator.check_schema(json.loads(path.read_text(encoding="utf-8")))
-            except (OSError, ValueError, SchemaError) as error:
-                raise ValueError(f"{path} is no JSON Schema: {getattr(error, 'message', error)}") from error
+                _read_schema(path)
+            except (OSError, ValueError, ConfigurationError) as error:
+                raise ValueError(f"{path} is no JSON Schema: {error}") from error
         return path
 
     def required_fields(self) -> Sequence[str]:
@@ -53,23 +49,22 @@ class JsonGrader(Grader):
         return () if self.schema_file else (self.expected,)
 
     @cached_property
-    def _validator(self) -> Any:
-        return Draft202012Validator(json.loads(cast("Path", self.schema_file).read_text(encoding="utf-8")))
+    def _schema(self) -> AnswerSchema | None:
+        return None if self.schema_file is None else _read_schema(self.schema_file)
 
     def grade(self, task: Task, answer: str) -> Verdict:
         """Return 1 for the expected value, else 0 with the place of the first difference."""
         try:
-            got = cast("JsonValue", parse_json(fenced(answer)))
+            got = answered_json(answer)
         except MalformedMessagesError as error:
             return Verdict.of(0.0, answer=answer, difference=f"the answer is not JSON: {error}")
-        if self.schema_file is not None:
-            problem = next(iter(self._validator.iter_errors(got)), None)
-            difference = "" if problem is None else f"{problem.json_path}: {problem.message}"
-            return Verdict.of(problem is None, answer=answer, difference=difference)
+        if self._schema is not None:
+            problem = self._schema.problem(got)
+            return Verdict.of(not problem, answer=answer, difference=problem)
         expected = task.fields[self.expected]
         if isinstance(expected, str):
             expected = _parsed_or_text(expected)
-        difference = _difference(got, expected, _ROOT, subset=self.subset)
+        difference = json_difference(got, expected, subset=self.subset)
         return Verdict.of(not difference, answer=answer, expected=expected, difference=difference)
 
 
@@ -80,25 +75,5 @@ def _parsed_or_text(text: str) -> JsonValue:
         return text
 
 
-def _difference(got: JsonValue, expected: JsonValue, path: str, *, subset: bool) -> str:
-    """Return where the values differ first; empty when they are the same."""
-    match got, expected:
-        case bool(), bool():
-            is_same = got is expected
-        case (int() | float(), int() | float()) if not isinstance(got, bool) and not isinstance(expected, bool):
-            is_same = isclose(got, expected, rel_tol=1e-9, abs_tol=1e-12)
-        case dict(), dict():
-            names = [*expected, *(name for name in got if name not in expected and not subset)]
-            for name in names:
-                if name not in got or name not in expected:
-                    return f"{path}.{name}: {'missing' if name not in got else 'not expected'}"
-                if found := _difference(got[name], expected[name], f"{path}.{name}", subset=subset):
-                    return found
-            return ""
-        case list(), list() if len(got) == len(expected):
-            pairs = zip(got, expected, strict=True)
-            parts = (_difference(a, b, f"{path}[{at}]", subset=subset) for at, (a, b) in enumerate(pairs))
-            return next((part for part in parts if part), "")
-        case _:
-            is_same = type(got) is type(expected) and got == expected
-    return "" if is_same else f"{path}: {text_of(got):.80}, expected {text_of(expected):.80}"
+def _read_schema(path: Path) -> AnswerSchema:
+    return AnswerSchema(json.loads(path.read_text(encoding="utf-8")))

@@ -1,15 +1,20 @@
 """The answer's last number is the expected one."""
 
 from collections.abc import Sequence
-from math import isclose
 from typing import ClassVar
 
 from pydantic import Field
 
-from spanloop.converters.rewards.match import last_number
+from spanloop.converters.rewards.comparison import (
+    ABSOLUTE_TOLERANCE,
+    RELATIVE_TOLERANCE,
+    last_number,
+    same_number,
+    text_of,
+)
 from spanloop.evaluation.tasks import Task
 
-from .base import Grader, GradingError, text_of
+from .base import Grader, GradingError
 from .verdict import Verdict
 
 
@@ -24,9 +29,9 @@ class NumericGrader(Grader):
 
     expected: str = "answer"
     """The task's field that holds the expected number, or a text that ends with it."""
-    relative: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
+    relative: float = Field(default=RELATIVE_TOLERANCE, ge=0, allow_inf_nan=False)
     """Tolerance as a share of the expected number."""
-    absolute: float = Field(default=1e-9, ge=0, allow_inf_nan=False)
+    absolute: float = Field(default=ABSOLUTE_TOLERANCE, ge=0, allow_inf_nan=False)
     """Tolerance as a number."""
 
     def required_fields(self) -> Sequence[str]:
@@ -43,5 +48,5 @@ class NumericGrader(Grader):
         expected, got = last_number(text_of(value)), last_number(answer)
         if expected is None:
             raise GradingError(f"Field {self.expected!r} of task {task.id!r} holds no number: {value!r:.80}.")
-        is_equal = got is not None and isclose(got, expected, rel_tol=self.relative, abs_tol=self.absolute)
+        is_equal = same_number(got, expected, self.relative, self.absolute)
         return Verdict.of(is_equal, answer=answer, number=got, expected=expected)

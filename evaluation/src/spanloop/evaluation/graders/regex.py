@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import re2
 
+from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.tasks import Task
 
-from .base import Grader, GradingError, text_of
+from .base import Grader, GradingError
 from .verdict import Verdict
 
 

@@ -4,18 +4,18 @@ Invariant: nothing but reading is allowed, and each query has limits of rows, wo
 multiset, and in order where the reference orders them. https://arxiv.org/abs/1809.08887
 """
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field, JsonValue
 
+from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.tasks import Task
 from spanloop.evaluation.tasks.placeholders import fill, placeholders
 
-from .base import Grader, GradingError, text_of
-from .sqlite_queries import QueryLimits, Row, is_ordered, query_in, query_rows, same_rows
+from .base import Grader
+from .sqlite_queries import QueryLimits, Row, compare_queries
 from .verdict import Verdict
 
 _SHOWN_ROWS = 3
@@ -25,7 +25,7 @@ class SqlGrader(Grader):
     """Compares the results of two queries."""
 
     name: ClassVar[str] = "sql"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     summary: ClassVar[str] = (
         "1 when the answer's query (its last code fence) brings the rows of the reference query from a SQLite "
         "database, in order where the reference has `ORDER BY`. Read-only, with limits."
@@ -55,32 +55,21 @@ class SqlGrader(Grader):
             GradingError: The reference query does not run.
         """
         database = Path(fill(self.database, {name: text_of(value) for name, value in task.fields.items()})).expanduser()
-        reference = query_in(text_of(task.fields[self.expected]))
         limits = QueryLimits(self.most_rows, most_steps=1 << 62, timeout_s=self.timeout_s)
-        try:
-            expected = query_rows(database, reference, limits)
-        except (sqlite3.Error, ValueError) as error:
-            raise GradingError(
-                f"The reference query of task {task.id!r} does not run on {database}: {error}.",
-                next_step=f"Check field {self.expected!r} of the task and --grader-option database=….",
-            ) from error
-        query = query_in(answer)
-        try:
-            got = query_rows(database, query, limits)
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            return Verdict.of(0.0, query=query, reference=reference, error=str(error))
-        in_order = is_ordered(reference) if self.ordered is None else self.ordered
-        is_same = same_rows(got, expected, in_order=in_order)
+        reference = text_of(task.fields[self.expected])
+        comparison = compare_queries(database, answer, reference, limits, task_id=task.id, in_order=self.ordered)
+        if comparison.error:
+            return Verdict.of(0.0, query=comparison.query, reference=comparison.reference, error=comparison.error)
         return Verdict.of(
-            1.0 if is_same else self.for_running,
-            is_success=is_same,
-            query=query,
-            reference=reference,
-            rows=len(got),
-            expected_rows=len(expected),
-            in_order=in_order,
-            first_rows=_shown(got),
-            first_expected_rows=_shown(expected),
+            1.0 if comparison.is_same else self.for_running,
+            is_success=comparison.is_same,
+            query=comparison.query,
+            reference=comparison.reference,
+            rows=len(comparison.rows),
+            expected_rows=len(comparison.expected_rows),
+            in_order=comparison.in_order,
+            first_rows=_shown(comparison.rows),
+            first_expected_rows=_shown(comparison.expected_rows),
         )
 
 

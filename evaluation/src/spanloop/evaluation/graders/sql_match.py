@@ -1,13 +1,12 @@
 """Reward for a query that brings what the reference query brings, whatever it looks like."""
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from spanloop.converters.rewards import Attempt, Judgement
 
-from .sqlite_queries import QueryLimits, is_ordered, query_in, query_rows, same_rows
+from .sqlite_queries import QueryLimits, compare_queries
 
 
 @dataclass(frozen=True)
@@ -24,20 +23,17 @@ class SqlMatch:
     """Virtual machine instructions of SQLite, about a second."""
 
     def __call__(self, attempt: Attempt) -> Judgement | None:
-        """The reward of one attempt.
+        """Return the reward of one attempt.
 
         Raises:
-            sqlite3.Error: When the reference query does not run: that is no fault of the attempt.
+            GradingError: The reference query does not run: that is no fault of the attempt.
         """
-        wanted = self.expected.get(attempt.task_id)
-        if wanted is None:
+        reference = self.expected.get(attempt.task_id)
+        if reference is None:
             return None
         limits = QueryLimits(self.most_rows, self.most_steps)
-        reference = query_rows(self.database, wanted, limits)
-        try:
-            got = query_rows(self.database, query_in(attempt.answer), limits)
-        except (sqlite3.Error, ValueError):
+        comparison = compare_queries(self.database, attempt.answer, reference, limits, task_id=attempt.task_id)
+        if comparison.error:
             return Judgement(0.0, {"runs": 0.0, "rows": 0.0})
-        is_same = same_rows(got, reference, in_order=is_ordered(wanted))
-        right = (1.0 - self.for_running) * is_same
+        right = (1.0 - self.for_running) * comparison.is_same
         return Judgement(self.for_running + right, {"runs": self.for_running, "rows": right})

@@ -6,10 +6,9 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
+from spanloop.converters.rewards import SUCCESS_THRESHOLD
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
-SUCCESS_SCORE: Final = 0.5
-"""From this score on a number is a success, as in the converters."""
 _SHOWN_CHARACTERS: Final = 2_000
 _MOST_CHARACTERS: Final = 50_000
 
@@ -32,7 +31,7 @@ class Verdict(NamedTuple):
         """
         if not is_valid_score(score):
             raise ValueError(f"a score must be {SCORE_RANGE}, got {score!r}")
-        succeeded = score >= SUCCESS_SCORE if is_success is None else is_success
+        succeeded = score >= SUCCESS_THRESHOLD if is_success is None else is_success
         return cls(float(score), succeeded, {name: shortened(value) for name, value in evidence.items()})
 
     def evidence_json(self) -> str:

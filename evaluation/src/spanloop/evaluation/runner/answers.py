@@ -9,8 +9,8 @@ import httpx
 import polars as pl
 
 from spanloop.converters import convert
+from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.graders import GradingError
-from spanloop.evaluation.graders.base import text_of
 from spanloop.foundation.keys.service_keys import trusted_certificates
 from spanloop.foundation.paths import DataDir
 from spanloop.messages import parse_json_or_none

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from spanloop.evaluation.graders.base import text_of
+from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.tasks import Task
 from spanloop.evaluation.tasks.placeholders import fill, placeholders
 from spanloop.foundation.processes.limited import GRACE_S, Launch, LimitedProcess, Wakeup

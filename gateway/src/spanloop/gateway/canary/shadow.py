@@ -75,14 +75,14 @@ class Shadows:
         began_s, started_ns = time.monotonic(), time.time_ns()
         answer, tokens, error = None, 0, ""
         try:
-            async with candidate.admission.admit("") as lease:
+            async with candidate.admission.admit("") as slot:
                 body = {name: value for name, value in request.document.items() if name not in _DROPPED_FIELDS}
                 send = self._client.post(
-                    f"{lease.endpoint.base_url}/v1/chat/completions",
-                    json={**body, "model": lease.endpoint.served_name},
+                    f"{slot.endpoint.base_url}/v1/chat/completions",
+                    json={**body, "model": slot.endpoint.served_name},
                     timeout=_TIMEOUT_S,
                 )
-                response = await cancel_on(send, client_gone=asyncio.Event(), preempted=lease.preempted)
+                response = await cancel_on(send, client_gone=asyncio.Event(), preempted=slot.preempted)
             if response.status_code == 200:
                 document: dict[str, Any] = response.json()
                 builder = AnswerBuilder()

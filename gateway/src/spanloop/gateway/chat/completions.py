@@ -26,7 +26,7 @@ from ..canary.shadow import Answered, Shadows
 from ..capture.recorder import Recorder
 from ..capture.sampling_record import record_sampling
 from ..capture.tokens import CaptureBuilder, CaptureContext
-from ..engine.admission import Lease
+from ..engine.admission import EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metrics import Metrics
 from . import sse
@@ -94,13 +94,13 @@ class ChatHandler:
     async def _try_once(self, respond: Any, connection: "_Connection") -> bool:
         """Respond once; return False to try again: a swap preempted the request, or the champion is to answer."""
         try:
-            async with self._admit() as lease:
+            async with self._admit() as slot:
                 builder = self._builder = CaptureBuilder(self._request.choice_count)
                 self._answer = AnswerBuilder()
-                self._answered_by = lease.endpoint.deployment.label
+                self._answered_by = slot.endpoint.deployment.label
                 try:
                     await cancel_on(
-                        respond(lease, builder, connection), client_gone=self._client_gone, preempted=lease.preempted
+                        respond(slot, builder, connection), client_gone=self._client_gone, preempted=slot.preempted
                     )
                 except PreemptedError:
                     if not connection.has_started:
@@ -114,7 +114,7 @@ class ChatHandler:
                     await self._report_engine_loss(connection, error)
                 finally:
                     # Does nothing after a complete response, which is recorded already.
-                    await self._record(lease, builder)
+                    await self._record(slot, builder)
         except ClientGoneError:
             connection.status = _CLIENT_GONE
         except ApiError as error:
@@ -188,42 +188,42 @@ class ChatHandler:
         )
 
     @contextlib.asynccontextmanager
-    async def _admit(self) -> AsyncGenerator[Lease]:
+    async def _admit(self) -> AsyncGenerator[EngineSlot]:
         """Wait for admission while the client stays connected."""
         context = self._call.admit(self._request.model)
         if self._call.is_held:
-            lease = await cancel_on(context.__aenter__(), client_gone=self._client_gone, preempted=asyncio.Event())
+            slot = await cancel_on(context.__aenter__(), client_gone=self._client_gone, preempted=asyncio.Event())
         else:
-            lease = await context.__aenter__()
+            slot = await context.__aenter__()
         try:
-            yield lease
+            yield slot
         finally:
             await context.__aexit__(None, None, None)
 
-    async def _answer_whole(self, lease: Lease, builder: CaptureBuilder, connection: "_Connection") -> None:
+    async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: "_Connection") -> None:
         response = await self._services.client.post(
-            f"{lease.endpoint.base_url}/v1/chat/completions",
-            content=self._request.for_engine(lease.endpoint.served_name),
+            f"{slot.endpoint.base_url}/v1/chat/completions",
+            content=self._request.for_engine(slot.endpoint.served_name),
             headers=self._headers,
         )
         if response.status_code != 200:
-            await self._relay_engine_error(response, response.content, lease, connection)
+            await self._relay_engine_error(response, response.content, slot, connection)
             return
         document = _decode_document(response.content)
         self._add(builder, document)
-        await self._record(lease, builder)
-        body = to_json(for_client(document, self._request, lease.endpoint.deployment.label))
+        await self._record(slot, builder)
+        body = to_json(for_client(document, self._request, slot.endpoint.deployment.label))
         await connection.send_whole(body)
 
-    async def _answer_stream(self, lease: Lease, builder: CaptureBuilder, connection: "_Connection") -> None:
+    async def _answer_stream(self, slot: EngineSlot, builder: CaptureBuilder, connection: "_Connection") -> None:
         async with self._services.client.stream(
             "POST",
-            f"{lease.endpoint.base_url}/v1/chat/completions",
-            content=self._request.for_engine(lease.endpoint.served_name),
+            f"{slot.endpoint.base_url}/v1/chat/completions",
+            content=self._request.for_engine(slot.endpoint.served_name),
             headers=self._headers,
         ) as response:
             if response.status_code != 200:
-                await self._relay_engine_error(response, await response.aread(), lease, connection)
+                await self._relay_engine_error(response, await response.aread(), slot, connection)
                 return
             is_ended = False
             # Read past [DONE], to the end of the body: only then the HTTP connection can be reused.
@@ -235,8 +235,8 @@ class ChatHandler:
                 document = _decode_document(data)
                 self._add(builder, document)
                 if builder.is_finished:
-                    await self._record(lease, builder)
-                chunk = for_client(document, self._request, lease.endpoint.deployment.label)
+                    await self._record(slot, builder)
+                chunk = for_client(document, self._request, slot.endpoint.deployment.label)
                 await connection.send_chunk(sse.encode(to_json(chunk)))
             if not is_ended:
                 raise httpx.RemoteProtocolError("the stream ended without [DONE]")
@@ -247,15 +247,15 @@ class ChatHandler:
         if self._call.shadow is not None:
             self._answer.add(document)
 
-    async def _record(self, lease: Lease, builder: CaptureBuilder) -> None:
+    async def _record(self, slot: EngineSlot, builder: CaptureBuilder) -> None:
         if builder.is_empty or builder.is_built:
             return
-        deployment = lease.endpoint.deployment
+        deployment = slot.endpoint.deployment
         context = CaptureContext(
             model=deployment.name,
             policy_version=deployment.label,
             tokenizer=deployment.tokenizer,
-            sampling=record_sampling(self._request.document, lease.endpoint.facts.sampling),
+            sampling=record_sampling(self._request.document, slot.endpoint.facts.sampling),
             trace=self._request.trace,
             started_ns=self._started_ns,
         )
@@ -263,12 +263,12 @@ class ChatHandler:
         await self._services.recorder.record(builder.build(context, duration_ns=duration_ns))
 
     async def _relay_engine_error(
-        self, response: httpx.Response, body: bytes, lease: Lease, connection: "_Connection"
+        self, response: httpx.Response, body: bytes, slot: EngineSlot, connection: "_Connection"
     ) -> None:
         """Send the engine's error on; a 500 of an unhealthy server means that vLLM's engine process died."""
         if (
             response.status_code >= 500
-            and not await VllmApi(lease.endpoint.base_url, self._services.client).is_healthy()
+            and not await VllmApi(slot.endpoint.base_url, self._services.client).is_healthy()
         ):
             raise httpx.RemoteProtocolError(f"status {response.status_code}")
         if self._call.may_fall_back:

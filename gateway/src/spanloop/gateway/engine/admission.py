@@ -1,7 +1,7 @@
 """Admission control: which requests may use the engine, and with which weights.
 
-Invariant: while a lease exists, the deployment it names is loaded in the engine. So the version in a capture is the
-version that sampled it: weights change only between `drain` and `open` of `AdmissionControl`, when no lease exists.
+Invariant: while a slot exists, the deployment it names is loaded in the engine. So the version in a capture is the
+version that sampled it: weights change only between `drain` and `open` of `AdmissionControl`, when no slot exists.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class EngineEndpoint:
 
 
 @dataclass(eq=False, slots=True)
-class Lease:
+class EngineSlot:
     """Permission for one request to use the engine; ends with the block of `AdmissionControl.admit`."""
 
     endpoint: EngineEndpoint
@@ -45,7 +45,7 @@ class AdmissionControl:
     def __init__(self, reason: UnavailableError) -> None:
         self._endpoint: EngineEndpoint | None = None
         self._reason: UnavailableError | None = reason
-        self._leases: set[Lease] = set()
+        self._slots: set[EngineSlot] = set()
         self._changed = asyncio.Event()
         self._waiting = 0
 
@@ -62,7 +62,7 @@ class AdmissionControl:
     @property
     def running(self) -> int:
         """Number of requests that use the engine now."""
-        return len(self._leases)
+        return len(self._slots)
 
     @property
     def waiting(self) -> int:
@@ -90,7 +90,7 @@ class AdmissionControl:
         self._notify()
 
     async def drain(self, timeout_s: float) -> int:
-        """Wait until no lease exists; after ``timeout_s`` preempt the remaining ones and wait for their release.
+        """Wait until no slot exists; after ``timeout_s`` preempt the remaining ones and wait for their release.
 
         Returns:
             The number of preempted requests.
@@ -100,26 +100,26 @@ class AdmissionControl:
             async with asyncio.timeout(timeout_s):
                 await self._until_idle()
         except TimeoutError:
-            preempted = len(self._leases)
-            for lease in self._leases:
-                lease.preempted.set()
+            preempted = len(self._slots)
+            for slot in self._slots:
+                slot.preempted.set()
             await self._until_idle()
         return preempted
 
     @asynccontextmanager
-    async def admit(self, model: str) -> AsyncGenerator[Lease]:
+    async def admit(self, model: str) -> AsyncGenerator[EngineSlot]:
         """Wait while held, then allow the block to use the engine.
 
         Raises:
             UnavailableError: Admission is closed.
             ApiError: 404, the engine serves another model.
         """
-        lease = Lease(await self._enter(model))
-        self._leases.add(lease)
+        slot = EngineSlot(await self._enter(model))
+        self._slots.add(slot)
         try:
-            yield lease
+            yield slot
         finally:
-            self._leases.discard(lease)
+            self._slots.discard(slot)
             self._notify()
 
     async def _enter(self, model: str) -> EngineEndpoint:
@@ -138,7 +138,7 @@ class AdmissionControl:
         return endpoint
 
     async def _until_idle(self) -> None:
-        while self._leases:
+        while self._slots:
             await self._changed.wait()
 
     def _notify(self) -> None:

@@ -1,4 +1,4 @@
-"""Hold groups of a job's dataset out of its training, for the gate after it.
+"""Hold groups of a job's dataset out of its training, for the gate after it and the validation loss during it.
 
 Invariant: accepted rows, rejected rows and held-out rows are the input; a held-out row is counted as rejected for
 ``held_out``. Groups are held out whole, and the same seed holds out the same ones of the same groups in every stage.
@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom, Recipe
 
 from .rejections import Rejection
 from .seeded_order import seeded_hash
@@ -20,12 +20,12 @@ HELD_OUT_NAME: Final = "held_out.parquet"
 _TASK: Final = "task"
 
 
-def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) -> Selection:
+def hold_out(selection: Selection, recipe: Recipe, *, share: float, seed: int) -> Selection:
     """Move a share of the groups, at least one, from ``rows`` to ``held_out``.
 
     Args:
         selection: Of all rows.
-        kind: The recipe.
+        recipe: The recipe.
         share: Of the groups, 0 to 0.5; 0 returns the selection as it is. An episode without a group is one of its own.
         seed: Of the choice.
 
@@ -38,19 +38,20 @@ def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) ->
     tasks = sorted(rows[_TASK].unique(), key=lambda task: seeded_hash(task, seed))
     if len(tasks) == 1:
         raise JobError(
-            "The rows of this stage are of one group, so none can be held out for the gate after it.",
-            next_step="Select more tasks, or train without a gate: --held-out-share 0.",
+            "The rows of this stage are of one group, so none can be held out for its validation loss or the gate "
+            "after it.",
+            next_step="Select more tasks, or train without them: --held-out-share 0, and no --test-freq.",
         )
     count = min(len(tasks) - 1, max(1, round(share * len(tasks))))
     is_held_out = pl.col(_TASK).is_in(tasks[:count])
     held_out = rows.filter(is_held_out)
-    distinct = held_out.unique("trajectory_id").height if kind is JobKind.DPO else held_out.height
+    distinct = held_out.unique("trajectory_id").height if recipe.learns_from is LearnsFrom.PAIRS else held_out.height
     return selection._replace(
         rows=rows.filter(~is_held_out).drop(_TASK),
         held_out=held_out.drop(_TASK),
         row_tally=_without(selection.row_tally, distinct),
         episode_tally=_without(selection.episode_tally, held_out["episode_id"].n_unique()),
-        group_tally=_without(selection.group_tally, count if kind.has_groups else 0),
+        group_tally=_without(selection.group_tally, count if recipe.has_groups else 0),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from spanloop.training.jobs.job_queue import find_job
-from spanloop.training.jobs.leases import Lease, LeaseLostError
+from spanloop.training.jobs.leases import JobLease, JobLeaseLostError
 from spanloop.training.jobs.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.jobs.states import JobState
 
@@ -22,31 +22,31 @@ FIRST_PAUSE: Final = timedelta(seconds=30)
 LONGEST_PAUSE: Final = timedelta(minutes=30)
 
 
-def mark_succeeded(session: Session, lease: Lease, *, now: datetime) -> JobState:
+def mark_succeeded(session: Session, lease: JobLease, *, now: datetime) -> JobState:
     """Record that the runner succeeded.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     return _record(session, lease, JobState.SUCCEEDED, now=now, error="")
 
 
-def mark_failed(session: Session, lease: Lease, *, now: datetime, error: str) -> JobState:
+def mark_failed(session: Session, lease: JobLease, *, now: datetime, error: str) -> JobState:
     """Record that the runner exited with an error; the job is not restarted, because the error would recur.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     return _record(session, lease, JobState.FAILED, now=now, error=error)
 
 
-def requeue_transient(session: Session, lease: Lease, *, now: datetime, error: str) -> JobState:
+def requeue_transient(session: Session, lease: JobLease, *, now: datetime, error: str) -> JobState:
     """Requeue the job because a service was away or the disk was full; it starts again after a growing pause.
 
     These attempts do not count towards ``max_attempts``; the job fails after ``TRANSIENT_RETRIES`` of them in a row.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     retries = find_job(session, lease.job_id).retries + 1
     if retries > TRANSIENT_RETRIES:
@@ -61,20 +61,20 @@ def requeue_transient(session: Session, lease: Lease, *, now: datetime, error: s
     return _record(session, lease, JobState.QUEUED, now=now, error=error, columns=columns)
 
 
-def requeue_released(session: Session, lease: Lease, *, now: datetime) -> JobState:
+def requeue_released(session: Session, lease: JobLease, *, now: datetime) -> JobState:
     """Requeue the job because the scheduler stops; this attempt does not count towards ``max_attempts``.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     return _record(session, lease, JobState.QUEUED, now=now, error="")
 
 
-def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error: str, max_attempts: int) -> JobState:
+def requeue_interrupted(session: Session, lease: JobLease, *, now: datetime, error: str, max_attempts: int) -> JobState:
     """Requeue the job after its runner or scheduler was killed; it fails after ``max_attempts`` interruptions.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     count = find_job(session, lease.job_id).interruptions + 1
     counted = {"interruptions": count}
@@ -86,7 +86,7 @@ def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error:
 
 def _record(
     session: Session,
-    lease: Lease,
+    lease: JobLease,
     target: JobState,
     *,
     now: datetime,
@@ -113,6 +113,6 @@ def _record(
         session, lease.job_id, {JobState.CANCELLING}, JobState.CANCELLED, token=lease.token, values=cancelled
     ):
         return JobState.CANCELLED
-    raise LeaseLostError(
+    raise JobLeaseLostError(
         f"Job {lease.job_id}: the lease with token {lease.token} is lost; its outcome was not written."
     )

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.jobs.database.tables import JobRow
-from spanloop.training.jobs.leases import Lease, first_token
+from spanloop.training.jobs.leases import JobLease, first_token
 from spanloop.training.jobs.queued_spec import QueuedSpec
 from spanloop.training.jobs.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.jobs.states import JobState
@@ -36,7 +36,7 @@ def insert_job(
 ) -> JobRow:
     """Insert a queued job; the database rejects a second one for the same firing of a schedule."""
     row = JobRow(
-        job_id=new_id(str(spec.kind), now),
+        job_id=new_id(spec.kind, now),
         spec=spec.model_dump_json(),
         state=str(JobState.QUEUED),
         attempt=0,
@@ -138,14 +138,14 @@ def startable_jobs(session: Session, *, now: datetime, accepts: Accepts = any_jo
 
 def lease_next_job(
     session: Session, *, owner: str, now: datetime, until: datetime, accepts: Accepts = any_job
-) -> Lease | None:
+) -> JobLease | None:
     """Decide which job runs next: lease the oldest queued job that has a slot; return None if none can start now."""
     rows = startable_jobs(session, now=now, accepts=accepts)
     leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in rows)
     return next((lease for lease in leased if lease is not None), None)
 
 
-def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until: datetime) -> Lease | None:
+def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until: datetime) -> JobLease | None:
     """Lease the queued job of ``row``; return None if it is not queued any more."""
     token = row.lease_token + 1
     values = {
@@ -159,4 +159,4 @@ def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until
     is_leased = transition(
         session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values
     )
-    return Lease(row.job_id, token) if is_leased else None
+    return JobLease(row.job_id, token) if is_leased else None

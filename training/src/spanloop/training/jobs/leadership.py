@@ -7,7 +7,6 @@ its lease expires, and at once where its process can be seen to have ended.
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import DataDirectoryError, JobError
+from spanloop.foundation.leases import Fence, Lease, StoredLease
 from spanloop.foundation.processes.identity import ProcessIdentity
 
 from .database.clock import LeaseTime, database_time
@@ -28,9 +28,7 @@ SCHEDULER: Final = "scheduler"
 LEADERSHIP_S: Final = 15.0
 """A leadership that was not renewed for so long is free; it is renewed three times as often."""
 
-_WAIT_S: Final = 0.2
-
-Fence = Callable[[Session], None]
+CheckLeader = Callable[[Session], None]
 """Raises `LeadershipLostError` inside a transaction of a process that does not lead any more."""
 
 log = logging.getLogger("spanloop.training.run.scheduler")
@@ -44,7 +42,60 @@ class LeadershipLostError(JobError):
     """Raised when another process leads; nothing was written."""
 
 
-class Leadership:
+class _LeaderRow:
+    """A leadership as a row of the control database, whose token grows in the transaction that takes it."""
+
+    def __init__(
+        self, database: ControlDatabase, name: str, owner: str, *, duration_s: float, lease_time: LeaseTime
+    ) -> None:
+        self.duration_s: Final = duration_s
+        self._database = database
+        self._name = name
+        self._owner = owner
+        self._lease_time = lease_time
+
+    def read(self) -> StoredLease:
+        """Return who leads."""
+        with self._database.read() as session:
+            return _stored(session.get(LeaderRow, self._name), self._lease_time(session))
+
+    def take(self) -> int | None:
+        """Take the leadership if it is still free."""
+        with self._database.write() as session:
+            row, now = session.get(LeaderRow, self._name), self._lease_time(session)
+            if not _stored(row, now).is_free:
+                return None
+            if row is None:
+                row = LeaderRow(name=self._name, token=0)
+                session.add(row)
+            row.owner, row.token, row.until = self._owner, row.token + 1, self._until(now)
+            return row.token
+
+    def renew(self, token: int) -> bool:
+        """Extend it while no other process has taken it, even if it has expired."""
+        with self._database.write() as session:
+            row = session.get(LeaderRow, self._name)
+            if row is None or row.token != token:
+                return False
+            row.until = self._until(self._lease_time(session))
+            return True
+
+    def release(self, token: int) -> None:
+        """Make it free."""
+        with self._database.write() as session:
+            row = session.get(LeaderRow, self._name)
+            if row is not None and row.token == token:
+                row.owner, row.until = "", self._lease_time(session)
+
+    def _until(self, now: datetime) -> datetime:
+        return now + timedelta(seconds=self.duration_s)
+
+
+def _stored(row: LeaderRow | None, now: datetime) -> StoredLease:
+    return StoredLease("", 0.0) if row is None else StoredLease(row.owner, (row.until - now).total_seconds())
+
+
+class Leadership(Lease):
     """One process's claim to a leadership.
 
     Args:
@@ -66,81 +117,24 @@ class Leadership:
         lease_time: LeaseTime = database_time,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._database = database
-        self._name = name
-        self._owner = owner
-        self._lease = timedelta(seconds=lease_s)
-        self._lease_time = lease_time
-        self._elapsed_s = elapsed_s
-        self._renewed_s = 0.0
-        self._token: int | None = None
-
-    @property
-    def token(self) -> int | None:
-        """The fencing token; None while another process leads."""
-        return self._token
-
-    @property
-    def is_held(self) -> bool:
-        """Whether this process leads, by its own clock: the lease that it renewed last has not expired."""
-        return self._token is not None and self._elapsed_s() - self._renewed_s < self._lease.total_seconds()
+        row = _LeaderRow(database, name, owner, duration_s=lease_s, lease_time=lease_time)
+        super().__init__(name, row, elapsed_s=elapsed_s)
 
     def hold(self) -> bool:
         """Take the leadership if it is free, renew it when it is time; return whether this process leads."""
-        if self._token is not None and self._elapsed_s() - self._renewed_s < self._lease.total_seconds() / 3:
-            return True
-        if self._token is None:
-            with self._database.read() as session:
-                if not self._may_take(session.get(LeaderRow, self._name), self._lease_time(session)):
-                    return False
-        began_s = self._elapsed_s()
-        with self._database.write() as session:
-            token = self._take(session)
-        if token != self._token:
-            log.info("this process %s", "does not lead any more" if token is None else f"leads, with token {token}")
-        self._token, self._renewed_s = token, began_s
-        return token is not None
+        before = self.token
+        is_leading = super().hold()
+        if self.token != before:
+            log.info("this process %s", f"leads, with token {self.token}" if is_leading else "does not lead any more")
+        return is_leading
 
-    def check(self, session: Session) -> None:
+    def check_leads(self, session: Session) -> None:
         """Check that this process leads, in the transaction that writes what it decided.
 
         Raises:
             LeadershipLostError: Another process leads.
         """
-        check_leader(session, self._name, self._token)
-
-    def lose(self) -> None:
-        """Forget the leadership, after `check` has found that another process leads."""
-        self._token = None
-
-    def give_up(self) -> None:
-        """Let another process lead at once; does nothing when this one does not lead."""
-        token, self._token = self._token, None
-        if token is None:
-            return
-        with self._database.write() as session:
-            row = session.get(LeaderRow, self._name)
-            if row is not None and row.token == token:
-                row.owner, row.until = "", self._lease_time(session)
-
-    def _take(self, session: Session) -> int | None:
-        row = session.get(LeaderRow, self._name)
-        now = self._lease_time(session)
-        if row is None:
-            row = LeaderRow(name=self._name, owner="", token=0, until=now)
-            session.add(row)
-        if row.token != self._token:
-            if not self._may_take(row, now):
-                return None
-            row.owner, row.token = self._owner, row.token + 1
-        row.until = now + self._lease
-        return row.token
-
-    def _may_take(self, row: LeaderRow | None, now: datetime) -> bool:
-        if row is None or not row.owner or row.until <= now:
-            return True
-        owner = ProcessIdentity.parse(row.owner)
-        return owner is not None and owner.has_ended()
+        check_leader(session, self._name, self.token)
 
 
 @contextmanager
@@ -151,25 +145,12 @@ def one_at_a_time(database: ControlDatabase, name: str) -> Generator[None]:
         DataDirectoryError: The control database is unreachable.
     """
     leadership = Leadership(database, name, owner=str(ProcessIdentity.current()))
-    while not leadership.hold():
-        time.sleep(_WAIT_S)
-    ended = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(leadership, ended), name=name, daemon=True)
-    renewal.start()
+    leadership.wait()
     try:
-        yield
+        with leadership.renewing(LEADERSHIP_S / 3, tolerated=DataDirectoryError):
+            yield
     finally:
-        ended.set()
-        renewal.join()
-        leadership.give_up()
-
-
-def _renew(leadership: Leadership, ended: threading.Event) -> None:
-    while not ended.wait(LEADERSHIP_S / 6):
-        try:
-            leadership.hold()
-        except DataDirectoryError:
-            continue
+        leadership.release()
 
 
 def check_leader(session: Session, name: str, token: int | None) -> None:
@@ -179,9 +160,13 @@ def check_leader(session: Session, name: str, token: int | None) -> None:
         LeadershipLostError: It is not.
     """
     row = session.get(LeaderRow, name, populate_existing=True)
-    if row is None or token is None or row.token != token or not row.owner:
+
+    def stale(refused: int | None, _newest: int | None) -> LeadershipLostError:
         current = "nobody's" if row is None else str(row.token)
-        raise LeadershipLostError(
-            f"The leadership {name!r} with token {token} is lost: the current token is {current}; nothing was written.",
+        return LeadershipLostError(
+            f"The leadership {name!r} with token {refused} is lost: the current token is {current}; nothing was "
+            "written.",
             next_step="Let this process wait until it leads again; it does so by itself.",
         )
+
+    Fence(lambda: row.token if row is not None and row.owner else None, stale).check(token)

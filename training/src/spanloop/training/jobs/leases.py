@@ -1,7 +1,7 @@
 """Leases: the right to run a job, and the fencing token that every write of its runner carries.
 
 Invariant: a job's token grows with every new holder. A write is applied only if it carries the job's current token
-while the job is leased; a stale runner gets ``LeaseLostError`` and must stop.
+while the job is leased; a stale runner gets ``JobLeaseLostError`` and must stop.
 """
 
 from datetime import datetime
@@ -18,11 +18,11 @@ from spanloop.training.jobs.states import JobState
 _LEASES_A_SECOND_BITS: Final = 20
 
 
-class LeaseLostError(JobError):
+class JobLeaseLostError(JobError):
     """Raised when another runner holds the job, or the job no longer runs; nothing was written."""
 
 
-class Lease(NamedTuple):
+class JobLease(NamedTuple):
     """The right to run one job."""
 
     job_id: str
@@ -47,52 +47,52 @@ class OtherLease(NamedTuple):
     until: datetime | None
 
 
-def list_other_leases(session: Session, *, mine: frozenset[Lease]) -> list[OtherLease]:
+def list_other_leases(session: Session, *, mine: frozenset[JobLease]) -> list[OtherLease]:
     """Return all leases except ``mine``; the caller decides which of them are abandoned."""
     leased = select(JobRow).where(JobRow.state.in_([str(state) for state in LEASED_STATES]))
     rows = session.scalars(leased.order_by(JobRow.created_at)).all()
     return [
         OtherLease(row.job_id, row.lease_token, row.lease_owner, row.runner, row.lease_until)
         for row in rows
-        if Lease(row.job_id, row.lease_token) not in mine
+        if JobLease(row.job_id, row.lease_token) not in mine
     ]
 
 
-def take_over(session: Session, abandoned: OtherLease, *, owner: str, until: datetime) -> Lease | None:
+def take_over(session: Session, abandoned: OtherLease, *, owner: str, until: datetime) -> JobLease | None:
     """Take over an abandoned lease, which fences off its runner; return None if another scheduler was faster.
 
     The row keeps the old runner, so that it is still known after a crash before the runner is ended.
     """
     token = abandoned.token + 1
     values = {"lease_token": token, "lease_owner": owner, "lease_until": until}
-    is_taken = _update_leased(session, Lease(abandoned.job_id, abandoned.token), values)
-    return Lease(abandoned.job_id, token) if is_taken else None
+    is_taken = _update_leased(session, JobLease(abandoned.job_id, abandoned.token), values)
+    return JobLease(abandoned.job_id, token) if is_taken else None
 
 
-def record_runner(session: Session, lease: Lease, runner: str) -> None:
+def record_runner(session: Session, lease: JobLease, runner: str) -> None:
     """Store the leader of the process group that runs the job.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     _require(_update_leased(session, lease, {"runner": runner}), lease)
 
 
-def renew(session: Session, lease: Lease, *, until: datetime) -> JobState:
+def renew(session: Session, lease: JobLease, *, until: datetime) -> JobState:
     """Renew the lease (heartbeat) and return the job's state, which shows a cancellation request.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     _require(_update_leased(session, lease, {"lease_until": until}), lease)
     return state_of(session, lease)
 
 
-def state_of(session: Session, lease: Lease) -> JobState:
+def state_of(session: Session, lease: JobLease) -> JobState:
     """Return the state of a job whose lease is valid: running, evaluating or cancelling.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     state = session.scalars(select(JobRow.state).where(_is_valid(lease))).first()
     if state is None:
@@ -100,26 +100,26 @@ def state_of(session: Session, lease: Lease) -> JobState:
     return JobState(state)
 
 
-def begin_evaluation(session: Session, lease: Lease) -> None:
+def begin_evaluation(session: Session, lease: JobLease) -> None:
     """Record that the job has trained and is evaluated now; a cancellation request stays one.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     if not transition(session, lease.job_id, {JobState.RUNNING}, JobState.EVALUATING, token=lease.token):
         state_of(session, lease)
 
 
-def record_progress(session: Session, lease: Lease, *, step: int, total: int) -> None:
+def record_progress(session: Session, lease: JobLease, *, step: int, total: int) -> None:
     """Store how many of ``total`` optimiser steps are completed; what failed before and passed is forgotten.
 
     Raises:
-        LeaseLostError: Another runner holds the lease.
+        JobLeaseLostError: Another runner holds the lease.
     """
     _require(_update_leased(session, lease, {"step": step, "steps_total": total, "retries": 0}), lease)
 
 
-def _is_valid(lease: Lease) -> ColumnElement[bool]:
+def _is_valid(lease: JobLease) -> ColumnElement[bool]:
     return and_(
         JobRow.job_id == lease.job_id,
         JobRow.lease_token == lease.token,
@@ -127,18 +127,18 @@ def _is_valid(lease: Lease) -> ColumnElement[bool]:
     )
 
 
-def _update_leased(session: Session, lease: Lease, values: dict[str, Any]) -> bool:
+def _update_leased(session: Session, lease: JobLease, values: dict[str, Any]) -> bool:
     statement = update(JobRow).where(_is_valid(lease)).values(**values)
     return cast("CursorResult[Any]", session.execute(statement)).rowcount == 1
 
 
-def _require(is_valid: bool, lease: Lease) -> None:  # noqa: FBT001
+def _require(is_valid: bool, lease: JobLease) -> None:  # noqa: FBT001
     if not is_valid:
         raise _lost(lease)
 
 
-def _lost(lease: Lease) -> LeaseLostError:
-    return LeaseLostError(
+def _lost(lease: JobLease) -> JobLeaseLostError:
+    return JobLeaseLostError(
         f"Job {lease.job_id}: the lease with token {lease.token} is lost: another runner has the job, or it has ended.",
         next_step="Stop this process; its writes are rejected.",
     )

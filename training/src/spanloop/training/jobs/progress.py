@@ -4,7 +4,7 @@ import os
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.leases import Lease, begin_evaluation, record_progress
+from spanloop.training.jobs.leases import JobLease, begin_evaluation, record_progress
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.processes.job_processes import JOB_TOKEN_ENV
 
@@ -20,11 +20,11 @@ def report_progress(data_dir: str | os.PathLike[str] | HasPath, job_id: str, tok
         total: Steps of the job in total.
 
     Raises:
-        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+        JobLeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
     """
     if not 0 <= step <= total:
         raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
-    lease = Lease(job_id, token)
+    lease = JobLease(job_id, token)
     with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
         record_progress(session, lease, step=step, total=total)
 
@@ -33,10 +33,10 @@ def report_evaluation(data_dir: str | os.PathLike[str] | HasPath, job_id: str, t
     """Store that the job has trained and is evaluated now; called by the runner process.
 
     Raises:
-        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+        JobLeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
     """
     with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        begin_evaluation(session, Lease(job_id, token))
+        begin_evaluation(session, JobLease(job_id, token))
 
 
 def job_token() -> int:

@@ -5,10 +5,12 @@ beside the checkpoints, which every machine with the job's folder sees, so the t
 attempt writes it when its lease is valid, before its first checkpoint.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from spanloop.foundation.errors import JobError
+from spanloop.foundation.leases import Fence
 from spanloop.foundation.paths import write_atomically
 
 _FILE: Final = "lease_token"
@@ -23,10 +25,7 @@ def claim(directory: Path, token: int) -> None:
         JobError: An attempt with a newer token has the job.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    newest = _read(directory)
-    if newest is not None and newest > token:
-        raise _fenced_off(directory, token, newest)
-    write_atomically(directory / _FILE, str(token))
+    _fence(directory).claim(token)
 
 
 def check_claim(directory: Path, token: int) -> None:
@@ -35,9 +34,16 @@ def check_claim(directory: Path, token: int) -> None:
     Raises:
         JobError: An attempt with a newer token has the job, or the job has ended.
     """
-    newest = _read(directory)
-    if token not in {NO_FENCE, newest}:
-        raise _fenced_off(directory, token, newest)
+    if token != NO_FENCE:
+        _fence(directory).check(token)
+
+
+def _fence(directory: Path) -> Fence:
+    return Fence(
+        partial(_read, directory),
+        partial(_fenced_off, directory),
+        save=lambda token: write_atomically(directory / _FILE, str(token)),
+    )
 
 
 def _read(directory: Path) -> int | None:
@@ -47,7 +53,7 @@ def _read(directory: Path) -> int | None:
         return None
 
 
-def _fenced_off(directory: Path, token: int, newest: int | None) -> JobError:
+def _fenced_off(directory: Path, token: int | None, newest: int | None) -> JobError:
     return JobError(
         f"Checkpoints in {directory} belong to the lease with token {newest}, got {token}: another process runs the "
         "job, or it has ended; nothing was written.",

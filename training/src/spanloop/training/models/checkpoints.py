@@ -64,11 +64,11 @@ def latest_checkpoint(directory: Path, *, at_most: int | None = None) -> Checkpo
     return max((each for each in checkpoints if at_most is None or each.step <= at_most), default=None)
 
 
-def discard_old(directory: Path) -> None:
-    """Remove all checkpoints except the newest complete one; incomplete ones of killed attempts too."""
-    newest = latest_checkpoint(directory)
+def discard_old(directory: Path, *, keep: int = 1) -> None:
+    """Remove all checkpoints except the newest ``keep`` complete ones; incomplete ones of killed attempts too."""
+    kept = {checkpoint.path for checkpoint in sorted(_complete_checkpoints(directory))[-keep:]}
     for path in directory.glob("global_step_*"):
-        if newest is None or path != newest.path:
+        if path not in kept:
             shutil.rmtree(path)
 
 

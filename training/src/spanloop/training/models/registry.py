@@ -25,7 +25,7 @@ from spanloop.foundation.version_names import NAME_PATTERN, is_exact, is_referen
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import DeploymentRow, JobRow, ModelVersionRow
-from spanloop.training.jobs.leases import Lease, state_of
+from spanloop.training.jobs.leases import JobLease, state_of
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.training_ids import job_of, training_id
 from spanloop.training.models.aliases import find_alias, no_such_alias
@@ -135,7 +135,7 @@ class Registry:
         Raises:
             ConfigurationError: The name is invalid.
             JobError: The source is not a model folder, or the parent or job does not exist.
-            LeaseLostError: ``token`` is stale.
+            JobLeaseLostError: ``token`` is stale.
             DataDirectoryError: The disk is full.
         """
         if re.fullmatch(NAME_PATTERN, name) is None:
@@ -253,7 +253,7 @@ class Registry:
         """Check that ``token``, if given, is still the job's token; does not take a lock.
 
         Raises:
-            LeaseLostError: Another runner holds the lease.
+            JobLeaseLostError: Another runner holds the lease.
         """
         with self._database.read() as session:
             _require_lease(session, job_id, token)
@@ -263,7 +263,7 @@ class Registry:
 
         Raises:
             JobError: There is no such version.
-            LeaseLostError: ``token`` is stale.
+            JobLeaseLostError: ``token`` is stale.
         """
         model = self.get(reference)
         row = DeploymentRow(name=model.name, number=number_of(model.version), deployed_at=self._clock(), job_id=job_id)
@@ -361,7 +361,7 @@ def _version_of_training(session: Session, training: str) -> ModelVersionRow | N
 
 def _require_lease(session: Session, job_id: str | None, token: int | None) -> None:
     if job_id is not None and token is not None:
-        state_of(session, Lease(job_id, token))
+        state_of(session, JobLease(job_id, token))
 
 
 def _deployment(row: DeploymentRow) -> Deployment:

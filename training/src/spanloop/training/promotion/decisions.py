@@ -17,7 +17,7 @@ from spanloop.foundation.version_names import CANDIDATE, CHAMPION, number_of
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import DecisionRow
-from spanloop.training.jobs.leases import Lease, state_of
+from spanloop.training.jobs.leases import JobLease, state_of
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.aliases import REMOVED, find_alias, list_moves, move_alias
 from spanloop.training.models.registry import ModelVersion, Registry
@@ -37,13 +37,6 @@ class Contest(NamedTuple):
     def champion_reference(self) -> str:
         """``name@version``; empty without a champion."""
         return self.champion.reference if self.champion else ""
-
-
-class JobLease(NamedTuple):
-    """The job that decides, and its fencing token."""
-
-    job_id: str
-    token: int
 
 
 class Decisions:
@@ -110,12 +103,12 @@ class Decisions:
 
         Raises:
             JobError: The champion has changed since it was compared.
-            LeaseLostError: The job that decides is run by another process.
+            JobLeaseLostError: The job that decides is run by another process.
         """
         now = self._clock()
         with self._database.write() as session:
             if lease is not None:
-                state_of(session, Lease(*lease))
+                state_of(session, lease)
             row = DecisionRow(
                 decided_at=now,
                 name=contest.candidate.name,

@@ -14,7 +14,7 @@ import httpx
 from spanloop.foundation.errors import ConfigurationError, JobError, NotRunningError, ServiceError
 from spanloop.foundation.keys.service_keys import bearer, service_key, trusted_certificates
 from spanloop.semconv.environment import GATEWAY_URL_ENV, KEY_ENV, find_service
-from spanloop.training.jobs.leases import LeaseLostError
+from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.adapter_versions import weights_version
 from spanloop.training.models.registry import ModelVersion, Registry
@@ -163,7 +163,7 @@ def deploy(
         NotRunningError: No gateway runs on this data directory.
         ConfigurationError: The key for the gateway, or its admin token, is missing or invalid.
         ServiceError: The gateway could not serve it.
-        LeaseLostError: ``token`` is stale, as the control database or the gateway says.
+        JobLeaseLostError: ``token`` is stale, as the control database or the gateway says.
     """
     paths = ControlPaths.of(data_dir)
     registry = Registry(paths.root)
@@ -240,7 +240,7 @@ def _check(response: httpx.Response, reference: str) -> None:
     if response.is_success:
         return
     if response.status_code == HTTPStatus.CONFLICT and STALE_TOKEN in response.text:
-        raise LeaseLostError(
+        raise JobLeaseLostError(
             f"The gateway did not deploy {reference}: {response_text(response)}",
             next_step="Stop this process; another one runs the job.",
         )

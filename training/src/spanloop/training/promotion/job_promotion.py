@@ -12,11 +12,11 @@ from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.store import Store
-from spanloop.training.jobs.leases import LeaseLostError
+from spanloop.training.jobs.leases import JobLease, JobLeaseLostError
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.verdict import PromotionVerdict
 
-from .decisions import Contest, Decisions, JobLease
+from .decisions import Contest, Decisions
 from .evaluation_run import EvaluationRun
 from .evidence import Decision, Evidence, Judgement
 from .promote import Actions, promote
@@ -29,7 +29,7 @@ def decide_in_job(
 
     Raises:
         ConfigurationError: ``spanloop.toml``, the tasks, the agent or the grader cannot be used.
-        LeaseLostError: Another runner has the job.
+        JobLeaseLostError: Another runner has the job.
         SpanloopError: A version cannot be served, or a service is away.
     """
     decisions = Decisions(data_dir)
@@ -89,5 +89,5 @@ class _Served:
     ) -> None:
         now = self._registry.deployed()
         is_other = self._before is not None and now is not None and now.reference != self._before.reference
-        if self._before is not None and is_other and not self.stays and not isinstance(error, LeaseLostError):
+        if self._before is not None and is_other and not self.stays and not isinstance(error, JobLeaseLostError):
             self._actions.serve(self._before)

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from spanloop.foundation.settings import Promotion
 from spanloop.store import Store
+from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.registry import ModelVersion
 from spanloop.training.promotion.deploy import deploy
 from spanloop.training.promotion.verdict import PromotionVerdict
 
 from .comparison import by_metric, find_evaluations, task_pairs, with_earlier_look
-from .decisions import Contest, Decisions, JobLease
+from .decisions import Contest, Decisions
 from .evidence import Decision, Evidence, Judgement
 from .judge import judge
 

@@ -6,13 +6,13 @@ however the job ends (success, failure, cancellation, kill), the gateway resumes
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
 from types import TracebackType
 from typing import Final, Self
 
 import httpx
 
 from spanloop.foundation.errors import JobError, NotRunningError, SpanloopError
+from spanloop.foundation.leases import Heartbeat
 
 from .deploy import GatewayAdmin, pause_holder, response_text
 
@@ -52,8 +52,7 @@ class ServingPause:
         self._on_progress = on_progress
         self._renew_s = renew_s
         self._ttl_s = ttl_s
-        self._ended = Event()
-        self._renewal: Thread | None = None
+        self._renewal: Heartbeat | None = None
 
     def begin(self) -> None:
         """Stop the engine; return when its memory is free. Does nothing without a gateway, or when it has begun.
@@ -76,8 +75,7 @@ class ServingPause:
             ) from error
         else:
             self._on_progress(f"serving is paused while this job trains (engine: {state})")
-        self._renewal = Thread(target=self._renew_until_ended, name="serving-pause", daemon=True)
-        self._renewal.start()
+        self._renewal = Heartbeat(lambda: self._renew_once(self._ttl_s), self._renew_s, name="serving-pause").start()
 
     def hand_over(self) -> None:
         """Stop renewing, because the following deployment starts the engine."""
@@ -120,21 +118,14 @@ class ServingPause:
             )
         return str(response.json()["state"])
 
-    def _renew_until_ended(self) -> None:
-        while not self._ended.wait(self._renew_s):
-            self._renew_once(self._ttl_s)
-
-    def _renew_once(self, ttl_s: float) -> None:
+    def _renew_once(self, ttl_s: float) -> bool:
         try:
             self._pause(ttl_s)
         except (SpanloopError, httpx.HTTPError):
             # A gateway that is restarting receives the next renewal.
-            return
+            return True
+        return True
 
     def _end_renewal(self) -> bool:
         """Stop the renewal thread; return whether it was running."""
-        was_running = self._renewal is not None and not self._ended.is_set()
-        self._ended.set()
-        if self._renewal is not None:
-            self._renewal.join(_RESUME_TIMEOUT_S)
-        return was_running
+        return self._renewal is not None and self._renewal.stop(_RESUME_TIMEOUT_S)

@@ -12,10 +12,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv import attributes as names
 from spanloop.store import connect
 
-from ..jobs.leases import LeaseLostError
+from ..jobs.leases import JobLease, JobLeaseLostError
 from ..jobs.progress import report_evaluation
 from ..models.registry import ModelVersion
-from ..promotion.decisions import Decisions, JobLease
+from ..promotion.decisions import Decisions
 from ..promotion.job_promotion import decide_in_job
 from ..promotion.promote import Actions, promote_always
 from ..promotion.serving_pause import ServingPause
@@ -44,7 +44,7 @@ def deploy_as_asked(
 
     Raises:
         JobError: It cannot be evaluated or served.
-        LeaseLostError: Another runner has the job.
+        JobLeaseLostError: Another runner has the job.
     """
     if trained.job.spec.deploy_always:
         pause.hand_over()
@@ -82,7 +82,7 @@ def _evaluate(trained: TrainedJob, trace: JobTrace, on_progress: Callable[[str],
 def _registered(trained: TrainedJob, what: str, next_step: str) -> Generator[None]:
     try:
         yield
-    except LeaseLostError:
+    except JobLeaseLostError:
         raise
     except SpanloopError as error:
         raise JobError(

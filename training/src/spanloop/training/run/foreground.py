@@ -8,12 +8,11 @@ job whose lease could not be renewed in time is ended, because another runner ma
 import os
 import subprocess
 import sys
-import time
 from datetime import timedelta
-from threading import Event, Thread
 from typing import Final
 
 from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.leases import Heartbeat, Term
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs.states import JobState
@@ -21,12 +20,13 @@ from spanloop.training.jobs.states import JobState
 from ..jobs import job_outcomes, job_queue, leases
 from ..jobs.database.clock import database_time, utc_now
 from ..jobs.database.control_database import ControlDatabase
-from ..jobs.leases import Lease, LeaseLostError
+from ..jobs.leases import JobLease, JobLeaseLostError
 from ..jobs.paths import ControlPaths
 from ..jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from ..models.registry import Registry
 from ..spec.job_spec import JobSpec
 from ..spec.stored_spec import Job
+from ..verl_plugin.override_check import check_verl
 from .job_api import JobApi
 
 _LEASE: Final = timedelta(seconds=30)
@@ -41,9 +41,11 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
         The job after it has ended, whatever its state.
 
     Raises:
+        ConfigurationError: verl does not have what ``spec.verl`` or ``spec.loggers`` ask for.
         JobError: ``spec.base`` names no registered model version.
         DataDirectoryError: The control database is unreachable.
     """
+    check_verl(spec)
     Registry(data_dir).get(spec.base)
     database = ControlDatabase(ControlPaths.of(data_dir))
     lease = insert_leased(database, spec)
@@ -57,7 +59,7 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
         lease.job_id,
     ]
     environment = os.environ | {JOB_ID_ENV: lease.job_id, JOB_TOKEN_ENV: str(lease.token)}
-    with subprocess.Popen(command, env=environment) as process, _Heartbeat(database, lease, process):
+    with subprocess.Popen(command, env=environment) as process, _heartbeat(database, lease, process):
         try:
             status = process.wait()
         except KeyboardInterrupt:
@@ -69,7 +71,7 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
     return JobApi(data_dir).get(lease.job_id)
 
 
-def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
+def insert_leased(database: ControlDatabase, spec: JobSpec) -> JobLease:
     """Insert a running job whose lease this process holds."""
     now = utc_now()
     with database.write() as session:
@@ -80,7 +82,7 @@ def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
     return lease
 
 
-def _record(database: ControlDatabase, lease: Lease, status: int) -> None:
+def _record(database: ControlDatabase, lease: JobLease, status: int) -> None:
     with database.write() as session:
         if status == 0:
             job_outcomes.mark_succeeded(session, lease, now=utc_now())
@@ -89,38 +91,26 @@ def _record(database: ControlDatabase, lease: Lease, status: int) -> None:
             job_outcomes.mark_failed(session, lease, now=utc_now(), error=error)
 
 
-class _Heartbeat:
-    """Renews the lease while the context is open, and ends the job's process when the job is cancelled elsewhere."""
+def _heartbeat(database: ControlDatabase, lease: JobLease, process: subprocess.Popen[bytes]) -> Heartbeat:
+    """Renew the lease, and end the job's process when the job is cancelled elsewhere or the lease may be lost."""
+    term = Term(_LEASE.total_seconds(), margin_s=_RENEW_S)
+    term.renewed(term.now_s())
 
-    def __init__(self, database: ControlDatabase, lease: Lease, process: subprocess.Popen[bytes]) -> None:
-        self._database = database
-        self._lease = lease
-        self._process = process
-        self._ended = Event()
-        self._thread = Thread(target=self._run, daemon=True)
+    def beat() -> bool:
+        began_s = term.now_s()
+        try:
+            with database.write() as session:
+                state = leases.renew(session, lease, until=database_time(session) + _LEASE)
+            term.renewed(began_s)
+        except DataDirectoryError:
+            # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
+            if term.is_valid:
+                return True
+            state = JobState.CANCELLING
+        except JobLeaseLostError:
+            state = JobState.CANCELLING
+        if state is JobState.CANCELLING:
+            process.terminate()
+        return state is not JobState.CANCELLING
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        expires_s = time.monotonic() + _LEASE.total_seconds() - _RENEW_S
-        while not self._ended.wait(_RENEW_S):
-            began_s = time.monotonic()
-            try:
-                with self._database.write() as session:
-                    state = leases.renew(session, self._lease, until=database_time(session) + _LEASE)
-                expires_s = began_s + _LEASE.total_seconds() - _RENEW_S
-            except DataDirectoryError:
-                # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
-                if time.monotonic() < expires_s:
-                    continue
-                state = JobState.CANCELLING
-            except LeaseLostError:
-                state = JobState.CANCELLING
-            if state is JobState.CANCELLING:
-                self._process.terminate()
-                return
+    return Heartbeat(beat, _RENEW_S, name="job-lease")

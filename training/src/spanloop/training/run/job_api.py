@@ -14,8 +14,7 @@ from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.jobs.leases import LeaseLostError
+from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.schedules import schedule_ticks
 from spanloop.training.jobs.schedules import stored_schedules as schedules
@@ -26,6 +25,7 @@ from spanloop.training.models.registry import Registry
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
+from spanloop.training.verl_plugin.override_check import check_verl
 
 __all__ = [
     "Backbone",
@@ -34,10 +34,9 @@ __all__ = [
     "FailureTrigger",
     "Job",
     "JobApi",
-    "JobKind",
+    "JobLeaseLostError",
     "JobSpec",
     "JobState",
-    "LeaseLostError",
     "Schedule",
     "ScheduleSettings",
     "Tick",
@@ -76,8 +75,10 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
+            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
             JobError: ``spec.base`` names no registered model version, or one that was pruned.
         """
+        check_verl(spec)
         self._registry.require_weights(self._registry.get(spec.base))
         with self._database.write() as session:
             return _job(job_queue.insert_job(session, spec, now=self._clock()))
@@ -163,8 +164,10 @@ class JobApi:
             settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: There is no trigger or more than one, or the schedule never ticks.
+            ConfigurationError: There is no trigger or more than one, the schedule never ticks, or verl is installed
+                here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
         """
+        check_verl(spec)
         now = self._clock()
         triggers = (
             cron,

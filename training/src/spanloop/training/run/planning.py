@@ -5,14 +5,19 @@ import os
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+
 from spanloop.foundation.errors import JobError
 
+from ..dataset.held_out import HELD_OUT_NAME
 from ..dataset.manifest import DATA_NAME, Manifest
 from ..dataset.sampling import DEFAULT_TEMPERATURE
 from ..jobs.training_ids import job_of
 from ..models.base_model import BaseModelFacts
 from ..models.checkpoint_fence import NO_FENCE
 from ..models.checkpoints import latest_checkpoint
+from ..models.target_modules import check_target_modules
+from ..recipes.base import LearnsFrom
 from ..spec.job_spec import JobSpec
 from ..spec.strategy_names import Curriculum
 from ..verl_plugin.drift import steps_within
@@ -35,13 +40,21 @@ def make_plan(
     ray_folder: Path,
     lease_token: int = NO_FENCE,
 ) -> TrainPlan:
-    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
+    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``.
+
+    Raises:
+        JobError: There are fewer rows or pairs than ranks, or a name of ``target_modules`` is no layer of the base.
+    """
     steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
-    longest = longest_computed_row(spec, manifest.longest_row_tokens)
+    if spec.target_modules:
+        check_target_modules(spec.target_modules, base.path)
+    validation_steps = spec.recipe.validation_steps
+    validation_path = folder / HELD_OUT_NAME if validation_steps else None
+    longest = longest_computed_row(spec, max(manifest.longest_row_tokens, _longest_row(validation_path)))
     return TrainPlan(
-        kind=spec.kind,
+        recipe=spec.recipe,
         job_id=job_of(manifest.job_id),
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
@@ -53,21 +66,15 @@ def make_plan(
         failure_path=folder / "failure.json",
         steps=steps,
         batch_size=batch,
-        kl_budget=spec.kl_budget,
-        kl_coefficient=spec.kl_coefficient,
-        epochs=spec.epochs,
-        dpo_beta=spec.dpo_beta,
-        dpo_nll_weight=spec.dpo_nll_weight,
         lora_rank=spec.lora_rank,
         lora_alpha=spec.lora_alpha,
+        lora_dropout=spec.lora_dropout,
+        target_modules=spec.target_modules,
         learning_rate=spec.learning_rate,
         lr_scheduler_type=spec.lr_scheduler_type,
         lr_warmup_steps=spec.lr_warmup_steps,
         weight_decay=spec.weight_decay,
         clip_grad=spec.clip_grad,
-        critic_learning_rate=spec.critic_learning_rate,
-        gae_lambda=spec.gae_lambda,
-        loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
         shuffle=spec.curriculum is Curriculum.NONE,
@@ -77,7 +84,12 @@ def make_plan(
         longest_row_tokens=longest,
         optimizer_dtype=spec.optimizer_dtype,
         offload=spec.offload,
-        save_every_steps=save_interval(steps),
+        save_every_steps=spec.save_freq or save_interval(steps),
+        max_checkpoints=spec.max_ckpt_to_keep,
+        validation_path=validation_path,
+        validate_every_steps=max(1, validation_steps),
+        loggers=spec.loggers,
+        verl=spec.verl,
         backbone=spec.backbone,
         ranks=spec.ranks,
         ray_address=spec.ray_address,
@@ -97,10 +109,10 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     multiple = batch_multiple(spec)
     if units < multiple:
         raise JobError(
-            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
+            f"Job {manifest.job_id} has {units} {spec.recipe.batch_unit} for {spec.ranks} ranks; each rank needs one.",
             next_step="Submit it again with fewer ranks, or select more episodes.",
         )
-    batch = batch_size(units, spec.batch_groups, multiple)
+    batch = batch_size(units, accumulated_batch(spec), multiple)
     return steps_within(spec.steps, batch, units, spec.max_passes), batch
 
 
@@ -109,8 +121,21 @@ def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
 
     On several ranks verl's rows that fill a batch up count as rows.
     """
-    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 1
+    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.recipe.learns_from is LearnsFrom.ROWS else 1
     return max(longest_row_tokens, filling)
+
+
+def accumulated_batch(spec: JobSpec) -> int:
+    """Return the groups, pairs or rows that a job asks for in one optimiser step."""
+    return spec.batch_groups * spec.gradient_accumulation_steps
+
+
+def _longest_row(rows: Path | None) -> int:
+    """Return the tokens of the longest row of a dataset file; 0 for None."""
+    if rows is None:
+        return 0
+    tokens = pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()
+    return int(pl.scan_parquet(rows).select(tokens.max()).collect().item() or 0)
 
 
 def batch_multiple(spec: JobSpec) -> int:
@@ -118,7 +143,7 @@ def batch_multiple(spec: JobSpec) -> int:
 
     The groups of a policy gradient need not divide: verl fills their rows up with rows that no token trains.
     """
-    return 1 if spec.kind.is_policy_gradient else spec.ranks
+    return 1 if spec.recipe.learns_from is LearnsFrom.ROWS else spec.ranks
 
 
 def batch_size(available: int, requested: int, multiple: int = 1) -> int:

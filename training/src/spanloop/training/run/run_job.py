@@ -40,6 +40,7 @@ from ..spec.stages import Stage, stages_of
 from ..spec.stored_spec import Job
 from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
+from ..verl_plugin.override_check import check_verl
 from ..verl_plugin.train_plan import TrainPlan
 from .deployment_of_job import TrainedJob, deploy_as_asked
 from .gate import run_gate
@@ -90,8 +91,9 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     """Run the remaining steps of the job and return the resulting version.
 
     Raises:
+        ConfigurationError: verl does not have what the job's overrides or loggers ask for.
         JobError: It cannot run, or failed; the message has the next step.
-        LeaseLostError: Another runner has the job; nothing of ours counts any more.
+        JobLeaseLostError: Another runner has the job; nothing of ours counts any more.
         NotRunningError: No ClickHouse.
     """
     token = job_token()
@@ -100,6 +102,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
+    check_verl(job.spec)
     registry = Registry(data_dir)
     with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
         versions: list[ModelVersion] = []
@@ -153,7 +156,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
             stage=attempt.stage.number,
             token=attempt.token,
             metadata={
-                "kind": str(attempt.spec.kind),
+                "kind": attempt.spec.kind,
                 "stage": attempt.stage.number,
                 "steps": checkpoint.step,
                 "gate": str(gate) if gate else "",
@@ -175,10 +178,10 @@ def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path
     Raises:
         JobError: It is worse than the version that the stage started from, or could not be measured.
     """
-    if not attempt.stage.held_out_share:
+    if not attempt.stage.has_gate:
         return None
     with attempt.trace.span("rl.gate"):
-        gate = run_gate(attempt.folder, attempt.spec.kind, before=base.path, after=model, device=attempt.spec.device)
+        gate = run_gate(attempt.folder, attempt.spec.recipe, before=base.path, after=model, device=attempt.spec.device)
         metrics = {f"gate/{gate.measure}": gate.got, f"gate/{gate.measure}/expected": gate.expected}
         writer = MetricsWriter(store, attempt.training_id)
         writer.add([StepMetrics(step, metrics)])
@@ -209,7 +212,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         with attempt.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                attempt.spec.model_copy(update={"policy_version": attempt.registry.exact(attempt.spec.policy_version)}),
+                attempt.spec.changed(policy_version=attempt.registry.exact(attempt.spec.policy_version)),
                 base,
                 tokenizer_of=attempt.registry.tokenizer_fingerprint,
                 job_id=attempt.training_id,
@@ -233,7 +236,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
     plan_path = attempt.folder / "plan.json"
     attempt.registry.check_lease(attempt.job.id, attempt.token)
     claim(attempt.folder / "checkpoints", attempt.token)
-    discard_old(attempt.folder / "checkpoints")
+    discard_old(attempt.folder / "checkpoints", keep=spec.max_ckpt_to_keep)
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
             spec,
@@ -264,7 +267,7 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
 
     Raises:
         JobError: verl failed.
-        LeaseLostError: Another runner has the job.
+        JobLeaseLostError: Another runner has the job.
     """
     tail = MetricsTail(run.plan.metrics_path)
     status = None

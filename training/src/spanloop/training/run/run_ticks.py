@@ -17,7 +17,7 @@ from spanloop.foundation.telemetry.logs import configure_logging, report_failure
 
 from ..jobs.database.clock import utc_now
 from ..jobs.database.control_database import ControlDatabase
-from ..jobs.leadership import SCHEDULER, Fence, check_leader, unfenced
+from ..jobs.leadership import SCHEDULER, CheckLeader, check_leader, unfenced
 from ..jobs.paths import ControlPaths
 from ..jobs.schedules.schedule_ticks import run_due_ticks
 from ..jobs.schedules.tick_process import LEADER_TOKEN_ENV
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if is_complete else EX_TEMPFAIL
 
 
-def _fence(token: str) -> Fence:
+def _fence(token: str) -> CheckLeader:
     return partial(check_leader, name=SCHEDULER, token=int(token)) if token else unfenced
 
 

@@ -19,7 +19,13 @@ class Stage(NamedTuple):
     spec: JobSpec
     """Its ``base`` is the job's; a later stage starts from the version before it."""
     held_out_share: float
-    """Share of the groups that are held out for the gate; 0 for the last stage, which has no gate."""
+    """Share of the groups that are held out, for the gate after the stage or for the validation loss (``test_freq``);
+    0 for a stage that has neither."""
+
+    @property
+    def has_gate(self) -> bool:
+        """Whether its result is measured before the next stage."""
+        return self.number < self.total and self.held_out_share > 0
 
     @property
     def title(self) -> str:
@@ -28,7 +34,7 @@ class Stage(NamedTuple):
 
     def starting_from(self, reference: str) -> "Stage":
         """Return the stage with the version that it starts from."""
-        return self._replace(spec=self.spec.model_copy(update={"base": reference}))
+        return self._replace(spec=self.spec.changed(base=reference))
 
 
 def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
@@ -40,6 +46,6 @@ def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
     specs = stage_specs(spec)
     total = len(specs)
     return tuple(
-        Stage(number, total, stage, spec.held_out_share if number < total else 0.0)
+        Stage(number, total, stage, spec.held_out_share if number < total or stage.recipe.validation_steps else 0.0)
         for number, stage in enumerate(specs, 1)
     )

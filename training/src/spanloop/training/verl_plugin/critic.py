@@ -8,14 +8,19 @@ with FlashAttention only, which is not installed; here they have the attention o
 makes both changes; Ray's workers import it because they unpickle :class:`CriticWorker`.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import verl.utils.model as verl_model
+from omegaconf import OmegaConf
 from transformers import AutoModelForTokenClassification
+from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithValueHead
 from verl.workers.engine_workers import TrainingWorker
+from verl.workers.utils.losses import value_loss
 
 _ENGINE: Any = FSDPEngineWithValueHead
 _LOADER: Any = AutoModelForTokenClassification
@@ -38,6 +43,24 @@ def load_value_model(local_path: str, torch_dtype: torch.dtype, model_config: An
 
 
 verl_model.load_valuehead_model = load_value_model
+
+
+def weighted_value_loss(config: Any, coefficient: float) -> Callable[..., Any]:
+    """Return verl's value loss times ``coefficient``; the metric ``critic/vf_loss`` stays the loss itself.
+
+    Args:
+        config: verl's ``critic`` configuration.
+        coefficient: Weight of the loss.
+    """
+    # the loss reads nothing of the model, whose configuration would load a tokenizer
+    merged: Any = OmegaConf.merge(config, {"model": None})
+    critic = omega_conf_to_dataclass(merged)
+    return partial(_weighted_value_loss, coefficient, critic)
+
+
+def _weighted_value_loss(coefficient: float, config: Any, *arguments: Any, **settings: Any) -> tuple[torch.Tensor, Any]:
+    loss, metrics = value_loss(config, *arguments, **settings)
+    return coefficient * loss, metrics
 
 
 class CriticWorker(TrainingWorker):

@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
+from spanloop.training.recipes.ppo import VALUE_COEFFICIENT, Ppo
 from spanloop.training.spec.choices import Backbone
 
+from .overrides.policy_gradient import policy_gradient_of, policy_gradient_overrides
 from .ranks import this_rank
 from .train_plan import TrainPlan
 
@@ -34,7 +35,7 @@ def _train_in_this_process(plan: TrainPlan) -> None:
         from .verl_config import compose  # noqa: PLC0415
 
         with debug_backbone():
-            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan)), queue_ready=lambda: None)
+            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl), queue_ready=lambda: None)
 
 
 def _train_on_ray(plan: TrainPlan) -> None:
@@ -45,7 +46,7 @@ def _train_on_ray(plan: TrainPlan) -> None:
 
         from .verl_config import compose  # noqa: PLC0415
 
-        config = compose("ppo_trainer", policy_gradient_overrides(plan))
+        config = compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl)
         config.transfer_queue.enable = True
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue.result)
@@ -77,11 +78,13 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=config.critic.enable)
+    validate_config(config=config, use_reference_policy=plan.recipe.needs_reference, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
-    trainer.kl_budget = plan.kl_budget
+    trainer.recipe = recipe = policy_gradient_of(plan)
     trainer.samples_path = plan.samples_path
     trainer.lease_token = plan.lease_token
+    trainer.max_checkpoints = plan.max_checkpoints
+    trainer.value_coefficient = recipe.value_coefficient if isinstance(recipe, Ppo) else VALUE_COEFFICIENT
     trainer.queue_ready = queue_ready
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))

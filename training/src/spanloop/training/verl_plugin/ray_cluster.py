@@ -31,16 +31,23 @@ _FORWARDED = (
     "TQ_",
     "TQDM_",
     "TORCH_LOGS",
+    "TENSORBOARD_",
+    "WANDB_",
     "RAY_WARN_",
     "PYTHONWARNINGS",
 )
+
+_SECRETS = frozenset({"WANDB_API_KEY"})
+"""Ray shows the environment of its tasks to everyone who can reach its cluster."""
 
 
 @contextmanager
 def ray_session(plan: TrainPlan) -> Generator[None]:
     """Connect to the plan's Ray cluster, or start one; disconnect or stop it afterwards."""
     if plan.ray_address:
-        environment = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
+        environment = {
+            name: value for name, value in os.environ.items() if name.startswith(_FORWARDED) and name not in _SECRETS
+        }
         ray.init(address=plan.ray_address, runtime_env={"env_vars": environment}, logging_level=logging.WARNING)
     else:
         _start_local(plan)

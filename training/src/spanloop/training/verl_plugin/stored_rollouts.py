@@ -6,7 +6,7 @@ verl's V1 trainer asks an agent loop manager for the trajectories of each prompt
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
 are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
 of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
-importance correction, losses, updates) is stock, but for the importance weights of gspo. A batch of any
+importance correction, losses, updates) is stock, but for the recipe's importance weights and loss. A batch of any
 size is one optimizer step. Where its rows do not divide by the ranks, verl adds rows without a trained token.
 """
 
@@ -33,13 +33,16 @@ from verl.workers.utils.padding import response_to_nested
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.models.checkpoints import mark_complete
-from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
+from spanloop.training.models.checkpoints import discard_old, mark_complete
+from spanloop.training.recipes.policy_gradient import PolicyGradient
+from spanloop.training.recipes.ppo import VALUE_COEFFICIENT
+from spanloop.training.spec.defaults import MAX_CHECKPOINTS
 from spanloop.training.verl_plugin.drift import require_within
 
-from .critic import CriticWorker
+from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
-from .policy_loss import GAP, mean_gap, row_weights
+from .overrides.policy_gradient import STORED_ADVANTAGES
+from .policy_loss import GAP, mean_gap
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
@@ -79,8 +82,16 @@ class StoredTrainer(PPOTrainer):
             mapping: Any = self.mapping
             self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
 
-    kl_budget: float | None = None
-    """Nats a token, see :mod:`spanloop.training.verl_plugin.drift`; None is no limit."""
+    recipe: PolicyGradient
+    """With the values of its settings."""
+
+    value_coefficient: float = VALUE_COEFFICIENT
+    """Weight of the critic's loss."""
+
+    def _setup(self) -> None:
+        super()._setup()
+        if self.use_critic and self.value_coefficient != 1:
+            self.critic_wg.set_loss_fn(weighted_value_loss(self.config.critic, self.value_coefficient))
 
     queue_ready: Callable[[], object]
     """Returns when TransferQueue has started; it starts while verl's worker does."""
@@ -108,7 +119,7 @@ class StoredTrainer(PPOTrainer):
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
         if self.config.algorithm.rollout_correction.bypass_mode:
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
-        require_within(self.kl_budget, metrics, self.global_steps)
+        require_within(self.recipe.kl_budget, metrics, self.global_steps)
         return updated
 
     samples_path: Path | None = None
@@ -129,7 +140,7 @@ class StoredTrainer(PPOTrainer):
         records = PolicyRecords(
             self.samples_path,
             self.global_steps,
-            actor.policy_loss.loss_mode,
+            self.recipe,
             actor.loss_agg_mode,
             actor.loss_scale_factor,
         )
@@ -152,25 +163,26 @@ class StoredTrainer(PPOTrainer):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Add the importance correction of a batch; the advantages that the dataset put into the queue stay.
+        """Add the recipe's importance weights to a batch; the advantages that the dataset put into the queue stay.
 
-        As verl's method of this name, without its estimator.
+        As verl's method of this name, without its estimator unless there is a critic.
         """
+        estimated = batch
         if self.config.algorithm.adv_estimator != STORED_ADVANTAGES:
-            return super()._compute_advantage(batch, metrics)
+            estimated = super()._compute_advantage(batch, metrics)
         correction = self.config.algorithm.rollout_correction
         if correction.bypass_mode:
-            return batch
+            return estimated
         fields = ["response_mask", "rollout_log_probs", "old_log_probs"]
         nested = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         response_mask = nested["response_mask"]
         padded = DataProto(batch=nested.to_padded_tensor())
         data, correction_metrics = compute_rollout_correction_and_add_to_batch(padded, correction)
         metrics.update(correction_metrics)
-        if self.config.actor_rollout_ref.actor.policy_loss.loss_mode == GSPO_LOSS:
-            log_ratio = data.batch["old_log_probs"] - data.batch["rollout_log_probs"]
-            data.batch["rollout_is_weights"] = row_weights(log_ratio, data.batch["response_mask"])
-        names = [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
+        log_ratio = data.batch["old_log_probs"] - data.batch["rollout_log_probs"]
+        mask = data.batch["response_mask"]
+        data.batch["rollout_is_weights"] = self.recipe.importance_weights(log_ratio, mask) * mask
+        names = ("response_mask", "rollout_is_weights")
         output = {name: response_to_nested(data.batch[name], response_mask) for name in names}
         return tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(output, batch_size=len(batch))
@@ -178,6 +190,8 @@ class StoredTrainer(PPOTrainer):
 
     _unmarked: Path | None = None
     lease_token: int = NO_FENCE
+    max_checkpoints: int = MAX_CHECKPOINTS
+    """Complete checkpoints that are kept."""
 
     def _save_checkpoint(self) -> None:
         check_claim(Path(self.config.trainer.default_local_dir), self.lease_token)
@@ -192,6 +206,7 @@ class StoredTrainer(PPOTrainer):
         """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
         if self._unmarked is not None:
             mark_complete(self._unmarked, token=self.lease_token)
+            discard_old(self._unmarked.parent, keep=self.max_checkpoints)
             self._unmarked = None
 
     def get_llm_client(self) -> Any:

@@ -9,10 +9,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoint_fence import NO_FENCE
-from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
-from spanloop.training.spec.defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
+from spanloop.training.recipes.registry import AnyRecipe
+from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, Logger, OptimizerDtype
+from spanloop.training.spec.defaults import CLIP_GRADIENT, LORA_ALPHA, MAX_CHECKPOINTS
 
 
 class TrainPlan(BaseModel):
@@ -20,7 +20,8 @@ class TrainPlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: JobKind
+    recipe: AnyRecipe
+    """With the values of its settings."""
     job_id: str
     model_path: Path
     """Hugging Face folder of the base model."""
@@ -41,30 +42,18 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
-    epochs: int = Field(ge=1, default=1)
-    """Passes over each batch; policy gradients only."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO, all accumulated."""
     lora_rank: int = Field(ge=0, default=0)
     """0 trains all weights."""
     lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
+    lora_dropout: float = Field(ge=0, lt=1, default=0.0)
+    target_modules: tuple[str, ...] = ()
+    """Layers with low-rank matrices, by the last part of their names; empty: all linear layers."""
     learning_rate: float = Field(gt=0)
-    dpo_beta: float = Field(gt=0, default=DPO_BETA)
-    dpo_nll_weight: float = Field(ge=0, default=0.0)
-    """Weight of the better side's negative log-probability; DPO only."""
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
     weight_decay: float = Field(ge=0, default=0.0)
     clip_grad: float = Field(gt=0, default=CLIP_GRADIENT)
-    critic_learning_rate: float = Field(gt=0, default=CRITIC_LEARNING_RATE)
-    """PPO only."""
-    gae_lambda: float = Field(ge=0, le=1, default=1.0)
-    """PPO only."""
-    kl_budget: float | None = Field(gt=0, default=None)
-    """Nats a token; the run fails with ``KlBudgetError`` above it. Policy gradients only."""
-    kl_coefficient: float = Field(ge=0, default=0.0)
-    """Weight of the KL loss to the base; policy gradients only."""
-    loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """Policy gradients only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; policy gradients only."""
     seed: int = 0
@@ -84,6 +73,15 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    max_checkpoints: int = Field(ge=1, default=MAX_CHECKPOINTS)
+    """Complete checkpoints that are kept."""
+    validation_path: Path | None = None
+    """Parquet file of held-out rows; SFT only. None: no validation."""
+    validate_every_steps: int = Field(ge=1, default=1)
+    loggers: tuple[Logger, ...] = ()
+    """Loggers of verl besides its file."""
+    verl: tuple[str, ...] = ()
+    """Raw overrides of verl's configuration, ``KEY=VALUE`` in Hydra's syntax; they come last."""
     backbone: Backbone = Backbone.RAY
     """Where verl's trainer and workers run."""
     ranks: int = Field(ge=1, default=1)

@@ -16,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -24,7 +23,9 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.leases import Term
 from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
@@ -32,7 +33,7 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.entities import StoredJob, job_from_row, uses_gpu
 from spanloop.training.jobs.job_queue import find_job
-from spanloop.training.jobs.leases import Lease, LeaseLostError
+from spanloop.training.jobs.leases import JobLease, JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.processes.attempt_limits import AttemptLimits, Ending
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_LEASE_ENV, JOB_TOKEN_ENV, lease_mark
@@ -54,25 +55,6 @@ KEPT_SHARE: Final = 5 / 6
 _UNWATCHED: Final = Ending("The process that ends the job with its lease was killed.", is_final=False)
 
 DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run.run_job")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
-    """Settings of a job runner."""
-
-    poll_s: float = 1.0
-    """Interval between looks: the delay of starts and cancellations."""
-    slots: int = 1
-    """Maximum number of jobs that run at the same time."""
-    gpu_slots: int | None = None
-    """Maximum number of jobs among them that may compute on a GPU (``device`` is not ``cpu``); None is ``slots``."""
-    lease_s: float = 30.0
-    """A lease that was not renewed for this long is abandoned; it is renewed three times as often. So long may the
-    control database be away before running jobs end and go back to the queue."""
-    grace_s: float = 8.0
-    """Time between SIGTERM and SIGKILL of a job; below the 10 s in which a service must stop."""
-    stopped_s: float = 600.0
-    """A job with a process that is stopped (SIGSTOP) for so long is started again."""
 
 
 class JobRunner:
@@ -106,12 +88,12 @@ class JobRunner:
         self._owner = str(ProcessIdentity.current())
         self.ended: Counter[JobState] = Counter()
         """Attempts that ended here, by the state of the job after it."""
-        self._running: dict[Lease, RunningJob] = {}
-        self._renewed_s: dict[Lease, float] = {}
-        self._limits: dict[Lease, AttemptLimits] = {}
+        self._running: dict[JobLease, RunningJob] = {}
+        self._terms: dict[JobLease, Term] = {}
+        self._limits: dict[JobLease, AttemptLimits] = {}
 
     @property
-    def running(self) -> frozenset[Lease]:
+    def running(self) -> frozenset[JobLease]:
         """The leases of the jobs that are running now."""
         return frozenset(self._running)
 
@@ -148,13 +130,13 @@ class JobRunner:
             self._forget(lease)
             self._release(lease, status)
 
-    def _release(self, lease: Lease, status: int) -> None:
+    def _release(self, lease: JobLease, status: int) -> None:
         # A job that exited with 0 meanwhile has succeeded; this runner may have caused any other status.
         record_outcome = job_outcomes.mark_succeeded if status == 0 else job_outcomes.requeue_released
         try:
             with self.database.write() as session:
                 state = record_outcome(session, lease, now=self._clock())
-        except LeaseLostError:
+        except JobLeaseLostError:
             log.warning("job %s: another runner holds its lease", lease.job_id)
         except DataDirectoryError as error:
             # Release the remaining jobs anyway; the scheduler finds that the owner of this lease has ended.
@@ -188,10 +170,11 @@ class JobRunner:
             with self.database.write() as session:
                 record_outcome(session, lease, now=now, error=f"The job's process could not be started: {error}.")
             log.error("job %s: could not be started: %s", job.id, error)  # noqa: TRY400
-        except LeaseLostError:
+        except JobLeaseLostError:
             log.warning("job %s: lease lost before its process started", job.id)
         else:
-            self._renewed_s[lease] = self._elapsed_s()
+            self._terms[lease] = term = Term(self.settings.lease_s, elapsed_s=self._elapsed_s)
+            term.renewed(term.now_s())
             self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self.settings.stopped_s)
             log.info("job %s: attempt %d started, pid %d", job.id, job.attempt, self._running[lease].leader.pid)
         return True
@@ -202,7 +185,7 @@ class JobRunner:
             return True
         return sum(limits.uses_gpu for limits in self._limits.values()) < limit
 
-    def _launch(self, lease: Lease, job: StoredJob[QueuedSpec], now: datetime, keep_until_s: float) -> RunningJob:
+    def _launch(self, lease: JobLease, job: StoredJob[QueuedSpec], now: datetime, keep_until_s: float) -> RunningJob:
         return launch(
             lease,
             [*self._command, "--data-dir", str(self._paths.root), "--job", job.id],
@@ -213,7 +196,7 @@ class JobRunner:
             keep_until_s=keep_until_s,
         )
 
-    def _environment(self, lease: Lease) -> Mapping[str, str]:
+    def _environment(self, lease: JobLease) -> Mapping[str, str]:
         return os.environ | {
             DATA_DIR_ENV: str(self._paths.root),
             JOB_ID_ENV: lease.job_id,
@@ -222,7 +205,7 @@ class JobRunner:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def _record(self, lease: Lease, leader: ProcessIdentity) -> None:
+    def _record(self, lease: JobLease, leader: ProcessIdentity) -> None:
         with self.database.write() as session:
             leases.record_runner(session, lease, str(leader))
 
@@ -233,7 +216,7 @@ class JobRunner:
                 self._record_exit(running, status)
             elif self._must_end(running):
                 running.request_end(grace_s=self.settings.grace_s)
-        except LeaseLostError:
+        except JobLeaseLostError:
             log.warning("job %s: another process holds its lease; ending our process group", lease.job_id)
             if status is None:
                 running.end(grace_s=0)
@@ -245,13 +228,14 @@ class JobRunner:
         return is_cancelled or limits.look(running, self._clock()) is not None
 
     def _heartbeat(self, running: RunningJob) -> JobState:
-        lease, now_s, began_s = running.lease, self._elapsed_s(), time.monotonic()
-        if now_s - self._renewed_s[lease] < self.settings.lease_s / 3:
+        lease, term, began_s = running.lease, self._terms[running.lease], time.monotonic()
+        term_began_s = term.now_s()
+        if not term.is_due:
             with self.database.read() as session:
                 return leases.state_of(session, lease)
         with self.database.write() as session:
             state = leases.renew(session, lease, until=self._lease_until(session))
-        self._renewed_s[lease] = now_s
+        term.renewed(term_began_s)
         if not running.keep_until(began_s + KEPT_SHARE * self.settings.lease_s):
             self._limits[lease].ending = self._limits[lease].ending or _UNWATCHED
         return state
@@ -285,9 +269,9 @@ class JobRunner:
     def _lease_until(self, session: Session) -> datetime:
         return self._lease_time(session) + timedelta(seconds=self.settings.lease_s)
 
-    def _forget(self, lease: Lease) -> None:
+    def _forget(self, lease: JobLease) -> None:
         del self._running[lease]
-        self._renewed_s.pop(lease, None)
+        self._terms.pop(lease, None)
         self._limits.pop(lease, None)
 
 

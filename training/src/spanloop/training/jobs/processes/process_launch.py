@@ -20,7 +20,7 @@ from typing import Final
 from spanloop.foundation.processes.identity import ProcessIdentity, send_signal
 from spanloop.foundation.processes.marked import find_processes, kill_processes
 from spanloop.foundation.processes.reaper import Reaper
-from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.processes.job_processes import JobMark, lease_mark
 
 GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
@@ -31,7 +31,7 @@ ERROR_TAIL_LINES: Final = 20
 class RunningJob:
     """A running attempt of a job: its lease, process group and part of the log."""
 
-    def __init__(self, lease: Lease, process: subprocess.Popen[bytes], log_path: Path, log_start: int) -> None:
+    def __init__(self, lease: JobLease, process: subprocess.Popen[bytes], log_path: Path, log_start: int) -> None:
         leader = ProcessIdentity.of(process.pid)
         if leader is None:
             raise RuntimeError(
@@ -66,8 +66,8 @@ class RunningJob:
         self._keep_until_s = deadline_s
         return self._reaper.keep_until(deadline_s)
 
-    def open_gate(self) -> None:
-        """Let the waiting shell execute the runner."""
+    def begin(self) -> None:
+        """Let the waiting shell execute the job."""
         assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
         try:
             self._process.stdin.write(b"go\n")
@@ -131,7 +131,7 @@ class RunningJob:
 
 
 def launch(
-    lease: Lease,
+    lease: JobLease,
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
@@ -174,5 +174,5 @@ def launch(
     except BaseException:
         running.end(grace_s=0)
         raise
-    running.open_gate()
+    running.begin()
     return running

@@ -12,6 +12,7 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.leases import has_ended
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.processes.marked import end_processes
 from spanloop.training.jobs import job_outcomes, leases
@@ -19,8 +20,8 @@ from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_tim
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import read_spec
 from spanloop.training.jobs.job_queue import find_job
-from spanloop.training.jobs.leadership import Fence
-from spanloop.training.jobs.leases import Lease, OtherLease
+from spanloop.training.jobs.leadership import CheckLeader
+from spanloop.training.jobs.leases import JobLease, OtherLease
 from spanloop.training.jobs.processes.job_processes import JobMark
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
 from spanloop.training.jobs.states import JobState
@@ -65,7 +66,7 @@ class Recovery:
         self._was_away = False
         self._not_expired_before: datetime | None = None
 
-    def recover(self, *, mine: frozenset[Lease], check: Fence) -> None:
+    def recover(self, *, mine: frozenset[JobLease], check: CheckLeader) -> None:
         """Recover all jobs whose lease has expired or whose runner has certainly ended.
 
         Raises:
@@ -78,14 +79,14 @@ class Recovery:
             self._was_away, self._not_expired_before = False, now + RETURN
         may_expire = self._not_expired_before is None or now >= self._not_expired_before
         for other in other_leases:
-            if _has_ended(other) or (may_expire and _has_expired(other, now)):
+            if has_ended(other.owner) or (may_expire and _has_expired(other, now)):
                 self._take_over(other, now, check)
 
     def wait_for_runners(self) -> None:
         """After the database was away: its leases have expired, and their runners are about to say what happened."""
         self._was_away = True
 
-    def _take_over(self, other: OtherLease, now: datetime, check: Fence) -> None:
+    def _take_over(self, other: OtherLease, now: datetime, check: CheckLeader) -> None:
         with self._database.write() as session:
             check(session)
             lease = leases.take_over(session, other, owner=self._owner, until=now + self._lease)
@@ -99,7 +100,7 @@ class Recovery:
             "job %s: its runner ended; ended %d of the job's processes; now %s", other.job_id, process_count, state
         )
 
-    def _requeue(self, session: Session, lease: Lease) -> JobState:
+    def _requeue(self, session: Session, lease: JobLease) -> JobState:
         now, error = self._clock(), "The runner of the job ended unexpectedly."
         try:
             spec = read_spec(find_job(session, lease.job_id), self._parse_spec)
@@ -107,11 +108,6 @@ class Recovery:
             # The next start would fail for this reason.
             return job_outcomes.mark_failed(session, lease, now=now, error=f"{error}\n{spec_error}")
         return job_outcomes.requeue_interrupted(session, lease, now=now, error=error, max_attempts=spec.max_attempts)
-
-
-def _has_ended(lease: OtherLease) -> bool:
-    owner = ProcessIdentity.parse(lease.owner)
-    return owner is not None and owner.has_ended()
 
 
 def _has_expired(lease: OtherLease, now: datetime) -> bool:

@@ -9,15 +9,15 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.foundation.settings.roles import SchedulerSettings
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
-from spanloop.training.jobs.leases import Lease
+from spanloop.training.jobs.leadership import SCHEDULER, Leadership, LeadershipLostError
+from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.jobs.processes.poll_loop import poll
@@ -31,20 +31,6 @@ from spanloop.training.jobs.schedules.verdict import TickVerdict
 log = logging.getLogger("spanloop.training.run.scheduler")
 
 _AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """Settings of the scheduler."""
-
-    poll_s: float = 1.0
-    """Interval between ticks."""
-    leadership_s: float = LEADERSHIP_S
-    """A second scheduler takes over from a leader that has not renewed its leadership for so long."""
-    lease_s: float = 30.0
-    """Duration of the lease on an abandoned job while it is requeued."""
-    grace_s: float = 8.0
-    """Time between SIGTERM and SIGKILL of an abandoned job's processes."""
 
 
 class Scheduler:
@@ -97,7 +83,7 @@ class Scheduler:
         self._ticks = TickProcess(paths, tick_command)
 
     @property
-    def running(self) -> frozenset[Lease]:
+    def running(self) -> frozenset[JobLease]:
         """The leases of the jobs that the embedded runner runs now."""
         return frozenset() if self.jobs is None else self.jobs.running
 
@@ -134,7 +120,7 @@ class Scheduler:
         """Give the leadership up, then close the embedded runner."""
         self._ticks.close()
         try:
-            self._leadership.give_up()
+            self._leadership.release()
         except DataDirectoryError as error:
             # It expires by itself.
             log.error("the leadership could not be given up: %s", error)  # noqa: TRY400
@@ -142,7 +128,7 @@ class Scheduler:
             self.jobs.close()
 
     def _lead(self) -> None:
-        self._recovery.recover(mine=self.running, check=self._leadership.check)
+        self._recovery.recover(mine=self.running, check=self._leadership.check_leads)
         with self.database.read() as session:
             due = list_due(session, self._parse_spec, now=self._clock())
         if not all(schedule.is_recurring for schedule in due):
@@ -152,7 +138,7 @@ class Scheduler:
                 self._parse_spec,
                 recurring=False,
                 clock=self._clock,
-                check=self._leadership.check,
+                check=self._leadership.check_leads,
             )
         # A process decides about recurring schedules, because it reads the store, which may be slow or away.
         self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)

@@ -20,7 +20,7 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow, TickRow
 from spanloop.training.jobs.entities import StoredSchedule, schedule_from_row, skip_unreadable
 from spanloop.training.jobs.job_queue import insert_job
-from spanloop.training.jobs.leadership import Fence, unfenced
+from spanloop.training.jobs.leadership import CheckLeader, unfenced
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT
 from spanloop.training.jobs.schedules.schedule_settings import Budget, BudgetUnit
 from spanloop.training.jobs.schedules.stored_schedules import next_tick
@@ -68,7 +68,7 @@ def run_due_ticks(
     parse_spec: ParseSpec[SpecT],
     *,
     recurring: bool,
-    check: Fence = unfenced,
+    check: CheckLeader = unfenced,
     clock: Clock = utc_now,
 ) -> bool:
     """Decide about each due tick and do it; return whether all could be decided.

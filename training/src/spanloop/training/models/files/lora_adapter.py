@@ -96,22 +96,23 @@ def write_adapter(adapter: Adapter, base: str, target: Path) -> None:
 
 
 def stack(first: Adapter, second: Adapter) -> Adapter:
-    """Return one adapter that has the updates of both.
+    """Return one adapter that has the updates of both; where one lacks a layer, its part is zeros.
 
-    Raises:
-        JobError: They update different layers.
+    All layers have the rank of both together, because an adapter folder has one rank.
     """
     import torch  # noqa: PLC0415
 
-    if first.keys() != second.keys():
-        raise JobError(
-            f"Two adapters update different layers ({len(first)} and {len(second)}), so they cannot be one.",
-            next_step="Train with lora_merge = true.",
-        )
-    return {
-        layer: LowRank(torch.cat([update.a, second[layer].a]), torch.cat([update.b, second[layer].b], dim=1))
-        for layer, update in first.items()
-    }
+    ranks = [next(iter(adapter.values())).a.shape[0] for adapter in (first, second)]
+    stacked: dict[str, LowRank] = {}
+    for layer in sorted(first.keys() | second.keys()):
+        updates = [adapter.get(layer) for adapter in (first, second)]
+        known = next(update for update in updates if update is not None)
+        parts = [
+            update or LowRank(known.a.new_zeros(rank, known.a.shape[1]), known.b.new_zeros(known.b.shape[0], rank))
+            for update, rank in zip(updates, ranks, strict=True)
+        ]
+        stacked[layer] = LowRank(torch.cat([part.a for part in parts]), torch.cat([part.b for part in parts], dim=1))
+    return stacked
 
 
 def _read(folder: Path, a: str, b: str, *, scale: float) -> Adapter:

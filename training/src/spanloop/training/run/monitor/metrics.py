@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables.training import TRAINING_METRICS
 from spanloop.store import Store
 
-TABLE: Final = "training_metrics"
+TABLE: Final = TRAINING_METRICS.name
 _log: Final = logging.getLogger(__name__)
 BATCH_REWARD: Final = "batch_reward"
 """Mean stored reward of the batch's rows: what the data earned when it was sampled, not what the new policy earns."""
@@ -25,6 +26,7 @@ _RENAMED: Final = {"critic/rewards/mean": BATCH_REWARD}
 _LEFT_OUT: Final = frozenset({"actor/entropy_loss"})
 """verl's entropy in the scale of the loss aggregation; its coefficient is zero, and ``actor/entropy`` is in nats."""
 _FILE_PREFIX: Final = "metrics-"
+_VALIDATION: Final = "val/"
 _MUST_BE_FINITE: Final = (
     "actor/pg_loss",
     "actor/loss",
@@ -37,11 +39,16 @@ _MUST_BE_FINITE: Final = (
 
 
 class StepMetrics(NamedTuple):
-    """Metrics of one optimizer step."""
+    """Metrics of one optimizer step, or the validation after it when that was logged later."""
 
     step: int
     values: Mapping[str, float]
     """Values by verl's names, but for :data:`BATCH_REWARD`; NaN where verl logged null."""
+
+    @property
+    def is_validation(self) -> bool:
+        """Whether it has the loss of held-out rows alone."""
+        return bool(self.values) and all(name.startswith(_VALIDATION) for name in self.values)
 
     @property
     def diverged(self) -> str:
@@ -105,7 +112,18 @@ class MetricsTail(LineTail):
 
     def read(self) -> list[StepMetrics]:
         """Return the steps that were logged since the last call."""
-        return [parse_line(line) for line in self.lines()]
+        return _joined([parse_line(line) for line in self.lines()])
+
+
+def _joined(lines: list[StepMetrics]) -> list[StepMetrics]:
+    """Return one record for each step; verl logs the validation of a step in a line of its own."""
+    steps: list[StepMetrics] = []
+    for line in lines:
+        if steps and steps[-1].step == line.step:
+            steps[-1] = StepMetrics(line.step, {**steps[-1].values, **line.values})
+        else:
+            steps.append(line)
+    return steps
 
 
 class MetricsWriter:
@@ -142,6 +160,12 @@ class MetricsWriter:
 
 def to_frame(job_id: str, steps: list[StepMetrics]) -> pl.DataFrame:
     """Return rows of ``training_metrics``."""
-    rows = [(job_id, step.step, name, value) for step in steps for name, value in step.values.items()]
-    schema = {"job_id": pl.String, "step": pl.UInt32, "name": pl.String, "value": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    rows = [(step.step, name, value) for step in steps for name, value in step.values.items()]
+    return TRAINING_METRICS.frame(
+        {
+            "job_id": [job_id] * len(rows),
+            "step": [step for step, _, _ in rows],
+            "name": [name for _, name, _ in rows],
+            "value": [value for _, _, value in rows],
+        }
+    )

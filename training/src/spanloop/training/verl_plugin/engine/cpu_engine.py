@@ -26,6 +26,7 @@ from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batc
 from ..policy_loss import sampler_gap
 from ..sample_records import RECORDS
 from .batch_metrics import ENTROPY, nested_entropy
+from .lora_dropout import build_lora_module
 from .packed_batch import micro_batches, pack_batch, split_into
 from .token_logprobs import entropies, token_logprobs
 from .tree_attention import ATTENTION, tree_attention
@@ -54,6 +55,8 @@ _STOCK: Any = FSDPEngineWithLMHead
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuEngine(_STOCK):  # type: ignore[misc]
     """A data-parallel rank on a CPU."""
+
+    _build_lora_module = build_lora_module
 
     _shares = False
 

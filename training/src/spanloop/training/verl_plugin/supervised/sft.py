@@ -4,8 +4,7 @@
 verl's Ray variant loads data with eight processes on any machine, so the ranks are our own tasks (:mod:`.ranks`).
 """
 
-from spanloop.training.recipes.sft import sft_overrides
-
+from ..overrides.sft import sft_overrides
 from ..ranks import run_ranks
 from ..sample_records import SftRecorder
 from ..train_plan import TrainPlan
@@ -19,4 +18,4 @@ def train(plan: TrainPlan) -> None:
 def _fit(plan: TrainPlan) -> None:
     from .sft_trainer import MarkingSftTrainer  # noqa: PLC0415 - verl reads the rank when it is imported
 
-    MarkingSftTrainer(sft_overrides(plan), SftRecorder(plan.samples_path), lease_token=plan.lease_token).fit()
+    MarkingSftTrainer(plan, sft_overrides(plan), SftRecorder(plan.samples_path)).fit()

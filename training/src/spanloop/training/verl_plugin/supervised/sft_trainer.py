@@ -8,13 +8,15 @@ verl's trainer is written for ``torchrun`` and reads the rank when it is importe
 from pathlib import Path
 from typing import Any
 
+from torch.utils.data import DataLoader, DistributedSampler
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import initialize_global_process_group
 
-from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.models.checkpoints import mark_complete
+from spanloop.training.models.checkpoint_fence import check_claim
+from spanloop.training.models.checkpoints import discard_old, mark_complete
 
 from ..sample_records import SftRecorder
+from ..train_plan import TrainPlan
 from ..verl_config import compose
 
 _STOCK: Any = SFTTrainer
@@ -24,17 +26,15 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
     """Marks each checkpoint as complete; verl's trainer has no hook for it.
 
     Args:
+        plan: Of the job.
         overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
         recorder: Records the loss of each row.
-        lease_token: The fencing token of the attempt.
     """
 
-    def __init__(
-        self, overrides: list[str], recorder: SftRecorder | None = None, *, lease_token: int = NO_FENCE
-    ) -> None:
+    def __init__(self, plan: TrainPlan, overrides: list[str], recorder: SftRecorder | None = None) -> None:
+        self._plan = plan
         self._recorder = recorder
-        self._lease_token = lease_token
-        config = compose("sft_trainer_engine", overrides)
+        config = compose("sft_trainer_engine", overrides, plan.verl)
         initialize_global_process_group()
         super().__init__(config=config)
 
@@ -43,12 +43,29 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
         # verl always shuffles, with torch's default seed
         self.train_sampler.shuffle = self.config.data.shuffle
         self.train_sampler.seed = self.config.trainer.seed
+        if self.val_dataset is not None:
+            self.val_dataloader: Any = self._validation_batches()
+
+    def _validation_batches(self) -> Any:
+        """Return a loader with one batch: all held-out rows of this rank.
+
+        verl's own drops an incomplete batch, and takes the mean over batches, however many tokens each has. Rows that
+        do not divide by the ranks are repeated at the end.
+        """
+        sampler: Any = DistributedSampler(
+            self.val_dataset,
+            shuffle=False,
+            num_replicas=self.engine.get_data_parallel_size(),
+            rank=self.engine.get_data_parallel_rank(),
+        )
+        return DataLoader(self.val_dataset, batch_size=len(sampler), sampler=sampler, collate_fn=self.collate_fn)
 
     def _build_engine(self) -> None:
         super()._build_engine()
         if self._recorder is not None:
             self.training_client.set_loss_fn(self._recorder.around_loss(self.loss_fn))
             self.training_client.train_batch = self._recorder.around_step(self.training_client.train_batch)
+            self.training_client.infer_batch = self._recorder.paused(self.training_client.infer_batch)
 
     def fit(self) -> None:
         """Train the remaining steps."""
@@ -58,15 +75,16 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
 
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()
-        self.ckpt_handler: Any = _MarkingHandler(self.ckpt_handler, self._lease_token)
+        self.ckpt_handler: Any = _MarkingHandler(self.ckpt_handler, self._plan)
 
 
 class _MarkingHandler:
     """verl's checkpoint handler; each rank checks the lease before a save, and rank 0 writes our marker afterwards."""
 
-    def __init__(self, handler: Any, lease_token: int) -> None:
+    def __init__(self, handler: Any, plan: TrainPlan) -> None:
         self._handler = handler
-        self._lease_token = lease_token
+        self._lease_token = plan.lease_token
+        self._max_checkpoints = plan.max_checkpoints
 
     def load_checkpoint(self) -> int:
         step = int(self._handler.load_checkpoint())
@@ -83,3 +101,4 @@ class _MarkingHandler:
         self._handler.save_checkpoint(step=step)
         if self._handler.rank == 0:
             mark_complete(directory / f"global_step_{step}", token=self._lease_token)
+            discard_old(directory, keep=self._max_checkpoints)

@@ -1,0 +1,83 @@
+"""The overrides that every kind of job shares."""
+
+from spanloop.training.spec.choices import Device
+from spanloop.training.spec.hydra_values import quoted
+
+from ..train_plan import TrainPlan
+
+_ENDLESS_EPOCHS = 1_000_000
+"""verl stops at the number of steps; epochs only limit its loop."""
+_CPU_ENGINE = "spanloop.training.verl_plugin.engine.cpu_engine"
+
+_LORA_DROPOUT = "spanloop.training.verl_plugin.engine.lora_dropout"
+
+
+def trainer_overrides(plan: TrainPlan) -> list[str]:
+    """Return steps, checkpoints, resume and logging, with the same names for verl's PPO and SFT trainers."""
+    resume = (
+        ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={quoted(plan.resume_from)}"]
+        if plan.resume_from
+        else ["trainer.resume_mode=disable"]
+    )
+    return [
+        f"trainer.device={plan.device}",
+        "trainer.nnodes=1",
+        f"trainer.n_gpus_per_node={plan.ranks}",
+        f"trainer.logger=[{','.join(('file', *plan.loggers))}]",
+        "trainer.project_name=spanloop",
+        f"trainer.experiment_name={quoted(plan.job_id)}",
+        f"trainer.total_training_steps={plan.steps}",
+        f"trainer.total_epochs={_ENDLESS_EPOCHS}",
+        f"trainer.save_freq={plan.save_every_steps}",
+        f"trainer.test_freq={plan.validate_every_steps if plan.validation_path else -1}",
+        f"trainer.default_local_dir={quoted(plan.checkpoint_dir)}",
+        *resume,
+    ]
+
+
+def kept_checkpoints(plan: TrainPlan) -> int:
+    """Return verl's number of kept checkpoints: at least two.
+
+    verl removes an old one before the new one has its mark; :func:`~spanloop.training.models.checkpoints.discard_old`
+    removes what is over the plan's number afterwards.
+    """
+    return max(2, plan.max_checkpoints)
+
+
+def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
+    """Return model and FSDP2 engine; ``model`` and ``engine`` are their paths in verl's configuration.
+
+    Weights, gradients and optimiser are float32. Forward and backward passes are bfloat16, verl's default, except on a
+    CPU without instructions for it.
+    """
+    overrides = [
+        f"{model}.path={quoted(plan.model_path)}",
+        # flash attention is not installed; torch's own kernels handle packed rows by their position ids
+        f"+{model}.override_config.attn_implementation=sdpa",
+    ]
+    target_modules = f"[{','.join(plan.target_modules)}]" if plan.target_modules else "all-linear"
+    # a critic starts with a new head, which an adapter would leave as it is
+    if plan.lora_rank and not model.startswith("critic"):
+        overrides += [
+            f"{model}.lora_rank={plan.lora_rank}",
+            f"{model}.lora_alpha={plan.lora_alpha}",
+            f"{model}.target_modules={target_modules}",
+            f"{model}.lora.dropout={plan.lora_dropout}",
+        ]
+    if plan.device is Device.CPU:
+        overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
+    elif plan.lora_dropout:
+        overrides.append(f"{model}.external_lib={_LORA_DROPOUT}")
+    return overrides + forward_overrides(plan, engine=engine)
+
+
+def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
+    """Return how one FSDP2 engine computes; ``engine`` is its path in verl's configuration."""
+    overrides = [f"{engine}.use_torch_compile=False", f"{engine}.offload_policy={plan.offload}"]
+    if plan.device is Device.CPU:
+        overrides += [
+            # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway
+            f"{engine}.reshard_after_forward=False",
+            f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",
+        ]
+    return overrides
