@@ -1,10 +1,8 @@
 """``examples/extending``: a package of its own adds a dialect, rule, judge, reward function, selection, task reader,
-grader and dashboard page by entry points.
+grader and dashboard page by entry points; its recipe has a test of its own.
 """
 
-import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.model_call_marks import mark_model_calls
 from spanloop.training.dataset.selector import load_selector
-from spanloop.training.jobs.kinds import JobKind
 
 from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.converters.pipeline_feed import Feed
@@ -31,7 +28,6 @@ from ..dashboard.dashboard.conftest import clickhouse_url
 from ..dashboard.dashboard.dashboard_driver import open_page, registered_pages, table
 from ..training.selection_rows import row, rules, select
 
-PACKAGE = Path(__file__).parents[2] / "examples" / "extending"
 TAKES_ANY = ("readers", "reasoning-gym")
 """Gives options that it does not know to the generator."""
 CONFIGURATION = """
@@ -47,19 +43,9 @@ most = 1
 """
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
-    subprocess.run(build, cwd=PACKAGE, check=True, capture_output=True)
-    (wheel,) = wheels.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(target)
-    return target
-
-
 @pytest.fixture
-def world(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+def world(extending: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(sys, "path", [str(extending), *sys.path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spanloop.toml").write_text(CONFIGURATION)
     registered_dialects.cache_clear()
@@ -81,8 +67,8 @@ def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path
     assert converted.episodes.item(0, "reward_breakdown") == {"short_answer": 0.5}
 
 
-def test_tasks_are_read_and_answers_graded(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+def test_tasks_are_read_and_answers_graded(extending: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(extending), *sys.path])
     (tmp_path / "ada.txt").write_text("12345\n")
     (tmp_path / "notes.md").write_text("no card")
     (task,) = read_tasks(f"phone-book:{tmp_path}")
@@ -129,7 +115,7 @@ def test_the_store_marks_the_model_calls_of_the_dialect(world: World, store: Sto
 def test_a_job_keeps_one_row_for_each_answer(world: World) -> None:
     del world  # installs the package
     rows = [row("a"), row("b"), row("c", response_token_ids=[7, 8])]
-    selection = select(rows, rules(JobKind.SFT, selector=load_selector("one_for_each_answer")))
+    selection = select(rows, rules("sft", selector=load_selector("one_for_each_answer")))
     assert selection.rows["episode_id"].to_list() == ["a", "c"]
     assert selection.row_tally.rejected == {"not_selected": 1}
 

@@ -24,6 +24,8 @@ from spanloop.store.client import Address
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 
+from ...training.recipe_kinds import flat_value
+
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
 
@@ -170,7 +172,12 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
         "--task-ids", "train-2", "--pause-serving",
     )  # fmt: skip
     spec = JobApi(models).get(queued.strip()).spec
-    assert (spec.group_size, spec.epochs, spec.max_prompt_tokens, spec.max_response_tokens) == (16, 2, 600, 300)
+    assert (
+        flat_value(spec, "group_size"),
+        flat_value(spec, "epochs"),
+        spec.max_prompt_tokens,
+        spec.max_response_tokens,
+    ) == (16, 2, 600, 300)
     assert (spec.seed, spec.task_prefix, spec.task_ids, spec.pause_serving) == (
         7,
         "train-",
@@ -179,4 +186,4 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
     )
     queued, _ = run(models, "train", "m")
     spec = JobApi(models).get(queued.strip()).spec
-    assert (spec.group_size, spec.pause_serving, spec.task_ids) == (8, False, ())
+    assert (flat_value(spec, "group_size"), spec.pause_serving, spec.task_ids) == (8, False, ())

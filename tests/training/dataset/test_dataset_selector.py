@@ -11,8 +11,8 @@ from spanloop.foundation.errors import JobError
 from spanloop.training.dataset.rejections import Rejection
 from spanloop.training.dataset.selector import COLUMNS, NamedSelector, Selector, load_selector
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
 
+from ..recipe_kinds import KINDS
 from ..selection_rows import row, rules, select
 
 ROWS = [row("a", reward=0.0, marks=["x"]), row("b"), row("c", reward=0.5, marks=["x"]), row("d", reward=None)]
@@ -38,8 +38,8 @@ def test_it_sees_the_rows_that_are_left_with_the_documented_columns() -> None:
     assert dict(selection.rows.select("episode_id", "advantage").rows()) == {"a": -0.25, "c": 0.25}
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
-def test_every_kind_counts_what_it_leaves_out(kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_kind_counts_what_it_leaves_out(kind: str) -> None:
     selection = select(ROWS[:3], rules(kind, selector=named(lambda rows: rows["episode_id"] != "c")))
     assert selection.row_tally == Tally(2, {Rejection.NOT_SELECTED: 1})
 

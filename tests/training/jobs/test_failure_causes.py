@@ -49,7 +49,7 @@ def test_a_job_whose_service_is_away_is_tried_again_with_growing_pauses_and_fail
     runner_of: RunnerOf,
     database: ControlDatabase,
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 1}))
+    job = api.submit(spec.changed(max_attempts=1))
     with make_scheduler(runner_of("away"), clock=clock) as scheduler:
         wait_until(lambda: api.get(job.id).retry_at is not None, each=scheduler.tick)
         waiting = api.get(job.id)
@@ -100,7 +100,7 @@ def test_progress_forgets_that_a_service_was_away(
 def test_a_job_ends_when_its_attempts_together_ran_for_its_limit(
     *, api: JobApi, spec: JobSpec, clock: FakeClock, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_runtime_minutes": 10}))
+    job = api.submit(spec.changed(max_runtime_minutes=10))
     with make_scheduler(runner_of("sleep"), clock=clock) as scheduler:
         scheduler.tick()
         clock.forward(minutes=6)
@@ -120,7 +120,7 @@ def test_a_job_ends_when_its_attempts_together_ran_for_its_limit(
 def test_a_job_with_a_stopped_process_is_started_again(
     api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 2}))
+    job = api.submit(spec.changed(max_attempts=2))
     with make_scheduler(runner_of("stopped"), grace_s=0.1, stopped_s=0.2) as scheduler:
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     failed = api.get(job.id)

@@ -35,7 +35,7 @@ def test_a_submitted_job_is_queued_and_found_again(api: JobApi, spec: JobSpec, d
 
 def test_an_unknown_base_is_refused_with_the_next_step(api: JobApi, spec: JobSpec) -> None:
     with pytest.raises(JobError, match=r"no model version 'tiny@v9'(?s:.*)spanloop models"):
-        api.submit(spec.model_copy(update={"base": "tiny@v9"}))
+        api.submit(spec.changed(base="tiny@v9"))
     assert api.list() == ()
 
 

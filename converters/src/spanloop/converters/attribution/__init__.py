@@ -13,6 +13,7 @@ from typing import Final, cast
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
+from ..continuation import continues
 from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
@@ -165,11 +166,7 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
 def _is_continued(step: Step, episode: Episode) -> bool:
     if step.following is None:
         return False
-    call, after = step.span, episode.steps[step.following].span
-    count = len(call.input)
-    if not count or len(after.input) <= count or after.input_chain[count - 1] != call.input_chain[-1]:
-        return False
-    return after.input[count].digest == call.output[0].digest
+    return continues(step.span, episode.steps[step.following].span).choice == 0
 
 
 def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:

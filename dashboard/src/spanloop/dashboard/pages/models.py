@@ -134,7 +134,7 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
         return (model.job_id,) if model.job_id else ()
     manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
-    name = stage_settings(job, model.training_id or job.id).kind.display_name
+    name = stage_settings(job, model.training_id or job.id).recipe.title
     return (f"{name}, {_steps(model, job)} steps", *dataset)
 
 
@@ -283,8 +283,8 @@ def _trained_by(model: ModelVersion) -> None:
 def _training(model: ModelVersion, job: Job) -> dict[str, str]:
     spec = stage_settings(job, model.training_id or job.id)
     return {
-        "how": f"{spec.kind.display_name}, {_steps(model, job)} steps of {spec.batch_groups} "
-        f"{spec.kind.batch_unit}, learning rate {spec.learning_rate:.1e}",
+        "how": f"{spec.recipe.title}, {_steps(model, job)} steps of {spec.batch_groups} "
+        f"{spec.recipe.batch_unit}, learning rate {spec.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
 

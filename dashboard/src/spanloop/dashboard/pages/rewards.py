@@ -164,5 +164,5 @@ def _job_labels(ids: list[str]) -> dict[str, str]:
 
 
 def _job_label(job: Job, training: str) -> str:
-    name = stage_settings(job, training).kind.display_name
+    name = stage_settings(job, training).recipe.title
     return f"{name} {job.spec.base} → {job.model_version or '…'} ({training})"

@@ -16,8 +16,8 @@ from .evaluation import Evaluation
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
 from .promotion import Guard, Promotion
+from .roles import Serve
 from .section import Section
-from .serve import Serve
 from .services import Services, Storage, export_settings
 from .tls import Tls
 

@@ -14,7 +14,6 @@ from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.schedules import schedule_ticks
@@ -36,7 +35,6 @@ __all__ = [
     "FailureTrigger",
     "Job",
     "JobApi",
-    "JobKind",
     "JobLeaseLostError",
     "JobSpec",
     "JobState",
