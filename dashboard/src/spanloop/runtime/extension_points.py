@@ -15,7 +15,6 @@ KINDS: Final[Mapping[str, str]] = {
     "graders": "spanloop.evaluation.graders.loading:GRADER_POINT",
     "recipes": "spanloop.training.recipes.registry:RECIPE_POINT",
     "selections": "spanloop.training.dataset.selector:SELECTOR_POINT",
-    "recipes": "spanloop.training.recipes.registry:RECIPE_POINT",
     "pages": "spanloop.dashboard.page:PAGE_POINT",
 }
 """Kind → ``module:name`` of its `ExtensionPoint`, imported when it is used."""
