@@ -127,8 +127,8 @@ _KINDS: Final[dict[str, _Kind]] = {
         "Selections",
         "A selection keeps or leaves out rows that a training job could train on "
         "([columns](settings.md#columns-of-a-selection)). Rows that it leaves out are counted as `not_selected`. One "
-        "that raises, or does not return one boolean for each row, fails the job. A policy gradient's baseline is of the "
-        "episodes that it leaves.",
+        "that raises, or does not return one boolean for each row, fails the job. A policy gradient's baseline is of "
+        "the episodes that it leaves.",
         "`(rows)`, then options; returns a boolean Series",
         "The setting `selector` of a job or of a stage. Checked before the job is queued.",
         "selections.py",

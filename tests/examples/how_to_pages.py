@@ -95,5 +95,5 @@ def commands(page: str) -> Iterator[tuple[str, str]]:
 
 
 def without_varying(text: str) -> str:
-    """Return ``text`` without seconds, the number of other tests, blanks at the ends of lines, and empty lines at its end."""
+    """Return ``text`` without seconds, the number of other tests, trailing blanks and empty lines at its end."""
     return "\n".join(line.rstrip() for line in _VARYING.sub("…", text).splitlines()).strip("\n")

@@ -102,7 +102,7 @@ def copied_project(folder: Path) -> dict[str, str]:
     """Copy what the page on columns changes into ``folder``; return the variables with which a command uses it."""
     packages = [f"{name}/src" for name in ("foundation", "collector", "converters")]
     for name in (*packages, "tests/converters/converters"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     for name in ("pyproject.toml", "tests/conftest.py", "tests/databases.py", "tests/installed_packages.py"):
         shutil.copy(ROOT / name, folder / name)
     return {"PYTHONPATH": os.pathsep.join(str(folder / name) for name in packages)}

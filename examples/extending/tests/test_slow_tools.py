@@ -12,7 +12,7 @@ def show(rows: list[dict[str, object]]) -> None:
 
     from spanloop.dashboard.page import PAGE_POINT
 
-    PAGE_POINT.find("slow-tools", {"most": "5"}).show(Mock(query=lambda _sql, **_parameters: pl.DataFrame(rows)))
+    PAGE_POINT.find("slow-tools", {"most": "5"}).show(Mock(query=Mock(return_value=pl.DataFrame(rows))))
 
 
 def test_the_page_shows_a_table_or_says_that_there_is_none() -> None:

@@ -10,13 +10,12 @@ from spanloop.converters.attribution.loading import attribution_rules
 from spanloop.converters.frames import GENERATIONS, SCORES, SPANS, empty
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-CALL = {"type": "tool_call", "id": "c1", "name": "buy", "arguments": {"quote": "q1"}}
-RESULT = {"type": "tool_call_response", "id": "c1", "response": "Error: quote expired"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "buy", "arguments": '{"quote": "q1"}'}}
 MESSAGES = [
-    {"role": "user", "parts": [{"type": "text", "content": "Buy it."}]},
-    {"role": "assistant", "parts": [CALL]},
-    {"role": "tool", "parts": [RESULT]},
-    {"role": "assistant", "parts": [{"type": "text", "content": "I could not buy it."}]},
+    {"role": "user", "content": "Buy it."},
+    {"role": "assistant", "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "Error: quote expired"},
+    {"role": "assistant", "content": "I could not buy it."},
 ]
 
 
@@ -28,13 +27,9 @@ def model_call(number: int) -> dict[str, object]:
         "gen_ai.input.messages": json.dumps(MESSAGES[:number]),
         "gen_ai.output.messages": json.dumps([MESSAGES[number]]),
     }
-    return {
-        "Timestamp": START + timedelta(seconds=number),
-        "TraceId": "1" * 32,
-        "SpanId": f"{number:016x}",
-        "IngestedAt": START,
-        "SpanAttributes": [{"key": key, "value": value} for key, value in attributes.items()],
-    }
+    items = [{"key": key, "value": value} for key, value in attributes.items()]
+    times = {"Timestamp": START + timedelta(seconds=number), "IngestedAt": START}
+    return {"TraceId": "1" * 32, "SpanId": f"{number:016x}", **times, "SpanAttributes": items}
 
 
 def test_an_expired_quote_is_a_failure_of_the_policy() -> None:
