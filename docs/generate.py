@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from extension_page import extension_points_page
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
 
@@ -23,11 +24,12 @@ from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import TABLES as CONVERTED_TABLES
 from spanloop.converters.schema import markdown as transitions_page
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.evaluation.graders import GRADERS
+from spanloop.evaluation.graders import GRADER_POINT
 from spanloop.evaluation.runner.answers import Output
 from spanloop.evaluation.tasks import RejectedReason
-from spanloop.evaluation.tasks.readers import READERS
+from spanloop.evaluation.tasks.readers import READER_POINT
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.plugins import Listed
 from spanloop.foundation.settings import (
     Evaluation,
     Guard,
@@ -47,7 +49,7 @@ from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.models import memory_estimate
-from spanloop.training.recipes.registry import BUILT_IN, find_recipe
+from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.presets import PRESETS
 
@@ -78,7 +80,7 @@ PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a sett
 nothing.
 """
 SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
-the job ([how to write one](../how-to/extend.md)).
+the job ([how to write one](extension-points.md#selections)).
 """
 ENGINES: Final = """
 SELECT name, engine, sorting_key, partition_key FROM system.tables
@@ -195,7 +197,7 @@ def job_fields() -> Iterator[tuple[object, ...]]:
 
 def recipe_defaults() -> Iterator[tuple[object, ...]]:
     """Yield recipe, setting, value and source of each default that a built-in recipe states."""
-    for name in BUILT_IN:
+    for name in RECIPE_POINT.built_in:
         for setting, default in find_recipe(name).default_sources().items():
             yield f"`{name}`", f"`{setting}`", f"`{default.value}`", default.source
 
@@ -330,41 +332,39 @@ def _scopes(path: Path) -> str:
 
 TASK_SOURCES: Final = """`spanloop run SOURCE` reads tasks. The kind of `SOURCE` chooses the reader, or
 `READER:SOURCE` and `--reader` name it. Options are `--reader-option NAME=VALUE`.
-[Extend](../how-to/extend.md) has readers of your own.
+[Extension points](extension-points.md#task-readers) has readers of your own.
 """
 REJECTED: Final = """A record that is no task is named with its place, and the next one is read.
 """
 GRADING: Final = """`--grader NAME` grades the answers of finished attempts; options are
 `--grader-option NAME=VALUE`. A verdict is a score, whether that is a success, and evidence.
-[Extend](../how-to/extend.md) has graders of your own.
+[Extension points](extension-points.md#graders) has graders of your own.
 """
 
 
 def tasks_and_graders() -> str:
     """Return every task reader and grader with its options."""
     parts = ["# Tasks and graders\n", NOTICE, "## Task readers\n", TASK_SOURCES]
-    for name, reader in READERS.items():
-        parts += [f"### {name}\n", f"{reader.summary}\n", *_options(reader)]
+    for reader in READER_POINT.built_in_listed():
+        parts += [f"### {reader.name}\n", f"{reader.help}\n", *_options(reader)]
     parts += ["### Records that are no task\n", REJECTED, table(("reason", "meaning"), _members(RejectedReason))]
     parts += ["## Answers\n", table(("`--answer`", "what is graded"), _members(Output)), "## Graders\n", GRADING]
-    for name, grader in GRADERS.items():
-        parts += [f"### {name}\n", f"{grader.summary} Version {grader.version}.\n", *_options(grader)]
+    for grader in GRADER_POINT.built_in_listed():
+        version = GRADER_POINT.find_class(grader.name).version
+        parts += [f"### {grader.name}\n", f"{grader.help} Version {version}.\n", *_options(grader)]
     return "\n".join(parts)
 
 
-def _options(cls: type[BaseModel]) -> Iterator[str]:
-    """Yield a table of the options of a reader or grader; nothing when it has none."""
-    docs = _docs(cls)
-    rows = (
-        (f"`{name}`", "required" if field.is_required() else f"`{_option_default(name, field.default)}`", docs[name])
-        for name, field in cls.model_fields.items()
-    )
-    if cls.model_fields:
-        yield table(("option", "default", "meaning"), rows)
+def _options(listed: Listed) -> Iterator[str]:
+    """Yield a table of the options of an extension; nothing when it has none."""
+    if listed.options:
+        yield table(("option", "default", "meaning"), _option_rows(listed))
 
 
-def _option_default(name: str, value: object) -> object:
-    return "the running one" if name == "python" else value if value or value == 0 else "none"
+def _option_rows(listed: Listed) -> Iterator[tuple[str, str, str]]:
+    for option in listed.options:
+        default = "required" if option.is_required else f"`{option.default or 'none'}`"
+        yield f"`{option.name}`", default, option.help
 
 
 def _members(cls: type[Enum]) -> Iterator[tuple[object, ...]]:
@@ -503,6 +503,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings,
     "tables.md": tables,
     "tasks-and-graders.md": tasks_and_graders,
+    "extension-points.md": lambda: extension_points_page(NOTICE),
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,

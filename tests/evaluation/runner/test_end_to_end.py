@@ -145,6 +145,8 @@ def test_a_callables_answer_may_be_the_last_message_of_its_spans(spanloop: Spanl
     [
         ({"model": "other@v9"}, "spanloop models deploy other@v9"),
         ({"grader": "guess"}, "No grader is called 'guess'"),
+        ({"reader": "guess"}, "No task reader is called 'guess'"),
+        ({"reader": "csv", "reader_options": {"delimeter": ";"}}, "did you mean 'delimiter'"),
         ({"answer": "all"}, "line, stdout, message"),
         ({"run_id": "../up"}, "not a run's id"),
         ({"cwd": Path("/nowhere")}, "/nowhere is not a directory"),

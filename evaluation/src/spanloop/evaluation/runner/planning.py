@@ -12,6 +12,7 @@ from typing import Final
 
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.paths import DataDir
@@ -89,6 +90,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     grader = (
         load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
     )
+    find_reader(request.tasks, request.reader, request.reader_options)
     folder = data_dir.runs / request.run_id
     environment = _environment(data_dir, request, base_url, model)
     settings = AgentSettings(
