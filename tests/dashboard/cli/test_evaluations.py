@@ -17,13 +17,13 @@ from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.plugins import lookup as extensions
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 
+from ...stored_states import insert_transitions
 from ...training.recipe_kinds import flat_value
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)

@@ -34,7 +34,7 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     if attributes.get("llm_request.context") == "standalone":
         return known({"kind": str(SpanKind.OTHER)})
     kind = _KINDS.get(attributes[_TYPE], SpanKind.OTHER)
-    columns = {
+    columns: dict[str, ColumnValue] = {
         "kind": str(kind),
         "conversation_id": attributes.get(names.GEN_AI_CONVERSATION_ID, ""),
     }
