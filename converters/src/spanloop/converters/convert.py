@@ -20,6 +20,7 @@ from .attribution import attribute, decisive
 from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
 from .collapse import collapse
+from .control_flow import without_control_flow
 from .error_texts import Verdicts
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
@@ -142,7 +143,8 @@ def _convert(
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
     episodes = [
-        build_episode(group, stitched.parents, captures, captured_tokens, verdicts) for group in stitched.groups
+        build_episode(group, stitched.parents, captures, captured_tokens, verdicts)
+        for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
