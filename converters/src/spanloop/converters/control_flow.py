@@ -30,6 +30,7 @@ _ITERATION_END: Final = re.compile(
 )
 _PROGRAM_END: Final = re.compile(r"(?:System)?Exit")
 _SUCCESS_CODES: Final = frozenset({"", "0", "None"})
+_CLOSED: Final = re.compile(r"GeneratorExit")
 _TEARDOWN: Final = re.compile(r"GeneratorExit|Cancel(?:l?ed|lation)(?:Error|Exception)?")
 """Raised into a run that its caller no longer waits for; of a run that has answered nothing is lost."""
 
@@ -58,7 +59,7 @@ def without_control_flow(group: Group) -> Group:
 def _finished(call: Span) -> Span:
     """A model call that gave its whole answer before the iteration over it ended."""
     is_whole = bool(call.output) and bool(call.finish_reason)
-    return _without_error(call) if is_whole and _matches(call, _ITERATION_END, _TEARDOWN) else call
+    return _without_error(call) if is_whole and _matches(call, _ITERATION_END, _CLOSED) else call
 
 
 def _resolved(span: Span, answer: Span | None) -> Span:

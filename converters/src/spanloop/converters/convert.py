@@ -22,6 +22,7 @@ from .choices import CapturedTokens
 from .collapse import collapse
 from .control_flow import without_control_flow
 from .error_texts import Verdicts
+from .evaluations import Evaluations
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
@@ -50,6 +51,7 @@ CONTEXT: Final = "context"
 
 _SUCCESS_LABELS: Final = frozenset({"success", "succeeded", "pass", "passed", "correct", "resolved"})
 _FAILURE_LABELS: Final = frozenset({"failure", "failed", "fail", "incorrect", "wrong", "unresolved"})
+_LINKS: Final = ("Links.TraceId", "Links.SpanId")
 _DEFAULTS: Final = Options()
 
 
@@ -96,11 +98,20 @@ def convert(
     with _without_cycle_collection():
         whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
         attributes = Attributes(whole["SpanAttributes"])
-        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
+        links = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
+        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes, links)])
         tags = tags_in_spans(whole, attributes)
+        evaluations = Evaluations(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
-            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+            normalise(whole, logs, attributes),
+            scored,
+            tags,
+            sampled,
+            options,
+            evaluations=evaluations,
+            traces=traces,
+            together=together,
         )
 
 
@@ -123,12 +134,13 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    evaluations: Evaluations,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
     log = MessageLog()
-    spans = read_spans(normalised, log)
+    spans = evaluations.without_judges(read_spans(normalised, log))
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
     collapsed = collapse(spans)

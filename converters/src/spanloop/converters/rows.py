@@ -51,7 +51,7 @@ def group_of(episode: Episode) -> str:
     task_id = episode.task_id
     if task_id:
         return task_id
-    first = episode.steps[0].span
+    first = episode.first_step.span
     if not first.input:
         return episode.episode_id
     start: list[str] = [first.tools]
@@ -81,7 +81,7 @@ def has_ended(step: Step) -> bool:
 def episode_row(judged: Judged) -> Values:
     """A row of ``episodes``."""
     episode, steps = judged.episode, judged.episode.steps
-    spans, first, last = episode.spans, steps[0], steps[-1]
+    spans, first, last = episode.spans, episode.first_step, steps[-1]
     started_ns = min([span.start_ns for span in spans])
     decided_by = decisive(judged.failures) if judged.outcome != "success" else None
     return (
@@ -149,10 +149,13 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
     if judged.rewards.steps:
         reward, told = broadcast(judged.rewards, step.index)
         breakdown = dict(sorted(told.items()))
+    is_side = step.index in judged.episode.side_steps
+    if is_side and step.index not in judged.rewards.steps:
+        reward, breakdown = None, {}
     problem = judged.problems.get(step.index)
     tokens = _tokens(step)
     generation = step.capture.generation
-    is_last = step.following is None
+    is_last = step.following is None and not is_side
     is_end = is_last and has_ended(step)
     return (
         f"{episode_id}/{step.index}",

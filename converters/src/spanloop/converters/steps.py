@@ -18,6 +18,7 @@ from spanloop.messages.chat_forms import as_fields, as_list
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
 from .error_texts import Verdicts
+from .side_calls import side_calls, with_agent_last
 from .spans import Span, SpanKind, repeats
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
@@ -69,6 +70,13 @@ class Episode:
     episode_key: str
     steps: tuple[Step, ...]
     context: tuple[Span, ...]
+    side_steps: frozenset[int] = frozenset()
+    """Indices of the steps that are side calls; never the last one."""
+
+    @cached_property
+    def first_step(self) -> Step:
+        """The agent's first step."""
+        return next(step for step in self.steps if step.index not in self.side_steps)
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -95,7 +103,8 @@ def build_episode(
     verdicts: Verdicts,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
-    calls = with_told_answers(group.calls)
+    side = side_calls(group, parents)
+    calls = with_told_answers(with_agent_last(group.calls, side) if side else group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
@@ -119,7 +128,8 @@ def build_episode(
         )
         for index, call in enumerate(calls)
     )
-    return Episode(group.episode_id, group.episode_key, steps, tuple(group.context))
+    side_steps = frozenset(index_of[key] for key in side)
+    return Episode(group.episode_id, group.episode_key, steps, tuple(group.context), side_steps)
 
 
 def _earlier(parent: int | None, index: int) -> int | None:

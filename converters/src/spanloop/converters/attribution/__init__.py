@@ -7,6 +7,7 @@ unrecovered.
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Final, cast
 
@@ -32,7 +33,7 @@ from .base import (
 from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
 from .corrected_arguments import CORRECTED_ARGUMENTS
-from .crash import CRASH
+from .crash import CRASH, is_after_answer
 from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
@@ -109,6 +110,11 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
                     of_tools |= {context.tool.key: failure} if context.tool is not None else {}
     if found:
         found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+        if episode.side_steps:
+            found = [
+                replace(failure, is_recovered=True) if failure.step.index in episode.side_steps else failure
+                for failure in found
+            ]
     found += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:
@@ -223,6 +229,9 @@ def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, 
         if (*culprit.key, located.finding.error_class) in known:
             continue
         went_on = newest_ns >= culprit.end_ns and recovery.went_on(located.step)
+        if is_after_answer(culprit, episode):
+            yield _located_failure(located, rule, is_recovered=True)
+            continue
         is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
         is_lasting = is_broken or located.finding.owner is FaultOwner.POLICY
         recovered = went_on and not (recovery.has_failed and is_lasting)

@@ -63,6 +63,16 @@ def _came_from_below(spans: Sequence[Span], inner: Collection[SpanKey]) -> set[S
     return found
 
 
+def is_after_answer(span: Span, episode: Episode) -> bool:
+    """Whether ``span`` began after the agent's answer and its failure passed to no span above it."""
+    last = episode.steps[-1].span
+    has_answered = bool(last.output) and not last.output[0].tool_calls and not last.has_failed
+    if not has_answered or span.start_ns < last.end_ns:
+        return False
+    parent = (span.trace_id, span.parent_span_id)
+    return any(other.key == parent and not other.has_failed for other in episode.spans)
+
+
 def _step_of(span: Span, by_start: Sequence[Step]) -> Step:
     """The newest step that had begun when the span ended; the first if none had."""
     return by_start[max(0, bisect_right(by_start, span.end_ns, key=_start) - 1)]
