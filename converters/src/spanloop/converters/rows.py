@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from spanloop.converters.enums import TokenSource
 from spanloop.messages import digest, dump
 
-from .attribution import Failure, decisive, is_incomplete
+from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
 from .options import CONVERTER_VERSION
@@ -71,8 +71,13 @@ def newest_us(episode: Episode, rewards: Rewards) -> int:
 
 
 def has_ended(step: Step) -> bool:
-    """Whether the step is an end: an answer that was not cut off and whose tool calls, if any, all worked."""
+    """Whether the step is an end: an answer that was not cut off and whose tool calls, if any, all worked.
+
+    An answer that is not recorded is an end where the model ended it by itself.
+    """
     span = step.span
+    if has_unrecorded_end(step):
+        return True
     if span.has_failed or is_incomplete(step) or not span.output or span.finish_reason == LENGTH:
         return False
     return sum(not result.is_error for result in step.results) == len(span.output[0].tool_calls)

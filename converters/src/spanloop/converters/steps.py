@@ -43,6 +43,8 @@ class Step:
     following: int | None
     results: tuple[ToolResult, ...]
     capture: Capture
+    is_continued: bool = False
+    """Whether a later step continues it: its answer reached the program."""
 
     @property
     def policy_version(self) -> str:
@@ -114,6 +116,7 @@ def build_episode(
     calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     results = _results(calls, following, group.context, verdicts)
+    continued = set(continues)
     steps = tuple(
         Step(
             index=index,
@@ -125,6 +128,7 @@ def build_episode(
             following=following.get(index),
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
+            is_continued=index in continued,
         )
         for index, call in enumerate(calls)
     )

@@ -18,7 +18,16 @@ from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey
-from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
+from .bad_call import (
+    MALFORMED_ARGUMENTS,
+    REFUSED_ARGUMENTS,
+    SEVERAL_HAND_OVERS,
+    UNKNOWN_TOOL,
+    VIOLATED_SCHEMA,
+    SchemaSigns,
+    schema_signs,
+    schema_violation,
+)
 from .base import (
     EndingRule,
     EpisodeRule,
@@ -30,7 +39,14 @@ from .base import (
     ToolCallContext,
     ToolCallRule,
 )
-from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
+from .broken_output import (
+    FILTERED_OUTPUT,
+    INCOMPLETE_STREAM,
+    MALFORMED_OUTPUT,
+    TRUNCATED_OUTPUT,
+    has_unrecorded_end,
+    is_incomplete,
+)
 from .causes import deciding_chain, decisive, with_chains
 from .corrected_arguments import CORRECTED_ARGUMENTS
 from .crash import CRASH, is_after_answer
@@ -38,7 +54,7 @@ from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
 from .failure_dedup import deduplicated, in_words_from_above, nearest_above
-from .hallucinated_arguments import HALLUCINATED_ARGUMENTS, WRONGLY_GIVEN
+from .hallucinated_arguments import GIVEN_VALUE, HALLUCINATED_ARGUMENTS, WRONGLY_GIVEN
 from .invented import INVENTED_DATA
 from .judge import Ask, AskedJudge, judged_ending
 from .loop import LOOP
@@ -53,6 +69,8 @@ RULES: Final = Rules(
     tool_calls=(
         UNKNOWN_TOOL,
         MALFORMED_ARGUMENTS,
+        SEVERAL_HAND_OVERS,
+        VIOLATED_SCHEMA,
         REFUSED_ARGUMENTS,
         TOOL_ENVIRONMENT,
         HALLUCINATED_ARGUMENTS,
@@ -60,6 +78,7 @@ RULES: Final = Rules(
         BROKEN_CODE,
         CANNOT_BE,
         CORRECTED_ARGUMENTS,
+        GIVEN_VALUE,
         TOOL_RAISED,
         UNANSWERED,
     ),
@@ -146,6 +165,12 @@ class _Facts:
         return found
 
     @cached_property
+    def agent_names(self) -> frozenset[str]:
+        """Agents of the episode, in lower case."""
+        names = {step.agent_name for step in self.episode.steps} | {span.agent_name for span in self.episode.context}
+        return frozenset(name.casefold() for name in names if name)
+
+    @cached_property
     def tools(self) -> dict[tuple[str, str], Span]:
         return {span.key: span for span in self.episode.context if span.kind is SpanKind.TOOL}
 
@@ -173,12 +198,17 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
     calls = step.span.output[0].tool_calls
     offered = offered_tools(step.span.tools)
+    signs = _signs(step.span.tools)
     results = {result.position: result for result in step.results}
     is_looked_at = False
     for position, call in enumerate(calls):
         result = results.get(position)
         is_known = not offered or call.name in offered
-        is_suspect = result is None or result.is_error or not call.is_valid or not is_known
+        sign = signs.get(call.name)
+        violation = ""
+        if sign is not None and call.is_valid and sign.may_break(call.arguments):
+            violation = schema_violation(call.arguments, offered[call.name], allows_conversion=True)
+        is_suspect = bool(violation) or result is None or result.is_error or not call.is_valid or not is_known
         if not (is_suspect or asks_all):
             continue
         if not is_looked_at and (step.span.has_failed or is_incomplete(step)):
@@ -191,7 +221,9 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
         is_continued = result is None and _is_continued(step, facts.episode)
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
-        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within), is_suspect
+        names = frozenset() if is_known else facts.agent_names
+        context = ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within, names, violation)
+        yield context, is_suspect
 
 
 def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:
@@ -298,9 +330,19 @@ def _failure(
 
 
 @lru_cache(maxsize=256)
+def _signs(tools: str) -> dict[str, SchemaSigns]:
+    return {name: schema_signs(schema) for name, schema in offered_tools(tools).items() if schema}
+
+
+@lru_cache(maxsize=256)
 def offered_tools(tools: str) -> dict[str, dict[str, object]]:
-    """Tool name → JSON schema of its parameters, out of a canonical list of tool definitions."""
+    """Tool name → JSON schema of its parameters, out of a canonical list of tool definitions.
+
+    Empty where a definition has no name: what a server or the provider offers behind it is not known.
+    """
     definitions = cast("list[dict[str, object]]", parse_json(tools))
+    if not all(isinstance(definition.get("name"), str) for definition in definitions):
+        return {}
     found: dict[str, dict[str, object]] = {}
     for definition in definitions:
         parameters = definition.get("parameters")
@@ -328,6 +370,7 @@ __all__ = [
     "attribute",
     "deciding_chain",
     "decisive",
+    "has_unrecorded_end",
     "is_incomplete",
     "judged_ending",
     "offered_tools",
