@@ -1,14 +1,17 @@
 """Model calls beside an agent: a title, tags, moderation, a rating. They are no part of its conversation.
 
-Such a call makes one request without tools under no agent of its own, and no later call is sent its answer. It counts
-as a side call where it began after the agent's answer, ran at the same time as a call of the agent, or failed while no
-tool was running.
+Such a call makes one request without tools under no agent of its own, is given no tool's result, and no later call is
+sent its answer. It counts as a side call where it began after the agent's answer, ran at the same time as a call of the
+agent, or failed while no tool was running.
 
 Invariant: a side call never decides, scores or ends an episode. The agent's last call is the episode's last step.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
+
+from spanloop.messages import dump
 
 from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, inherit
@@ -36,10 +39,10 @@ def side_calls(group: Group, parents: Mapping[SpanKey, SpanKey]) -> frozenset[Sp
     if not single:
         return frozenset()
     is_part = _is_part_of_team(group, agent_calls)
+    results = _tool_results(group, agent_calls)
+    keys = {call.key for call in single}
     return frozenset(
-        call.key
-        for call in single
-        if not is_part(call) and not _is_sent_on(call, calls, {other.key for other in single})
+        call.key for call in single if not (is_part(call) or _is_given(call, results) or _is_sent_on(call, calls, keys))
     )
 
 
@@ -91,6 +94,26 @@ def _is_part_of_team(group: Group, agent_calls: Sequence[Span]) -> Callable[[Spa
     names = inherit(parents, {_place(span): span.agent_name for span in spans})
     known = {names[_place(call)] for call in agent_calls}
     return lambda call: bool(tools[_place(call)]) or (bool(names[_place(call)]) and names[_place(call)] not in known)
+
+
+def _tool_results(group: Group, agent_calls: Sequence[Span]) -> list[str]:
+    """Beginnings of what tools answered and the agent did not say: who is given them works on the task."""
+    texts = [span.tool_result for span in group.context if span.kind is SpanKind.TOOL]
+    texts += [response.content for call in agent_calls for message in call.input for response in message.tool_responses]
+    beginnings = {text.strip()[:_BEGINNING] for text in texts}
+    said = "\n".join(call.output[0].text for call in agent_calls if call.output)
+    asked = "\n".join(message.text for message in agent_calls[0].input)
+    return [text for text in beginnings if len(text) >= _SHORTEST and text not in said and text not in asked]
+
+
+_BEGINNING: Final = 40
+_SHORTEST: Final = 4
+"""Characters of a result: fewer are found in any text."""
+
+
+def _is_given(call: Span, results: Sequence[str]) -> bool:
+    text = "\n".join(message.text for message in call.input)
+    return any(result in text or dump(result)[1:-1] in text for result in results)
 
 
 def _place(span: Span) -> str:

@@ -44,7 +44,7 @@ class Step:
     results: tuple[ToolResult, ...]
     capture: Capture
     is_continued: bool = False
-    """Whether a later step continues it: its answer reached the program."""
+    """Whether the next step was sent the answer of this one, a stream without a finish reason."""
 
     @property
     def policy_version(self) -> str:
@@ -116,7 +116,6 @@ def build_episode(
     calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     results = _results(calls, following, group.context, verdicts)
-    continued = set(continues)
     steps = tuple(
         Step(
             index=index,
@@ -128,7 +127,7 @@ def build_episode(
             following=following.get(index),
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
-            is_continued=index in continued,
+            is_continued=_is_continued(call, _next_input(calls, following.get(index))),
         )
         for index, call in enumerate(calls)
     )
@@ -196,6 +195,13 @@ def _following(continues: Sequence[int | None], previous: Sequence[int | None]) 
             if above is not None:
                 found.setdefault(above, index)
     return found
+
+
+def _is_continued(call: Span, after: Span | None) -> bool:
+    """Whether ``after`` was sent the input and the whole output of ``call``; asked for streams without an end only."""
+    if after is None or not call.is_streaming or call.finish_reason or not call.output or not repeats(call, after):
+        return False
+    return after.input[len(call.input)].digest == call.output[0].digest
 
 
 class _ToolSpans(NamedTuple):

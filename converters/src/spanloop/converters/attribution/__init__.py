@@ -218,7 +218,8 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
             continue  # what cut the answer cut the arguments
         tool = facts.tools.get((result.trace_id, result.span_id)) if result else None
         is_error = result is not None and result.is_error
-        corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
+        is_wrong = is_error or bool(violation)
+        corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_wrong else ""
         is_continued = result is None and _is_continued(step, facts.episode)
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
         names = frozenset() if is_known else facts.agent_names
@@ -232,6 +233,9 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
         if finding is not None:
             is_known = not context.offered or context.call.name in context.offered
             recovered = facts.recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
+            # The tool answered, and nothing says that the answer is an error: the mistake is noted and decides nothing.
+            is_answered = context.result is not None and not context.result.is_error
+            recovered |= is_answered and rule.name == VIOLATED_SCHEMA.name
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 

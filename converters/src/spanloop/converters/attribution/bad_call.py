@@ -74,11 +74,20 @@ def _handed_over_twice(context: ToolCallContext) -> Finding | None:
 
 
 def _violated(context: ToolCallContext) -> Finding | None:
-    """Arguments that no tool of this schema can take: whatever the answer says, the policy wrote them."""
-    if not context.violation:
+    """Arguments that no tool of this schema can take: whatever the answer says, the policy wrote them.
+
+    The tool's own span may show something else: that it worked (unless the policy then corrected the arguments), or a
+    fault of its environment by its type.
+    """
+    result = context.result
+    if not context.violation or result is None:
         return None
-    wrong, is_error = context.violation, context.result is not None and context.result.is_error
-    confidence = 0.9 if is_error else 0.6
+    if context.tool is not None and not result.is_error and not context.corrected_arguments:
+        return None
+    kind = f"{result.error_type} {context.tool.exception.type}" if context.tool else ""
+    if environment_fault(kind, context.status) is not None:
+        return None
+    wrong, confidence = context.violation, 0.9 if result.is_error else 0.6
     return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
 
 
