@@ -333,6 +333,10 @@ def _failure(
     )
 
 
+_SERVERS: Final = frozenset({"mcp", "mcp_server", "mcp_toolset"})
+"""Types of definitions that stand for all tools of a server; a definition without a name is called by its type."""
+
+
 @lru_cache(maxsize=256)
 def _signs(tools: str) -> dict[str, SchemaSigns]:
     return {name: schema_signs(schema) for name, schema in offered_tools(tools).items() if schema}
@@ -342,10 +346,10 @@ def _signs(tools: str) -> dict[str, SchemaSigns]:
 def offered_tools(tools: str) -> dict[str, dict[str, object]]:
     """Tool name → JSON schema of its parameters, out of a canonical list of tool definitions.
 
-    Empty where a definition has no name: what a server or the provider offers behind it is not known.
+    Empty where a definition stands for a server: the names of the tools behind it are not known.
     """
     definitions = cast("list[dict[str, object]]", parse_json(tools))
-    if not all(isinstance(definition.get("name"), str) for definition in definitions):
+    if any(definition.get("name") in _SERVERS and "parameters" not in definition for definition in definitions):
         return {}
     found: dict[str, dict[str, object]] = {}
     for definition in definitions:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, cast
 
 from spanloop.converters.enums import FaultOwner
-from spanloop.messages import dump, parse_json
+from spanloop.messages import dump, parse_json, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields
 
 from ..failure_patterns import failure_pattern
@@ -57,10 +57,15 @@ _SEPARATORS: Final = re.compile(r"[\W_]+")
 def _malformed(context: ToolCallContext) -> Finding | None:
     if context.call.is_valid:
         return None
-    if not context.call.arguments.strip() and context.result is not None and not context.result.is_error:
+    if _is_blank(context.call.arguments) and context.result is not None and not context.result.is_error:
         return None  # a tool without parameters took white space for no arguments
     message = f"the arguments of {context.call.name!r} are not a JSON object"
     return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
+
+
+def _is_blank(arguments: str) -> bool:
+    found = parse_json_or_none(arguments)
+    return not (found if isinstance(found, str) else arguments).strip()
 
 
 def _handed_over_twice(context: ToolCallContext) -> Finding | None:
