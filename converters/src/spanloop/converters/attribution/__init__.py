@@ -50,7 +50,7 @@ from .broken_output import (
 from .causes import deciding_chain, decisive, with_chains
 from .corrected_arguments import CORRECTED_ARGUMENTS
 from .crash import CRASH, is_after_answer
-from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
+from .ending import DECLINED, REPORTED_FAILURE, STOPPED, UNSEEN_ANSWER, WITHOUT_DATA, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
 from .failure_dedup import deduplicated, in_words_from_above, nearest_above
@@ -63,6 +63,7 @@ from .recovery import RecoveryFacts, made_progress, recovery_facts
 from .repeated_actions import REPEATED_ACTIONS
 from .team import TEAM_ANSWER
 from .tool_failure import BROKEN_CODE, CANNOT_BE, TOOL_ENVIRONMENT, TOOL_RAISED, UNANSWERED
+from .unseen_result import UNSEEN_RESULT
 
 RULES: Final = Rules(
     model_calls=(INCOMPLETE_STREAM, FAILED_REQUEST, TRUNCATED_OUTPUT, FILTERED_OUTPUT, MALFORMED_OUTPUT),
@@ -86,11 +87,14 @@ RULES: Final = Rules(
     endings=(
         REPEATED_ACTIONS,
         STOPPED,
+        UNSEEN_RESULT,
+        UNSEEN_ANSWER,
         DECLINED,
         POOR_RESULT,
         INVENTED_DATA,
         REPORTED_FAILURE,
         TEAM_ANSWER,
+        WITHOUT_DATA,
         WRONG_ANSWER,
     ),
 )
