@@ -96,7 +96,7 @@ _FIGURE: Final = re.compile(r"\d+")
 
 
 def _without_data(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    """The last tool was asked for something and answered with a remark, of which the last message holds nothing.
+    """The last tool answered with a remark of which the last message holds nothing: at most one figure, and no name.
 
     Nothing tells whether the remark was the tool's failure or an answer that the policy put aside: nobody is named.
     """
@@ -113,7 +113,8 @@ def _without_data(episode: Episode, reward: float | None) -> LocatedFinding | No
         return None
     asked = "\n".join([*(message.text for message in before.span.input), call.arguments])
     news = {figure for figure in _FIGURE.findall(result.content) if figure not in asked}
-    if news or _shares_words(result.content, last.span.output[0].text, asked):
+    answer = last.span.output[0].text
+    if len(news) > 1 or any(figure in answer for figure in news) or _shares_words(result.content, answer, asked):
         return None
     evidence: dict[str, object] = {"reward": repr(reward), "result": result.content, "answer": _last_words(last)[:500]}
     message = f"{result.name!r} answered with a remark and no data"
