@@ -33,6 +33,8 @@ from spanloop.foundation.paths import DataDir
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.store import connect
+from spanloop.training.recipes.choices import Tokens
+from spanloop.training.recipes.text import RendersText
 from spanloop.training.spec.job_file import build_spec, read_job_file
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ def learn(
     if start:
         version = experiment.train("start", f"verl trains {base} with {agent.name}/{START}", start)
         after_start = experiment.evaluate(version)
-    if spec.tokens != "none":
+    if not isinstance(spec.recipe, RendersText) or spec.recipe.tokens is not Tokens.NONE:
         run = AgentRun(agent.train, ATTEMPTS)
         experiment.collect("collect", f"{version} attempts the training tasks", run, version=version)
     trained = experiment.train("train", f"verl trains {version} with {agent.name}/{JOB}", spec)

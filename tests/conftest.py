@@ -3,6 +3,9 @@
 
 import gc
 import ssl
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,3 +179,15 @@ def frame_of(store: Store) -> MakeFrame:
         return pl.DataFrame(rows, schema=store.schema(table))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def extending(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that has ``examples/extending`` as ``pip`` installs it; it is on no path yet."""
+    package = Path(__file__).parents[1] / "examples" / "extending"
+    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+    subprocess.run(build, cwd=package, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(target)
+    return target

@@ -16,7 +16,6 @@ from spanloop.store.adoption import FORMER_CHECKSUMS
 from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
 from spanloop.training.dataset.export import select_dataset
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts
 from spanloop.training.spec.job_spec import JobSpec
 
@@ -73,21 +72,21 @@ def rows(address: Address) -> Mapping[str, list[str]]:
 
 
 def test_an_adopted_database_has_the_schema_of_a_new_one_and_its_rows(former: Address) -> None:
+    initial = migrations()[:1]
     made, stored = schema(former), rows(former)
     assert {table: [json.loads(row) for row in found] for table, found in stored.items()} == FORMER["rows"]
-    migrate(former)
+    migrate(former, initial)
     new = replace(former, database=f"{former.database}_new")
-    migrate(new)
+    migrate(new, initial)
     assert schema(former) == made == schema(new)
     adopted = rows(former)
     assert {table for table in stored if adopted[table] != stored[table]} == {JOURNAL}
     (entry,) = (json.loads(row) for row in set(adopted[JOURNAL]) - set(stored[JOURNAL]))
-    initial = migrations()[0]
     assert (entry["version"], entry["name"], entry["checksum"], entry["state"]) == (
-        1, "initial", initial.checksum, "applied",
+        1, "initial", initial[0].checksum, "applied",
     )  # fmt: skip
     assert len(adopted[JOURNAL]) == len(stored[JOURNAL]) + 1
-    migrate(former)
+    migrate(former, initial)
     assert rows(former) == adopted
     connection = Connection(former, database="default")
     connection.command(f"DROP DATABASE `{new.database}`", doing="cleaning up")
@@ -114,7 +113,7 @@ def test_an_adopted_database_is_converted_selected_from_and_shown(former: Addres
         assert shown["evaluation_list"]["evaluation_id"].to_list() == ["test:tiny@v1"]
         assert shown["dead_letter_list"].height == 1
         base = BaseModelFacts("tiny@v1", Path(), 100, 100, "")
-        selection = select_dataset(store, JobSpec(kind=JobKind.DR_GRPO, base="tiny"), base, lambda _: "")
+        selection = select_dataset(store, JobSpec.of(kind="dr_grpo", base="tiny"), base, lambda _: "")
         assert selection.row_tally.rejected == {"group_too_small": 1, "no_trajectory": 2}
 
 

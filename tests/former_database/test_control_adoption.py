@@ -15,7 +15,7 @@ from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobKind
+from spanloop.training.run.job_api import JobApi
 
 FORMER: Final = Path(__file__).with_name("control.sql").read_text(encoding="utf-8")
 UNUSED: Final = {"notices"}
@@ -46,7 +46,7 @@ def test_an_adopted_control_database_has_the_schema_of_a_new_one_and_its_rows(fo
     made, rows = read(former)
     (job,) = JobApi(former).list()
     (schedule,) = JobApi(former).schedules()
-    assert (job.spec.kind, job.spec.steps, schedule.spec.kind) == (JobKind.GRPO, 7, JobKind.SFT)
+    assert (job.spec.kind, job.spec.steps, schedule.spec.kind) == ("grpo", 7, "sft")
     assert [version.reference for version in Registry(former).list()] == ["tiny@v1"]
     assert read(former) == (made, rows)
     new = DataDir(tmp_path / "new").open()

@@ -16,7 +16,7 @@ from spanloop.pipeline import run
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState
+from spanloop.training.run.job_api import JobApi, JobSpec, JobState
 
 from ..faults.ledger import Ledger, balance
 from ..faults.support import find_ids, wait_for
@@ -57,8 +57,8 @@ def test_kill_9_of_every_role_loses_and_doubles_nothing(
     deployed = registry.deployed()
     assert deployed is not None
     base = registry.lineage(deployed.reference)[0]
-    training = JobSpec(
-        kind=JobKind.DR_GRPO, base=base.reference, policy_version=base.reference, steps=4, batch_groups=4, group_size=4,
+    training = JobSpec.of(
+        kind="dr_grpo", base=base.reference, policy_version=base.reference, steps=4, batch_groups=4, group_size=4,
         max_passes=1000, kl_budget=None, max_prompt_tokens=512, max_response_tokens=512, max_attempts=100,
     )  # fmt: skip
     targets: list[Killable] = [*roles.started.values(), *([PostgreSql(postgresql)] if postgresql else [])]

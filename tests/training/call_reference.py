@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from spanloop.training.jobs.kinds import JobKind
-
 Row = dict[str, Any]
 Calls = dict[str, dict[int, float]]
 """Episode id → step → a number of the call."""
@@ -22,7 +20,7 @@ def calls_of(rows: Iterable[Row]) -> dict[str, list[tuple[int, float | None]]]:
     return {episode: sorted(steps) for episode, steps in calls.items()}
 
 
-def call_advantages(rows: Iterable[Row], episodes: Sequence[Row], kind: JobKind, gamma: float) -> Calls:
+def call_advantages(rows: Iterable[Row], episodes: Sequence[Row], kind: str, gamma: float) -> Calls:
     """Compare ``episodes`` (a row of each), whose calls are those of all their ``rows``."""
     by_episode = {each["episode_id"]: each for each in episodes}
     calls = calls_of(each for each in rows if each["episode_id"] in by_episode)
@@ -43,12 +41,12 @@ def call_advantages(rows: Iterable[Row], episodes: Sequence[Row], kind: JobKind,
     }
 
 
-def scaled(kind: JobKind, differences: Any, has_call: Any) -> Any:
+def scaled(kind: str, differences: Any, has_call: Any) -> Any:
     count = len(differences)
-    if kind is JobKind.RLOO:
+    if kind == "rloo":
         return differences * count / max(count - 1, 1)
-    if kind is JobKind.DR_GRPO or np.abs(differences[has_call]).max() <= 1e-6:
+    if kind == "dr_grpo" or np.abs(differences[has_call]).max() <= 1e-6:
         return differences
     variance = (differences[has_call] ** 2).sum() / (has_call.sum() - 1)
-    is_plus_plus = kind is JobKind.REINFORCE_PLUS_PLUS
+    is_plus_plus = kind == "reinforce_plus_plus"
     return differences / (np.sqrt(variance + 1e-8) if is_plus_plus else np.sqrt(variance) + 1e-6)

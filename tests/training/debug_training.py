@@ -15,7 +15,6 @@ import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
 from spanloop.training.dataset.selection import Selection
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.run.monitor.metrics import StepMetrics, logged_steps
 from spanloop.training.run.verl_process import ray_folder, verl_process
@@ -32,7 +31,7 @@ def write_dataset(
     model: Path,
     folder: Path,
     *,
-    kind: JobKind = JobKind.DR_GRPO,
+    kind: str = "dr_grpo",
     groups: int = 3,
     episodes: int = 4,
     seed: int = 0,

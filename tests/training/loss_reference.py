@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spanloop.training.jobs.kinds import JobKind
-
 Array = npt.NDArray[np.float64]
 
 
@@ -25,26 +23,26 @@ class Row(NamedTuple):
     """Log-probabilities of the base."""
 
 
-def importance_weights(kind: JobKind, row: Row) -> Array:
+def importance_weights(kind: str, row: Row) -> Array:
     """Of the policy at the step's start to the sampler, truncated at 2."""
     log_ratio = row.start - row.sampler
-    if kind is JobKind.GSPO:
+    if kind == "gspo":
         log_ratio = np.full_like(log_ratio, log_ratio[row.mask > 0].mean())
     return np.minimum(np.exp(log_ratio), 2.0)
 
 
-def token_losses(kind: JobKind, row: Row, clip: tuple[float, float] | None = None) -> Array:
+def token_losses(kind: str, row: Row, clip: tuple[float, float] | None = None) -> Array:
     """The clipped objective, weighted; ``clip`` are the ranges below and above 1, by default the kind's."""
     log_ratio = row.policy - row.start
-    lower, upper = clip or ((3e-4, 4e-4) if kind is JobKind.GSPO else (0.2, 0.2))
-    if kind is JobKind.GSPO:
+    lower, upper = clip or ((3e-4, 4e-4) if kind == "gspo" else (0.2, 0.2))
+    if kind == "gspo":
         log_ratio = np.full_like(log_ratio, log_ratio[row.mask > 0].mean())
     ratio = np.exp(log_ratio)
     losses = np.empty_like(ratio)
     for token, advantage in enumerate(row.advantages):
         clipped = min(max(ratio[token], 1 - lower), 1 + upper)
         losses[token] = max(-advantage * ratio[token], -advantage * clipped)
-        if advantage < 0 and kind is not JobKind.GSPO:
+        if advantage < 0 and kind != "gspo":
             losses[token] = min(losses[token], -advantage * 3)
     return losses * importance_weights(kind, row)
 
@@ -66,7 +64,7 @@ def aggregated(mode: str, losses: list[Array], masks: list[Array], longest: int)
 
 
 def policy_loss(  # noqa: PLR0917 - the numbers of one formula
-    kind: JobKind,
+    kind: str,
     mode: str,
     rows: list[Row],
     longest: int,

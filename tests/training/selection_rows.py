@@ -5,8 +5,10 @@ from typing import Any
 
 import polars as pl
 
+from spanloop.training.dataset.pairs import Pairing
 from spanloop.training.dataset.selection import Rules, Selection, select_rows
-from spanloop.training.jobs.kinds import JobKind
+
+from .recipe_kinds import take_settings
 
 COLUMNS: dict[str, pl.DataType] = {
     "episode_id": pl.String(),
@@ -92,18 +94,26 @@ def row(
     } | changes
 
 
-def rules(kind: JobKind = JobKind.DR_GRPO, **changes: Any) -> Rules:
+def rules(kind: str = "dr_grpo", *, pairing: Pairing | None = None, **changes: Any) -> Rules:
+    """Rules of a recipe, whose settings are among ``changes``."""
+    settings: dict[str, Any] = {"outcomes": "all", "pairs_per_group": 1} | changes
+    if pairing is not None:
+        settings |= {
+            "pair_margin": pairing.margin,
+            "pairs_per_group": pairing.pairs_per_group,
+            "repeats_per_task": pairing.repeats_per_task,
+            "seed": pairing.seed,
+        }
     base = Rules(
-        kind=kind,
+        recipe=take_settings(kind, settings),
         max_prompt_tokens=100,
         max_response_tokens=100,
         context_tokens=150,
         vocabulary_size=50,
         tokenizer="ours",
         tokenizers={"m@v1": "ours", "m@v2": "ours", "other@v1": "theirs"},
-        group_size=8,
     )
-    return base._replace(**changes)
+    return base._replace(**settings)
 
 
 def select(rows: list[dict[str, Any]], given_rules: Rules) -> Selection:

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.spec.choices import Credit
+from spanloop.training.recipes.choices import Credit
 
 from .dataset.test_call_returns import calls
 from .selection_rows import row, rules, select
@@ -96,7 +95,7 @@ def gradient_of_returns_to_go(tree: Tree, gamma: float) -> Vector:
     return gradient
 
 
-def expected_gradient(tree: Tree, size: int, kind: JobKind, *, is_scored: bool, **settings: Any) -> Vector:
+def expected_gradient(tree: Tree, size: int, kind: str, *, is_scored: bool, **settings: Any) -> Vector:
     """The gradient of a group with the selection's advantages, weighted with the probability of the group."""
     groups = list(itertools.product(tree.episodes, repeat=size))
     rows = [
@@ -134,22 +133,22 @@ def test_the_expected_gradient_is_the_true_one(*, depth: int, size: int, is_scor
     tree = random_tree(depth, seed=10 * depth + size, has_rewards=is_scored)
     expected = true_gradient(tree)
     assert np.abs(expected).max() > 0.01
-    rloo = expected_gradient(tree, size, JobKind.RLOO, is_scored=is_scored, credit=Credit.PROCESS)
+    rloo = expected_gradient(tree, size, "rloo", is_scored=is_scored, credit=Credit.PROCESS)
     np.testing.assert_allclose(rloo, expected, rtol=0, atol=1e-6)
-    dr_grpo = expected_gradient(tree, size, JobKind.DR_GRPO, is_scored=is_scored, credit=Credit.PROCESS)
+    dr_grpo = expected_gradient(tree, size, "dr_grpo", is_scored=is_scored, credit=Credit.PROCESS)
     np.testing.assert_allclose(dr_grpo, (1 - 1 / size) * expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("gamma", [0.8, 0.3, 0.0])
 def test_a_discounted_gradient_is_that_of_the_returns_to_go(gamma: float) -> None:
     tree = random_tree(3, seed=1, has_rewards=True)
-    rloo = expected_gradient(tree, 2, JobKind.RLOO, is_scored=True, credit=Credit.PROCESS, gamma=gamma)
+    rloo = expected_gradient(tree, 2, "rloo", is_scored=True, credit=Credit.PROCESS, gamma=gamma)
     np.testing.assert_allclose(rloo, gradient_of_returns_to_go(tree, gamma), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.RLOO])
+@pytest.mark.parametrize("kind", ["dr_grpo", "rloo"])
 @pytest.mark.parametrize(("depth", "size"), SHAPES)
-def test_no_multiple_of_the_older_formula_is_the_true_gradient(kind: JobKind, depth: int, size: int) -> None:
+def test_no_multiple_of_the_older_formula_is_the_true_gradient(kind: str, depth: int, size: int) -> None:
     tree = random_tree(depth, seed=10 * depth + size, has_rewards=False)
     expected = true_gradient(tree)
     older = expected_gradient(tree, size, kind, is_scored=False, credit=Credit.PROCESS_GRPO)
@@ -168,7 +167,7 @@ def test_the_older_formula_favours_the_worse_length(size: int, second_score: flo
     place = list(tree.logits).index(first)
     assert true_gradient(tree)[place] * sign > 0
     of_calls, older = (
-        expected_gradient(tree, size, JobKind.DR_GRPO, is_scored=False, credit=credit)[place] * sign
+        expected_gradient(tree, size, "dr_grpo", is_scored=False, credit=credit)[place] * sign
         for credit in (Credit.PROCESS, Credit.PROCESS_GRPO)
     )
     assert of_calls > 0 > older

@@ -19,20 +19,27 @@ from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_failed, requeue_interrupted
 from spanloop.training.jobs.job_queue import find_job, lease_next_job
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
+from spanloop.training.recipes.choices import LossAggregation
 from spanloop.training.run.job_api import Job, JobApi, JobSpec
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..ports import free_port
+from .recipe_kinds import take_settings
 
 
 def a_plan(folder: Path, **changes: Any) -> TrainPlan:
-    """A plan whose files all lie in ``folder``."""
+    """A plan whose files all lie in ``folder``; settings of its recipe, ``kind``, are among ``changes``."""
+    recipe: dict[str, Any] = {
+        "kl_budget": None,
+        "kl_coefficient": 0.0,
+        "loss_aggregation": LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+    }
+    changes = recipe | changes
     return TrainPlan(
-        kind=JobKind.DR_GRPO,
+        recipe=take_settings(changes.pop("kind", "dr_grpo"), changes),
         job_id="job-1",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",

@@ -25,7 +25,7 @@ from spanloop.store.discovery import embedded_address
 from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 from ...conftest import MEMORY_CAP_BYTES
 from ...gateway.support import Process, StandIn, serving, write_model
@@ -224,7 +224,7 @@ def test_what_was_acknowledged_before_a_backup_outlives_the_loss_of_everything(
         a.start("spanloop.training.run.scheduler", *run_jobs)
         with Sender(a.url_of("collector"), app) as sender:
             wait_until(lambda: len(sender.acknowledged) > 300)
-            jobs = [JobApi(a.data_dir).submit(JobSpec(kind=JobKind.SFT, base="tiny")).id for _ in range(3)]
+            jobs = [JobApi(a.data_dir).submit(JobSpec.of(kind="sft", base="tiny")).id for _ in range(3)]
             wait_until(lambda: JobApi(a.data_dir).get(jobs[0]).state is not JobState.QUEUED)
             before = set(sender.acknowledged)
             a.spanloop("backup", str(place), "--models")

@@ -14,15 +14,17 @@ import pytest
 from spanloop.cli import console
 from spanloop.cli.app import app
 from spanloop.evaluation.results import EvaluationError
-from spanloop.foundation import plugins as extensions
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
-from spanloop.pipeline.stored_transitions import insert_transitions
+from spanloop.foundation.plugins import lookup as extensions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
+
+from ...stored_states import insert_transitions
+from ...training.recipe_kinds import flat_value
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -133,7 +135,7 @@ def test_records_that_are_no_task_are_counted_and_a_reader_that_raises_is_always
     models: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late_reader.py").write_text(
-        "def read(source, options):\n"
+        "def read(source, **options):\n"
         "    yield {'id': 'test-01'}\n"
         "    yield from range(20)\n"
         "    raise OSError('the wire is cut')\n"
@@ -170,7 +172,12 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
         "--task-ids", "train-2", "--pause-serving",
     )  # fmt: skip
     spec = JobApi(models).get(queued.strip()).spec
-    assert (spec.group_size, spec.epochs, spec.max_prompt_tokens, spec.max_response_tokens) == (16, 2, 600, 300)
+    assert (
+        flat_value(spec, "group_size"),
+        flat_value(spec, "epochs"),
+        spec.max_prompt_tokens,
+        spec.max_response_tokens,
+    ) == (16, 2, 600, 300)
     assert (spec.seed, spec.task_prefix, spec.task_ids, spec.pause_serving) == (
         7,
         "train-",
@@ -179,4 +186,4 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
     )
     queued, _ = run(models, "train", "m")
     spec = JobApi(models).get(queued.strip()).spec
-    assert (spec.group_size, spec.pause_serving, spec.task_ids) == (8, False, ())
+    assert (flat_value(spec, "group_size"), spec.pause_serving, spec.task_ids) == (8, False, ())

@@ -12,7 +12,6 @@ from spanloop.cli.learning.jobs import watch_job, watch_log
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.job_progress import await_job
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import Job, JobApi, JobSpec
 
@@ -33,7 +32,7 @@ def data_dir(tmp_path: Path) -> DataDir:
 @pytest.fixture
 def job(data_dir: DataDir) -> Job:
     """A queued job that nobody runs."""
-    return JobApi(data_dir).submit(JobSpec(kind=JobKind.GRPO, base="tiny"))
+    return JobApi(data_dir).submit(JobSpec.of(kind="grpo", base="tiny"))
 
 
 def test_the_log_is_printed_as_it_grows_until_the_job_ends(

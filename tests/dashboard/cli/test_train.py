@@ -15,12 +15,14 @@ from spanloop.cli import app as command_tree
 from spanloop.dashboard.view_models.jobs import to_spec
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.spec.fields import SpecField, spec_fields
+from spanloop.training.spec.flat_settings import flat_settings
 from spanloop.training.spec.job_file import build_spec, read_job_file
 from spanloop.training.spec.presets import PRESETS, Preset, preset_values
+
+from ...training.recipe_kinds import flat_value
 
 COMMAND = get_command(command_tree.app)
 """Made once; the runner of typer would make it for each call."""
@@ -102,15 +104,15 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
     field: SpecField, with_model: DataDir, tmp_path: Path
 ) -> None:
     value = other_value(field)
-    settings = {"base": "m", "kind": str(min(field.setting.kinds))} | NEEDED.get(field.name, {}) | {field.name: value}
+    settings = {"base": "m", "kind": min(field.recipes)} | NEEDED.get(field.name, {}) | {field.name: value}
     fields = {each.name: each for each in spec_fields()}
     typed = {name: [given] if fields[name].is_list else given for name, given in settings.items()}
-    expected = getattr(JobSpec.model_validate(typed), field.name)
+    expected = flat_value(JobSpec.model_validate(typed), field.name)
     options = [text for name, given in settings.items() for text in as_option(fields[name], given)]
-    assert getattr(submitted(with_model, *options), field.name) == expected
+    assert flat_value(submitted(with_model, *options), field.name) == expected
     file = tmp_path / "job.toml"
     file.write_text("\n".join(as_toml(fields[name], given) for name, given in settings.items()))
-    assert getattr(submitted(with_model, str(file)), field.name) == expected
+    assert flat_value(submitted(with_model, str(file)), field.name) == expected
     assert expected != field.shared_default
 
 
@@ -118,21 +120,21 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
 def test_none_switches_an_optional_setting_off_everywhere(
     field: SpecField, with_model: DataDir, tmp_path: Path
 ) -> None:
-    kind = min(field.setting.kinds)
+    kind = min(field.recipes)
     fields = {each.name: each for each in spec_fields()}
     given = {"base": "m", "kind": str(kind)} | NEEDED.get(field.name, {})
     text = "".join(f"{as_toml(fields[name], value)}\n" for name, value in given.items())
     file = tmp_path / "job.toml"
     file.write_text(f"{text}{as_toml(field, other_value(field))}\n")
-    assert getattr(submitted(with_model, str(file)), field.name) is not None
-    assert getattr(submitted(with_model, str(file), f"--{field.name.replace('_', '-')}", "none"), field.name) is None
+    assert flat_value(submitted(with_model, str(file)), field.name) is not None
+    assert flat_value(submitted(with_model, str(file), f"--{field.name.replace('_', '-')}", "none"), field.name) is None
     file.write_text(f'{text}{field.name} = "None"\n')
-    assert getattr(submitted(with_model, str(file)), field.name) is None
+    assert flat_value(submitted(with_model, str(file)), field.name) is None
     spec, default = to_spec(given | {field.name: "none"}), to_spec(given | {field.name: ""})
     assert isinstance(spec, JobSpec)
     assert isinstance(default, JobSpec)
-    assert getattr(spec, field.name) is None
-    assert getattr(default, field.name) == field.defaults[kind]
+    assert flat_value(spec, field.name) is None
+    assert flat_value(default, field.name) == field.defaults[kind]
 
 
 def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> None:
@@ -145,15 +147,14 @@ def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> 
 
 @pytest.mark.parametrize("preset", list(Preset))
 def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp_path: Path) -> None:
-    plain = JobSpec(base="m")
-    expected = JobSpec.model_validate(plain.model_dump() | {"preset": preset} | preset_values(preset))
+    plain = JobSpec.of(base="m")
+    expected = plain.changed(preset=preset, **preset_values(preset))
     file = tmp_path / "job.toml"
     file.write_text(f'base = "m"\npreset = "{preset}"\n')
     assert submitted(with_model, "m", "--preset", preset) == submitted(with_model, str(file)) == expected
     fields = spec_fields(preset)
-    assert {field.name: field.defaults[plain.kind] for field in fields if field.defaults} == expected.model_dump(
-        exclude={"base", "preset"}
-    ) | {"preset": Preset.ANY}
+    defaults = {field.name: field.defaults[plain.kind] for field in fields if plain.kind in field.defaults}
+    assert defaults | {"base": "m", "preset": preset} == flat_settings(expected)
     chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
     assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
     assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen
@@ -216,9 +217,10 @@ def test_every_value_of_a_preset_is_in_the_reference_with_its_reason() -> None:
 
 
 def test_the_kind_decides_what_is_refused() -> None:
-    assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
+    assert {field.name for field in spec_fields() if field.recipes == ("sft",)} == {
         "dialogs",
         "max_reward",
         "min_reward",
         "outcomes",
+        "test_freq",
     }

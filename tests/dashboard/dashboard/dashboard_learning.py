@@ -15,7 +15,6 @@ from spanloop.evaluation.results import NOTHING_TRAINED, evaluate
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
 
@@ -65,9 +64,9 @@ def seed_learning(store: Store, *, end: datetime | None = None) -> Learned:
     )
 
 
-_METADATA: Final[Mapping[JobKind, dict[str, JsonValue]]] = {
-    JobKind.SFT: {"steps": 20, "ended_early": ""},
-    JobKind.GRPO: {"steps": 18, "ended_early": "kl_budget ended it at step 18"},
+_METADATA: Final[Mapping[str, dict[str, JsonValue]]] = {
+    "sft": {"steps": 20, "ended_early": ""},
+    "grpo": {"steps": 18, "ended_early": "kl_budget ended it at step 18"},
 }
 
 
@@ -75,10 +74,10 @@ def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tup
     """Register the three versions and the sft and grpo jobs that made two of them; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
     registry.add("demo", model_folder(scratch / "demo-v1", "demo 1"))
-    kinds = (JobKind.SFT, JobKind.GRPO)
+    kinds = ("sft", "grpo")
     job_ids: list[str] = []
     for number, kind in enumerate(kinds, start=1):
-        spec = JobSpec(kind=kind, base=LEARNED[number - 1], steps=20, task_prefix="train-", pause_serving=True)
+        spec = JobSpec.of(kind=kind, base=LEARNED[number - 1], steps=20, task_prefix="train-", pause_serving=True)
         job = api.submit(spec)
         registry.add(
             "demo",
@@ -128,7 +127,7 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
     folder.mkdir(parents=True)
     data = b"rows of the dataset"
     (folder / DATA_NAME).write_bytes(data)
-    is_grpo = spec.kind is JobKind.GRPO
+    is_grpo = spec.kind == "grpo"
     manifest = Manifest(
         job_id=job_id,
         kind=spec.kind,
@@ -153,9 +152,9 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
     (folder / MANIFEST_NAME).write_text(manifest.model_dump_json())
 
 
-def _metrics(store: Store, job_id: str, kind: JobKind) -> None:
-    name = "batch_reward" if kind is JobKind.GRPO else "train/loss"
-    sign = 1 if kind is JobKind.GRPO else -1
+def _metrics(store: Store, job_id: str, kind: str) -> None:
+    name = "batch_reward" if kind == "grpo" else "train/loss"
+    sign = 1 if kind == "grpo" else -1
     rows = [
         {"job_id": job_id, "step": step, "name": name, "value": 0.5 + sign * 0.4 * (1 - 0.9**step)}
         for step in range(1, 21)

@@ -9,11 +9,11 @@ from typing import Any, Final
 import polars as pl
 
 from spanloop.foundation.paths import DataDir
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
+
+from ...stored_states import insert_transitions
 
 VERSIONS: Final = ("shop-tiny@v1", "shop-tiny@v2", "shop-tiny@v3")
 SUCCESS_SHARE: Final = (0.35, 0.6, 0.85)
@@ -460,7 +460,7 @@ def seed_control(data_dir: DataDir, scratch: Path) -> list[str]:
     """Register three versions, a job in each state that needs no scheduler, and two schedules; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
     registry.add("shop-tiny", model_folder(scratch / "v1", "one"), metadata={"made": "on the spot"})
-    spec = JobSpec(kind=JobKind.DR_GRPO, base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy_always=True)
+    spec = JobSpec.of(kind="dr_grpo", base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy_always=True)
     ids: list[str] = []
     for number in (2, 3):
         job = api.submit(spec.model_copy(update={"base": f"shop-tiny@v{number - 1}"}))
@@ -470,7 +470,7 @@ def seed_control(data_dir: DataDir, scratch: Path) -> list[str]:
     registry.record_deployment("shop-tiny@v3", job_id=ids[-1])
     api.cancel(ids[0])
     api.schedule(spec, cron="0 3 * * *")
-    imitation = JobSpec(kind=JobKind.SFT, base="shop-tiny@v1", steps=30, deploy_always=True)
+    imitation = JobSpec.of(kind="sft", base="shop-tiny@v1", steps=30, deploy_always=True)
     api.schedule(imitation, at=datetime(2099, 1, 1, tzinfo=UTC))
     log = data_dir.jobs / ids[-1] / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -21,14 +21,13 @@ from spanloop.dashboard.view_models.jobs import (
 )
 from spanloop.training.dataset.manifest import Count, Manifest
 from spanloop.training.dataset.strategies.report import StrategyReport
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.states import JobState
 from spanloop.training.run.job_api import Job, JobSpec, Tick
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 FORM: dict[str, object] = {
-    "kind": JobKind.DR_GRPO,
+    "kind": "dr_grpo",
     "base": "tiny@v1",
     "name": " better ",
     "steps": 3,
@@ -38,7 +37,7 @@ FORM: dict[str, object] = {
 }
 JOB = Job(
     id="j1",
-    spec=JobSpec(kind=JobKind.DR_GRPO, base="tiny@v1"),
+    spec=JobSpec.of(kind="dr_grpo", base="tiny@v1"),
     state=JobState.RUNNING,
     attempt=1,
     created_at=NOW,
@@ -53,13 +52,13 @@ JOB = Job(
 
 
 def test_a_filled_form_is_a_spec() -> None:
-    assert to_spec(FORM) == JobSpec(
+    assert to_spec(FORM) == JobSpec.of(
         base="tiny@v1", name="better", steps=3, task_ids=("t1", "t2"), since=datetime(2026, 1, 1, 3, tzinfo=UTC)
     )
 
 
 def test_the_items_of_a_list_may_hold_commas_within_brackets() -> None:
-    spec = to_spec(FORM | {"kind": JobKind.SFT, "verl": "optim.betas=[0.8,0.9], trainer.project_name=mine,"})
+    spec = to_spec(FORM | {"kind": "sft", "verl": "optim.betas=[0.8,0.9], trainer.project_name=mine,"})
     assert isinstance(spec, JobSpec)
     assert spec.verl == ("optim.betas=[0.8,0.9]", "trainer.project_name=mine")
 
@@ -72,7 +71,7 @@ def test_every_mistake_is_named_at_once() -> None:
 
 
 def test_a_job_of_several_stages_names_each_recipe_and_each_stage_has_its_settings() -> None:
-    spec = JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=5, then=("kind=reinforce_plus_plus steps=7",))
+    spec = JobSpec.of(kind="sft", base="tiny@v1", steps=5, then=("kind=reinforce_plus_plus steps=7",))
     job = replace(JOB, spec=spec)
     assert (recipe(JOB.spec), recipe(spec)) == ("Dr. GRPO", "SFT → REINFORCE++")
     assert [stage_settings(job, training).steps for training in ("j1", "j1.2")] == [5, 7]
@@ -81,7 +80,7 @@ def test_a_job_of_several_stages_names_each_recipe_and_each_stage_has_its_settin
 def test_the_facts_of_a_dataset_say_what_strategies_and_masks_did() -> None:
     counts = Count(accepted=2, rejected={})
     manifest = Manifest(
-        job_id="j1", kind=JobKind.SFT, created_at=NOW, base="tiny@v1", query="q", query_parameters={}, rows=counts,
+        job_id="j1", kind="sft", created_at=NOW, base="tiny@v1", query="q", query_parameters={}, rows=counts,
         episodes=counts, groups=counts, prompt_groups=0, temperature=None, longest_prompt_tokens=1,
         longest_response_tokens=1, longest_row_tokens=2, mean_reward=1.0, data_sha256="", pinned=(),
         sources={"captured": 1, "rendered": 1}, masked_steps=3, masked_tokens=40, constrained_by={"strict_tools": 2},
@@ -103,7 +102,7 @@ def test_a_form_without_a_base_says_what_to_choose() -> None:
 
 
 def test_settings_of_the_other_kind_are_refused_by_the_spec() -> None:
-    wrong = to_spec(FORM | {"kind": JobKind.SFT, "group_size": 4})
+    wrong = to_spec(FORM | {"kind": "sft", "group_size": 4})
     assert isinstance(wrong, FormErrors)
     assert "group_size" in wrong.messages[0]
 

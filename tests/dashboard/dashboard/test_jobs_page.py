@@ -10,7 +10,6 @@ from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
 from spanloop.training.jobs.schedules.verdict import TickVerdict
@@ -20,6 +19,7 @@ from spanloop.training.run.job_api import Device, JobApi, JobSpec
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.stored_spec import parse_spec
 
+from ...training.recipe_kinds import KINDS, flat_value
 from .dashboard_driver import click_row, open_page, table, text_of
 from .dashboard_seeding import Seeded, model_folder, seed_metrics
 
@@ -51,10 +51,10 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     assert not app.error
     (job,) = JobApi(with_model).list()
     assert job.state is JobState.QUEUED
-    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == (JobKind.DR_GRPO, "tiny@v1", 3, True)
+    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == ("dr_grpo", "tiny@v1", 3, True)
     assert job.spec.learning_rate == pytest.approx(2e-5)
     assert job.spec.task_ids == ("t1", "t2")
-    assert (job.spec.pause_serving, job.spec.task_prefix, job.spec.group_size) == (True, "train-", 4)
+    assert (job.spec.pause_serving, job.spec.task_prefix, flat_value(job.spec, "group_size")) == (True, "train-", 4)
     assert (job.spec.max_prompt_tokens, job.spec.max_response_tokens) == (1024, 256)
     assert app.query_params["job"] == job.id
     assert app.title[0].value == "Job"
@@ -81,10 +81,10 @@ def widget_names(app: AppTest) -> set[str]:
 @pytest.mark.usefixtures("with_model")
 def test_the_form_has_every_setting_of_its_kind() -> None:
     app = open_form()
-    for kind in JobKind:
-        app.button_group(key="kind").set_value(str(kind)).run()
+    for kind in KINDS:
+        app.button_group(key="kind").set_value(kind).run()
         assert not app.exception
-        settings = {field.name for field in spec_fields() if kind in field.setting.kinds}
+        settings = {field.name for field in spec_fields() if kind in field.recipes}
         assert widget_names(app) - {"jobs_view", "when"} == settings
 
 
@@ -100,17 +100,17 @@ def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) ->
     app = open_form()
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
-    assert job.spec == JobSpec(kind=JobKind.DR_GRPO, base="tiny@v1")
+    assert job.spec == JobSpec.of(kind="dr_grpo", base="tiny@v1")
 
 
 def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: DataDir) -> None:
-    for kind in (JobKind.RLOO, JobKind.SFT):
+    for kind in ("rloo", "sft"):
         app = open_form()
-        app.button_group(key="kind").set_value(str(JobKind.GRPO)).run()
-        app.button_group(key="kind").set_value(str(kind)).run()
+        app.button_group(key="kind").set_value("grpo").run()
+        app.button_group(key="kind").set_value(kind).run()
         app.button(key="submit").click().run()
         assert not app.exception
-        assert JobApi(with_model).list()[0].spec == JobSpec(kind=kind, base="tiny@v1")
+        assert JobApi(with_model).list()[0].spec == JobSpec.of(kind=kind, base="tiny@v1")
 
 
 def test_a_preset_changes_what_the_form_shows_and_an_entry_wins(with_model: DataDir) -> None:
@@ -131,7 +131,7 @@ def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app.text_input(key="min_reward").set_value("0.5")
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
-    assert (job.spec.kind, job.spec.min_reward) == (JobKind.SFT, 0.5)
+    assert (job.spec.kind, flat_value(job.spec, "min_reward")) == ("sft", 0.5)
 
 
 def test_wrong_values_are_named_and_nothing_is_submitted(with_model: DataDir) -> None:

@@ -24,7 +24,7 @@ from spanloop.training.jobs.leadership import SCHEDULER
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
+from spanloop.training.run.job_api import JobApi, JobSpec
 
 from ...collector.collector.collectors import CollectorProcess, trace_request
 from ...gateway.support import Process, StandIn, serving, write_model
@@ -208,7 +208,7 @@ def test_scheduler_and_runner_give_lead_and_jobs_away(data_dir: DataDir, tmp_pat
     job_file.write_text(JOB)
     Registry(data_dir).add("tiny", write_model(tmp_path / "tiny", 1))
     api = JobApi(data_dir)
-    job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny"))
+    job = api.submit(JobSpec.of(kind="sft", base="tiny"))
     begins = data_dir.jobs / job.id / "begins"
     runs = ("--runner", f"{sys.executable} {job_file}", "--poll-s", "0.1")
     hosts = [DataDir(data_dir.path), DataDir(data_dir.path)]

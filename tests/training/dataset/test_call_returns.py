@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from spanloop.training.dataset.rejections import Rejection
 from spanloop.training.dataset.selection import Rules
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.spec.choices import Credit
+from spanloop.training.recipes.choices import Credit
 
 from ..call_reference import call_advantages
 from ..selection_rows import row, rules, select
 
 Row = dict[str, Any]
-KINDS = [JobKind.DR_GRPO, JobKind.RLOO, JobKind.GRPO, JobKind.GSPO, JobKind.REINFORCE_PLUS_PLUS]
+KINDS = ["dr_grpo", "rloo", "grpo", "gspo", "reinforce_plus_plus"]
 NUMBERS = st.floats(-2, 2, allow_nan=False).map(lambda value: round(value, 3))
 EPISODES = st.lists(st.tuples(NUMBERS, st.lists(st.none() | NUMBERS, min_size=1, max_size=5)), min_size=1, max_size=6)
 """The reward and the scores of the calls of each episode of a group."""
@@ -39,7 +38,7 @@ def calls(scores: list[float | None], first: int = 0, **changes: Any) -> Row:
     } | changes
 
 
-def process(kind: JobKind = JobKind.DR_GRPO, **changes: Any) -> Rules:
+def process(kind: str = "dr_grpo", **changes: Any) -> Rules:
     return rules(kind, **({"credit": Credit.PROCESS} | changes))
 
 
@@ -50,18 +49,18 @@ def advantages(rows: list[Row], job: Rules) -> dict[str, list[float]]:
 @pytest.mark.parametrize(
     ("credit", "kind", "better", "worse"),
     [
-        (Credit.PROCESS, JobKind.DR_GRPO, [0.25, 0.25], [-0.25]),
-        (Credit.PROCESS, JobKind.RLOO, [2 / 7, 2 / 7], [-2 / 7]),
-        (Credit.PROCESS, JobKind.GRPO, [0.957424, 0.957424], [-0.957424]),
-        (Credit.PROCESS, JobKind.REINFORCE_PLUS_PLUS, [0.957427, 0.957427], [-0.957427]),
-        (Credit.PROCESS_GRPO, JobKind.DR_GRPO, [-1 / 6, -1 / 3], [1 / 6]),
-        (Credit.PROCESS_GRPO, JobKind.RLOO, [-2 / 11, -4 / 11], [2 / 11]),
-        (Credit.PROCESS_GRPO, JobKind.GRPO, [-0.677, -1.354001], [0.677]),
-        (Credit.PROCESS_GRPO, JobKind.REINFORCE_PLUS_PLUS, [-0.677003, -1.354006], [0.677003]),
+        (Credit.PROCESS, "dr_grpo", [0.25, 0.25], [-0.25]),
+        (Credit.PROCESS, "rloo", [2 / 7, 2 / 7], [-2 / 7]),
+        (Credit.PROCESS, "grpo", [0.957424, 0.957424], [-0.957424]),
+        (Credit.PROCESS, "reinforce_plus_plus", [0.957427, 0.957427], [-0.957427]),
+        (Credit.PROCESS_GRPO, "dr_grpo", [-1 / 6, -1 / 3], [1 / 6]),
+        (Credit.PROCESS_GRPO, "rloo", [-2 / 11, -4 / 11], [2 / 11]),
+        (Credit.PROCESS_GRPO, "grpo", [-0.677, -1.354001], [0.677]),
+        (Credit.PROCESS_GRPO, "reinforce_plus_plus", [-0.677003, -1.354006], [0.677003]),
     ],
 )
 def test_an_episode_that_earns_more_in_more_calls_is_the_better_one(
-    credit: Credit, kind: JobKind, better: list[float], worse: list[float]
+    credit: Credit, kind: str, better: list[float], worse: list[float]
 ) -> None:
     rows = [row(f"short{number}", reward=1.0, is_scored=False, **calls([1.0])) for number in range(4)]
     rows += [row(f"long{number}", reward=0.75, is_scored=False, **calls([1.0, 0.5])) for number in range(4)]
@@ -87,13 +86,13 @@ def random_group(rng: random.Random, group: str, *, is_scored: bool) -> list[Row
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("gamma", [1.0, 0.7, 0.0])
-def test_advantages_equal_the_numpy_reference(kind: JobKind, gamma: float) -> None:
+def test_advantages_equal_the_numpy_reference(kind: str, gamma: float) -> None:
     rng = random.Random(str(kind))
     compared = 0
     for seed in range(6):
         rows = random_group(rng, "a", is_scored=seed % 2 == 0) + random_group(rng, "b", is_scored=seed % 2 == 0)
         by_row = advantages(rows, process(kind, gamma=gamma))
-        groups = [rows] if kind is JobKind.REINFORCE_PLUS_PLUS else [
+        groups = [rows] if kind == "reinforce_plus_plus" else [
             [each for each in rows if each["group_id"] == group] for group in "ab"
         ]  # fmt: skip
         for group in groups:
@@ -116,7 +115,7 @@ def rows_of(episodes: list[tuple[float, list[float | None]]], order: list[int] |
 @settings(max_examples=40, deadline=None)
 @given(episodes=EPISODES, kind=st.sampled_from(KINDS), gamma=st.sampled_from([1.0, 0.5, 0.0]), data=st.data())
 def test_advantages_are_finite_and_the_order_of_episodes_changes_nothing(
-    episodes: list[tuple[float, list[float | None]]], kind: JobKind, gamma: float, data: st.DataObject
+    episodes: list[tuple[float, list[float | None]]], kind: str, gamma: float, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(episodes))))
     first, permuted = (advantages(rows_of(episodes, each), process(kind, gamma=gamma)) for each in (None, order))
@@ -148,7 +147,7 @@ def following(reward: float, scores: list[float | None], number: int, gamma: flo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_call_number_that_one_episode_reaches_has_a_finite_advantage(kind: JobKind) -> None:
+def test_a_call_number_that_one_episode_reaches_has_a_finite_advantage(kind: str) -> None:
     by_row = advantages(rows_of([(0.0, [1.0, None, 0.5]), (0.0, [1.0])]), process(kind))
     assert np.isfinite(by_row["e0/0"]).all()
     assert by_row["e0/0"][2] > 0
@@ -202,7 +201,7 @@ def test_a_row_without_the_positions_of_its_steps_is_one_call() -> None:
 def test_returns_that_do_not_vary_are_a_constant_group() -> None:
     alike = [row("a", reward=1.0, **calls([0.0])), row("b", reward=0.0, **calls([1.0]))]
     assert select(alike, process()).row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
-    assert select(alike, process(JobKind.GRPO)).row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
+    assert select(alike, process("grpo")).row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
     by_call = [row("a", **calls([1.0, 0.0])), row("b", **calls([0.0, 1.0]))]
     assert advantages(by_call, process()) == {"a/0": [0.0, -0.5], "b/0": [0.0, 0.5]}
     assert select(by_call, rules()).row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
@@ -222,4 +221,4 @@ def test_attributed_credit_compares_rewards_that_are_discounted_to_the_first_cal
 def test_a_score_in_a_rejected_row_follows_the_calls_of_ppo_before_it() -> None:
     later = row("a", reward=1.0, number=1, **calls([2.0], 1, is_trainable=False))
     rows = [row("a", reward=1.0, **calls([0.5])), later]
-    assert select(rows, process(JobKind.PPO)).rows["rewards"].to_list() == [[3.5]]
+    assert select(rows, process("ppo")).rows["rewards"].to_list() == [[3.5]]

@@ -23,9 +23,9 @@ from spanloop.training.dataset.strategies.coreset import (
 from spanloop.training.dataset.strategies.replay import UnitRows, kept_by_replay
 from spanloop.training.dataset.strategies.sample_metrics import distinct_2
 from spanloop.training.dataset.strategies.settings import DataStrategies
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.spec.strategy_names import Coreset, Curriculum
 
+from ..recipe_kinds import KINDS
 from ..selection_rows import row, rules, select
 
 METHODS = [method for method in Coreset if method is not Coreset.NONE]
@@ -85,10 +85,10 @@ def by_identity(selection: Selection) -> dict[tuple[str, ...], dict[str, Any]]:
     }
 
 
-@given(rows=datasets(), kind=st.sampled_from(list(JobKind)), strategies=given_strategies())
+@given(rows=datasets(), kind=st.sampled_from(list(KINDS)), strategies=given_strategies())
 @settings(max_examples=30)
 def test_whole_units_are_kept_unchanged_and_all_input_is_counted(
-    rows: list[dict[str, Any]], kind: JobKind, strategies: DataStrategies
+    rows: list[dict[str, Any]], kind: str, strategies: DataStrategies
 ) -> None:
     everything = select(rows, rules(kind))
     chosen = select(rows, rules(kind, strategies=strategies))
@@ -96,7 +96,7 @@ def test_whole_units_are_kept_unchanged_and_all_input_is_counted(
     columns = set(everything.rows.columns) - {"base_loss"}
     for identity, kept in after.items():  # advantages, parts, sessions and pairs are bit-equal
         assert {name: kept[name] for name in columns} == {name: before[identity][name] for name in columns}
-    of_unit = "task_id" if kind.has_groups else "episode_id"
+    of_unit = "task_id" if kind != "sft" else "episode_id"
     kept_units = {each[of_unit] for each in after.values()}
     assert {identity for identity, each in before.items() if each[of_unit] in kept_units} == set(after)
     for tally in ("row_tally", "episode_tally", "group_tally"):
@@ -112,10 +112,10 @@ def test_whole_units_are_kept_unchanged_and_all_input_is_counted(
     assert numbers[-1] == len(kept_units)
 
 
-@given(rows=datasets(), kind=st.sampled_from(list(JobKind)), order=st.sampled_from(list(Curriculum)))
+@given(rows=datasets(), kind=st.sampled_from(list(KINDS)), order=st.sampled_from(list(Curriculum)))
 @settings(max_examples=25)
 def test_a_curriculum_is_by_the_share_of_attempts_that_succeed(
-    rows: list[dict[str, Any]], kind: JobKind, order: Curriculum
+    rows: list[dict[str, Any]], kind: str, order: Curriculum
 ) -> None:
     outcomes: dict[str, dict[str, str]] = defaultdict(dict)
     for each in rows:
@@ -214,7 +214,7 @@ def test_replay_keeps_all_that_is_new_and_as_much_of_the_old_as_the_ratio_allows
 @settings(max_examples=30)
 def test_metrics_of_a_row_are_those_of_its_trained_tokens(rows: list[dict[str, Any]]) -> None:
     strategies = DataStrategies(coreset=Coreset.LOSS, coreset_share=1.0, row_losses=base_loss)
-    selected = select(rows, rules(JobKind.SFT, strategies=strategies)).rows
+    selected = select(rows, rules("sft", strategies=strategies)).rows
     assert selected["base_loss"].to_list() == base_loss(selected).to_list()
     for each, value in zip(selected.iter_rows(named=True), distinct_2(selected), strict=True):
         tokens = [token for token, kept in zip(each["response_token_ids"], each["loss_mask"], strict=True) if kept]

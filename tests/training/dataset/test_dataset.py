@@ -12,9 +12,8 @@ from spanloop.store.client import Connection
 from spanloop.store.named_queries import named_query, query_names
 from spanloop.training.dataset.export import COLUMNS, QUERY, TokenizerOf, export_dataset, query_parameters
 from spanloop.training.dataset.manifest import DATA_NAME, MANIFEST_NAME, Manifest, load_manifest
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts, Training, read_base_model
-from spanloop.training.spec.choices import Credit, Outcomes
+from spanloop.training.recipes.choices import Credit, Outcomes
 from spanloop.training.spec.job_spec import JobSpec
 
 from ..training_seeding import (
@@ -28,8 +27,8 @@ from ..training_seeding import (
     transition_row,
 )
 
-GRPO = JobSpec(kind=JobKind.DR_GRPO, base="tiny")
-SFT = JobSpec(kind=JobKind.SFT, base="tiny")
+GRPO = JobSpec.of(kind="dr_grpo", base="tiny")
+SFT = JobSpec.of(kind="sft", base="tiny")
 
 
 @pytest.fixture
@@ -102,7 +101,7 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
     assert successful.rows.rejected == {"not_successful": 2}
     everything = export_dataset(
         store,
-        SFT.model_copy(update={"outcomes": Outcomes.ALL}),
+        SFT.changed(outcomes=Outcomes.ALL),
         base,
         tokenizer_of=known(base),
         job_id="j",
@@ -117,7 +116,7 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
     with pytest.raises(JobError, match="no episode with usable rows was successful") as caught:
         export_dataset(
             store,
-            SFT.model_copy(update={"task_ids": ("u",)}),
+            SFT.changed(task_ids=("u",)),
             base,
             tokenizer_of=known(base),
             job_id="j",
@@ -139,7 +138,7 @@ def test_a_job_selects_episodes_by_their_marks(
     )  # fmt: skip
 
     def episodes(**settings: object) -> list[str]:
-        spec = SFT.model_copy(update=settings)
+        spec = SFT.changed(**settings)
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         folder.mkdir()
         manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=folder)
@@ -163,7 +162,7 @@ def test_a_replay_ratio_of_zero_trains_on_new_episodes_only(
 ) -> None:
     seed_groups(store, tiny_model)
     learned = base._replace(trainings=(Training("before", 2),))
-    spec = SFT.model_copy(update={"outcomes": Outcomes.ALL, "replay_ratio": 0.0})
+    spec = SFT.changed(outcomes=Outcomes.ALL, replay_ratio=0.0)
 
     def export() -> Manifest:
         return export_dataset(store, spec, learned, tokenizer_of=known(base), job_id="j", folder=tmp_path)
@@ -194,7 +193,7 @@ def test_rows_of_an_old_version_are_rejected_with_a_reason(
     with pytest.raises(JobError, match="row_too_old 12"):
         export_dataset(
             store,
-            GRPO.model_copy(update={"max_age_versions": 1}),
+            GRPO.changed(max_age_versions=1),
             newer,
             tokenizer_of=known(base),
             job_id="k",
@@ -227,7 +226,7 @@ def test_a_policy_gradient_takes_the_sampling_of_a_row_s_steps_from_the_store(
     refused: dict[str, int],
 ) -> None:
     seed_groups(store, tiny_model, groups=1, sampling=sampling)
-    only_varied = GRPO.model_copy(update={"task_ids": ("task-0",)})
+    only_varied = GRPO.changed(task_ids=("task-0",))
     if refused:
         with pytest.raises(JobError, match="cannot be recomputed") as caught:
             export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
@@ -235,7 +234,7 @@ def test_a_policy_gradient_takes_the_sampling_of_a_row_s_steps_from_the_store(
     else:
         manifest = export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
         assert (manifest.temperature, manifest.rows.rejected) == (temperature, refused)
-    imitation = only_varied.model_copy(update={"kind": JobKind.SFT, "outcomes": Outcomes.ALL})
+    imitation = only_varied.changed(kind="sft", outcomes=Outcomes.ALL)
     manifest = export_dataset(store, imitation, base, tokenizer_of=known(base), job_id="k", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (None, 6)
 
@@ -364,7 +363,7 @@ def test_failures_of_the_store_reach_the_tokens(
 ) -> None:
     seed_pair(store, tiny_model)
     insert(store, "failures", [failure_row("e-0", 1, "policy"), failure_row("e-1", 0, "tool", is_recovered=True)])
-    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    spec = GRPO.changed(credit=Credit.ATTRIBUTED)
     manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     bad, good = pl.read_parquet(tmp_path / DATA_NAME).sort("episode_id").iter_rows(named=True)
     tail = len(bad["loss_mask"]) - 7
@@ -379,7 +378,7 @@ def test_an_episode_that_a_tool_made_fail_is_nobody_s_lesson(
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
     insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"fault_owner": "tool"}])
-    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    spec = GRPO.changed(credit=Credit.ATTRIBUTED)
     manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert manifest.episodes.rejected == {"not_the_policys_fault": 1, "reward_constant": 4}
 
@@ -406,7 +405,7 @@ def test_rows_are_selected_by_the_version_that_sampled_each_step(
 ) -> None:
     seed_pair(store, tiny_model, versions=versions)
     registered = {base.reference: base.tokenizer, "other@v1": "another fingerprint"}.get
-    spec = GRPO.model_copy(update={"policy_version": asked})
+    spec = GRPO.changed(policy_version=asked)
     if not reason:
         manifest = export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
         assert manifest.rows.accepted == 2
@@ -418,7 +417,7 @@ def test_rows_are_selected_by_the_version_that_sampled_each_step(
 
 def selected_episodes(store: Store, **settings: object) -> set[str]:
     """The episodes that a job asks for, trained on or rejected."""
-    spec = GRPO.model_copy(update=settings)
+    spec = GRPO.changed(**settings)
     times = {"since": STARTED_AT, "until": spec.until_utc or FUTURE, "ended_before": FUTURE}
     frame = store.query(QUERY, **query_parameters(spec) | times)
     return set(frame["episode_id"].to_list())

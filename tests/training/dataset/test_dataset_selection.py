@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from spanloop.training.dataset.pairs import Pairing
 from spanloop.training.dataset.rejections import Rejection
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
 
+from ..recipe_kinds import KINDS, is_policy_gradient
 from ..selection_rows import row, rules, select
 
 
@@ -96,15 +96,15 @@ def test_truncated_rows_are_counted_by_the_parameters_that_constrained_them() ->
     assert list(selection.constrained_by.items()) == [("strict_tools", 2), ("top_k", 1)]
 
 
-@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.DPO])
-def test_imitation_and_preferences_take_constrained_rows(kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_imitation_and_preferences_take_constrained_rows(kind: str) -> None:
     rows = [row("a", reward=0.0, sampling=[sampled(strict_tools='["f"]')]), row("b", sampling=[sampled(new="1")])]
     selection = select(rows, rules(kind))
     assert (selection.row_tally, selection.constrained_by) == (Tally(2, {}), {})
 
 
-@pytest.mark.parametrize("kind", JobKind)
-def test_an_old_score_out_of_range_is_rejected_by_every_recipe_and_names_its_episode(kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_old_score_out_of_range_is_rejected_by_every_recipe_and_names_its_episode(kind: str) -> None:
     rows = [*pair(), row("d", reward=1e308), row("e", step_rewards=[-3e38]), row("f", reward=1e12)]
     selection = select(rows, rules(kind, pairing=Pairing(0, 2, 0)))
     assert selection.out_of_range == ("d", "e")
@@ -122,18 +122,18 @@ def test_a_fingerprint_of_the_capture_goes_before_the_registered_versions() -> N
 
 def test_sft_takes_only_successful_episodes_unless_told_otherwise() -> None:
     rows = [row("good"), row("bad", reward=0.0), row("unscored", reward=None)]
-    chosen = select(rows, rules(JobKind.SFT, only_successful=True))
+    chosen = select(rows, rules("sft", outcomes="successful"))
     assert chosen.rows["episode_id"].to_list() == ["good"]
     assert chosen.row_tally == Tally(1, {Rejection.NOT_SUCCESSFUL: 2})
-    assert select(rows, rules(JobKind.SFT)).row_tally == Tally(3, {})
-    both = select(rows, rules(JobKind.SFT, only_successful=True, min_reward=0.5))
+    assert select(rows, rules("sft")).row_tally == Tally(3, {})
+    both = select(rows, rules("sft", outcomes="successful", min_reward=0.5))
     assert both.row_tally == Tally(1, {Rejection.BELOW_MIN_REWARD: 1, Rejection.NO_REWARD: 1})
 
 
 def test_a_group_waits_until_its_task_was_attempted_often_enough() -> None:
     three = [row(name, "three", float(number)) for number, name in enumerate("abc")]
     two = [row("d", "two", 0.0), row("e", "two", 1.0)]
-    for kind in (JobKind.DR_GRPO, JobKind.DPO):
+    for kind in ("dr_grpo", "dpo"):
         pairing = Pairing(0, 2, 0, repeats_per_task=3)
         selection = select([*three, *two], rules(kind, repeats_per_task=3, pairing=pairing))
         assert selection.group_tally == Tally(1, {Rejection.GROUP_TOO_SMALL: 1})
@@ -206,14 +206,14 @@ def test_rows_that_cannot_be_trained_on_have_no_say_in_the_temperature() -> None
 
 def test_sft_does_not_care_how_a_row_was_sampled() -> None:
     rows = [row("a", sampling=[sampled(temperature="0")]), row("b", sampling=[sampled(top_p="0.5")])]
-    selection = select(rows, rules(JobKind.SFT))
+    selection = select(rows, rules("sft"))
     assert (selection.temperature, selection.row_tally) == (None, Tally(2, {}))
 
 
 def test_sft_takes_every_episode_unless_a_reward_is_asked_for() -> None:
     rows = [row("a", reward=None, logprobs=[]), row("b", reward=0.2), row("c", reward=0.9)]
-    assert select(rows, rules(JobKind.SFT)).row_tally == Tally(3, {})
-    filtered = select(rows, rules(JobKind.SFT, min_reward=0.5))
+    assert select(rows, rules("sft")).row_tally == Tally(3, {})
+    filtered = select(rows, rules("sft", min_reward=0.5))
     assert filtered.row_tally == Tally(1, {Rejection.NO_REWARD: 1, Rejection.BELOW_MIN_REWARD: 1})
     assert filtered.rows["episode_id"].to_list() == ["c"]
 
@@ -239,8 +239,8 @@ ROWS = st.lists(
 )
 
 
-@given(ROWS, st.sampled_from(list(JobKind)), st.integers(2, 4))
-def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind: JobKind, group_size: int) -> None:
+@given(ROWS, st.sampled_from(list(KINDS)), st.integers(2, 4))
+def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind: str, group_size: int) -> None:
     for each in rows:  # group and reward belong to the episode
         each["group_id"] = "gh"[ord(each["episode_id"]) % 2]
         each["reward"] = float(ord(each["episode_id"]) % 3)
@@ -249,11 +249,11 @@ def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind
     assert selection.row_tally.accepted == selection.rows.height
     assert selection.episode_tally.total == len({each["episode_id"] for each in rows})
     assert selection.episode_tally.accepted == selection.rows["episode_id"].n_unique()
-    if kind.is_policy_gradient:
+    if is_policy_gradient(kind):
         assert selection.group_tally.total == len({each["group_id"] for each in rows})
         accepted = selection.rows["group_id"].str.split("#").list.first()
         assert selection.group_tally.accepted == accepted.n_unique()
         sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"].to_list()
         assert all(1 <= size <= group_size for size in sizes)
-        if kind is not JobKind.PPO:
+        if kind != "ppo":
             assert selection.rows["advantages"].list.len().equals(selection.rows["loss_mask"].list.len())

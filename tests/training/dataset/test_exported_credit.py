@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from spanloop.converters.credit import CREDIT_METHODS, assign
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.spec.choices import Credit
+from spanloop.training.recipes.choices import Credit
 
 from ..selection_rows import row, rules, select
 
@@ -70,7 +69,7 @@ def test_an_export_credits_each_step_as_a_job_does(gamma: float) -> None:
     for seed in range(40):
         rng = random.Random(seed)
         rows = [episode(rng, f"{group}-{number}", group) for group in "ab" for number in range(rng.randint(2, 6))]
-        job = rules(JobKind.GRPO, credit=Credit.ATTRIBUTED, gamma=gamma)
+        job = rules("grpo", credit=Credit.ATTRIBUTED, gamma=gamma)
         trained = {each["episode_id"]: each for each in select(rows, job).rows.iter_rows(named=True)}
         exported = assign(transitions(rows), CREDIT_METHODS["attributed"], gamma=gamma)
         for each in exported.iter_rows(named=True):

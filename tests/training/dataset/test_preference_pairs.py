@@ -8,7 +8,6 @@ from spanloop.training.dataset.groups import REWARD_TOLERANCE
 from spanloop.training.dataset.pairs import Attempt, Pairing, choose_pairs
 from spanloop.training.dataset.selection import Selection
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
 
 from ..selection_rows import row, rules, select
 
@@ -21,7 +20,7 @@ PAIRINGS = st.builds(
 
 
 def paired(rows: list[dict[str, Any]], *, margin: float = 0.0, at_most: int = 4, **changes: Any) -> Selection:
-    return select(rows, rules(JobKind.DPO, pairing=Pairing(margin, at_most, seed=0), **changes))
+    return select(rows, rules("dpo", pairing=Pairing(margin, at_most, seed=0), **changes))
 
 
 def sides(selection: Selection) -> list[tuple[str, str]]:

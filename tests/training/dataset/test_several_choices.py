@@ -9,10 +9,9 @@ from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.dataset.export import select_dataset
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts, read_base_model
+from spanloop.training.recipes.choices import Tokens
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.row_source import Tokens
 
 from ...converters.converters.converters_world import OPENING, World, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
@@ -60,11 +59,11 @@ def nobody(_: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.GRPO, JobKind.PPO])
+@pytest.mark.parametrize("kind", ["dr_grpo", "grpo", "ppo"])
 def test_policy_gradients_train_the_used_choice_and_count_the_ambiguous_ones(
-    seeded: Store, base: BaseModelFacts, kind: JobKind
+    seeded: Store, base: BaseModelFacts, kind: str
 ) -> None:
-    selection = select_dataset(seeded, JobSpec(kind=kind, base="tiny"), base, nobody)
+    selection = select_dataset(seeded, JobSpec.of(kind=kind, base="tiny"), base, nobody)
     assert dict(selection.row_tally.rejected) == {"ambiguous_choice": ATTEMPTS}
     rows = selection.rows.sort("episode_id")
     assert sorted(rows["response_token_ids"].to_list()) == [[21, 30 + number, 7, 8] for number in range(ATTEMPTS)]
@@ -73,7 +72,7 @@ def test_policy_gradients_train_the_used_choice_and_count_the_ambiguous_ones(
 
 @pytest.mark.parametrize("tokens", [Tokens.ANY, Tokens.RENDERED])
 def test_imitation_counts_the_ambiguous_ones_too(seeded: Store, base: BaseModelFacts, tokens: Tokens) -> None:
-    spec = JobSpec(kind=JobKind.SFT, base="tiny", tokens=tokens)
+    spec = JobSpec.of(kind="sft", base="tiny", tokens=tokens)
     selection = select_dataset(seeded, spec, base, nobody)
     rejected = dict(selection.row_tally.rejected)
     assert rejected.pop("ambiguous_choice") == ATTEMPTS
@@ -83,16 +82,16 @@ def test_imitation_counts_the_ambiguous_ones_too(seeded: Store, base: BaseModelF
 
 
 def test_preferences_count_the_ambiguous_ones_too(seeded: Store, base: BaseModelFacts) -> None:
-    selection = select_dataset(seeded, JobSpec(kind=JobKind.DPO, base="tiny"), base, nobody)
+    selection = select_dataset(seeded, JobSpec.of(kind="dpo", base="tiny"), base, nobody)
     assert selection.row_tally.rejected["ambiguous_choice"] == ATTEMPTS
     assert {tuple(ids) for ids in selection.rows["response_token_ids"].to_list()} == {
         (21, 30 + number, 7, 8) for number in range(ATTEMPTS)
     }
 
 
-@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.PPO])
+@pytest.mark.parametrize("kind", ["dr_grpo", "ppo"])
 def test_an_ambiguous_call_behind_a_trained_one_is_counted(
-    store: Store, connection: Connection, base: BaseModelFacts, kind: JobKind
+    store: Store, connection: Connection, base: BaseModelFacts, kind: str
 ) -> None:
     feed = Feed(store, connection)
     for number in range(ATTEMPTS):
@@ -110,7 +109,7 @@ def test_an_ambiguous_call_behind_a_trained_one_is_counted(
         feed.world.score(float(number % 2), trace_id=trace)
     feed.send()
     convert(store)
-    selection = select_dataset(store, JobSpec(kind=kind, base="tiny"), base, nobody)
+    selection = select_dataset(store, JobSpec.of(kind=kind, base="tiny"), base, nobody)
     assert (selection.row_tally.accepted, dict(selection.row_tally.rejected)) == (ATTEMPTS, {})
     assert {sum(mask) for mask in selection.rows["loss_mask"].to_list()} == {2}
     assert selection.untrainable_calls == {"ambiguous_choice": ATTEMPTS}

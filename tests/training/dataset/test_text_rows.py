@@ -15,14 +15,14 @@ from spanloop.store import Store
 from spanloop.training.dataset.export import export_dataset, select_dataset
 from spanloop.training.dataset.manifest import DATA_NAME
 from spanloop.training.dataset.text.dialog_files import parse_dialog_file, read_dialogs
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts, read_base_model
+from spanloop.training.recipes.choices import Tokens
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.row_source import Tokens
 
+from ..recipe_kinds import flat_value
 from ..training_seeding import REVISION, episode_row, failure_row, insert, trajectory, transition_row
 
-SFT = JobSpec(kind=JobKind.SFT, base="tiny")
+SFT = JobSpec.of(kind="sft", base="tiny")
 TOOLS = json.dumps([{"name": "warmth", "description": "Degrees", "parameters": {"type": "object", "properties": {}}}])
 
 
@@ -74,7 +74,7 @@ def seed_foreign(
 
 
 def select(store: Store, base: BaseModelFacts, **settings: Any) -> tuple[pl.DataFrame, dict[str, int]]:
-    selection = select_dataset(store, SFT.model_copy(update=settings), base, nobody)
+    selection = select_dataset(store, SFT.changed(**settings), base, nobody)
     return selection.rows, dict(selection.row_tally.rejected)
 
 
@@ -101,7 +101,7 @@ def test_a_foreign_models_episode_is_one_row_for_sft(
 
 def test_policy_gradients_and_captured_tokens_do_not_take_text(store: Store, base: BaseModelFacts) -> None:
     seed_foreign(store)
-    for changes in ({"tokens": Tokens.CAPTURED}, {"kind": JobKind.GRPO}):
+    for changes in ({"tokens": Tokens.CAPTURED}, {"kind": "grpo"}):
         rows, rejected = select(store, base, **changes)
         assert rows.is_empty()
         assert rejected == {"no_trajectory": 1}
@@ -118,7 +118,7 @@ def test_captured_tokens_come_first_unless_text_is_asked_for(
     same = {"tiny@v1": base.tokenizer}.get
     assert select_dataset(store, SFT, base, same).rows["source"].to_list() == ["captured"]
     for tokenizer_of, tokens in ((nobody, Tokens.ANY), (same, Tokens.RENDERED)):
-        spec = SFT.model_copy(update={"tokens": tokens})
+        spec = SFT.changed(tokens=tokens)
         assert select_dataset(store, spec, base, tokenizer_of).rows["source"].to_list() == ["rendered"]
 
 
@@ -213,7 +213,7 @@ def test_dialog_files_of_each_format_train_without_any_span(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     path = write_lines(tmp_path / "dialogs.jsonl", OPENAI, SHAREGPT, ALPACA)
-    spec = SFT.model_copy(update={"dialogs": (path,), "tokens": Tokens.NONE})
+    spec = SFT.changed(dialogs=(path,), tokens=Tokens.NONE)
     manifest = export_dataset(store, spec, base, tokenizer_of=nobody, job_id="j", folder=tmp_path)
     rows = pl.read_parquet(tmp_path / DATA_NAME).sort("episode_id").to_dicts()
     assert [sampled(tiny_model, row) for row in rows] == [["Hi.<|im_end|>"], ["Hi.<|im_end|>"], ["2<|im_end|>"]]
@@ -269,14 +269,14 @@ def test_a_wrong_dialog_file_is_named(tmp_path: Path, given: str, message: str) 
 
 def test_without_rows_the_reasons_are_told(store: Store, base: BaseModelFacts, tmp_path: Path) -> None:
     seed_foreign(store, is_trainable=False, untrainable_reason="redacted_content")
-    spec = SFT.model_copy(update={"tokens": Tokens.CAPTURED})
+    spec = SFT.changed(tokens=Tokens.CAPTURED)
     with pytest.raises(JobError, match="no_trajectory 1"):
         export_dataset(store, spec, base, tokenizer_of=nobody, job_id="j", folder=tmp_path)
 
 
 def test_relative_paths_of_dialogs_are_those_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    spec = JobSpec(kind=JobKind.SFT, base="tiny", dialogs=("a.jsonl=0.5",))
-    assert spec.dialogs == (f"{tmp_path}/a.jsonl=0.5",)
+    spec = JobSpec.of(kind="sft", base="tiny", dialogs=("a.jsonl=0.5",))
+    assert flat_value(spec, "dialogs") == (f"{tmp_path}/a.jsonl=0.5",)
     with pytest.raises(ValueError, match="dialogs: a sft setting"):
-        JobSpec(base="tiny", dialogs=("a.jsonl",))
+        JobSpec.of(base="tiny", dialogs=("a.jsonl",))

@@ -12,10 +12,11 @@ import pytest
 from spanloop.training.dataset.rejections import Rejection
 from spanloop.training.dataset.selection import Rules, Selection
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.spec.choices import Credit
+from spanloop.training.recipes.choices import Credit
+from spanloop.training.recipes.policy_gradient import PolicyGradient, StoredAdvantages
 
 from ..call_reference import call_advantages, calls_of
+from ..recipe_kinds import POLICY_GRADIENTS
 from ..selection_rows import row, rules, select
 
 Row = dict[str, Any]
@@ -101,13 +102,26 @@ def is_others(each: Row, step: int) -> bool:
     return any(owner in OTHERS for _, owner, _ in faults_at(each, step))
 
 
+def credit_of(job: Rules) -> Credit:
+    return job.recipe.credit if isinstance(job.recipe, PolicyGradient) else Credit.BROADCAST
+
+
+def gamma_of(job: Rules) -> float:
+    return job.recipe.gamma if isinstance(job.recipe, StoredAdvantages) else 1.0
+
+
+def group_size_of(job: Rules) -> int:
+    assert isinstance(job.recipe, PolicyGradient)
+    return job.recipe.group_size
+
+
 def reference_mask(each: Row, job: Rules) -> npt.NDArray[np.int64] | None:
     """The mask of one row; None where the row is rejected."""
-    is_attributed = job.credit is Credit.ATTRIBUTED
+    is_attributed = credit_of(job) is Credit.ATTRIBUTED
     mask = np.array(each["loss_mask"])
     if not each["is_trainable"] or not mask.any():
         return None
-    if job.kind is not JobKind.SFT:
+    if job.recipe.kind != "sft":
         if each["reward"] is None or (is_attributed and each["decided_by"] in OTHERS):
             return None
         if not is_attributed:
@@ -145,10 +159,12 @@ def reference(rows: list[Row], job: Rules) -> Tokens:
     """What is trained on, row by row; advantages of zero for a recipe that has none."""
     masks = {each["trajectory_id"]: mask for each in rows if (mask := reference_mask(each, job)) is not None}
     usable = [each for each in rows if each["trajectory_id"] in masks]
-    has_advantages = job.kind not in {JobKind.SFT, JobKind.PPO}
-    if has_advantages and job.credit is Credit.PROCESS:
+    has_advantages = job.recipe.kind not in {"sft", "ppo"}
+    if has_advantages and credit_of(job) is Credit.PROCESS:
         return by_call(rows, usable, masks, job)
-    scores = reference_scores(usable, job.kind) if has_advantages and job.credit is Credit.PROCESS_GRPO else {}
+    scores = (
+        reference_scores(usable, job.recipe.kind) if has_advantages and credit_of(job) is Credit.PROCESS_GRPO else {}
+    )
     discounts = episode_discounts(rows, job)
     tokens: Tokens = {}
     for each in usable:
@@ -156,12 +172,12 @@ def reference(rows: list[Row], job: Rules) -> Tokens:
         advantages = np.zeros(len(mask))
         if has_advantages:
             discounted = [other | {"reward": other["reward"] * discounts[other["episode_id"]]} for other in usable]
-            advantage = outcome_advantage(discounted[usable.index(each)], discounted, masks, scores, job.kind)
+            advantage = outcome_advantage(discounted[usable.index(each)], discounted, masks, scores, job.recipe.kind)
             if advantage is None:
                 continue
             for token in range(len(mask)):
                 step = step_of(each, token)
-                weight = reference_weight(each, step, advantage) if job.credit is Credit.ATTRIBUTED else 1.0
+                weight = reference_weight(each, step, advantage) if credit_of(job) is Credit.ATTRIBUTED else 1.0
                 later = following(each, step, scores) if each["sampled_steps"] else 0.0
                 advantages[token] = mask[token] * (weight * advantage + later)
         tokens[each["trajectory_id"]] = mask, advantages
@@ -170,7 +186,7 @@ def reference(rows: list[Row], job: Rules) -> Tokens:
 
 def episode_discounts(rows: list[Row], job: Rules) -> dict[str, float]:
     """Attributed credit discounts the reward to the first call."""
-    gamma = job.gamma if job.credit is Credit.ATTRIBUTED else 1.0
+    gamma = gamma_of(job) if credit_of(job) is Credit.ATTRIBUTED else 1.0
     return {episode: gamma ** (len(steps) - 1) for episode, steps in calls_of(rows).items()}
 
 
@@ -178,9 +194,9 @@ def by_call(rows: list[Row], usable: list[Row], masks: Masks, job: Rules) -> Tok
     """Each token has the advantage of its call; nothing where no call's advantage differs from zero."""
     tokens: Tokens = {}
     for each in usable:
-        peers = [other for other in usable if is_compared(job.kind, each, other)]
+        peers = [other for other in usable if is_compared(job.recipe.kind, each, other)]
         calls = call_advantages(
-            rows, list({other["episode_id"]: other for other in peers}.values()), job.kind, job.gamma
+            rows, list({other["episode_id"]: other for other in peers}.values()), job.recipe.kind, gamma_of(job)
         )
         if max(abs(calls[other["episode_id"]][step]) for other in peers for step in steps_of(other)) <= 1e-6:
             continue
@@ -194,10 +210,10 @@ def steps_of(each: Row) -> list[int]:
     return each["sampled_steps"] or [each["first_step"]]
 
 
-def outcome_advantage(each: Row, usable: list[Row], masks: Masks, scores: Scores, kind: JobKind) -> float | None:
+def outcome_advantage(each: Row, usable: list[Row], masks: Masks, scores: Scores, kind: str) -> float | None:
     """The advantage of an episode by its reward; None where nothing that is compared varies."""
     peers = [other for other in usable if is_compared(kind, each, other)]
-    if kind is JobKind.REINFORCE_PLUS_PLUS:
+    if kind == "reinforce_plus_plus":
         compared = np.array(
             [other["reward"] for other in peers for _ in range(int(masks[other["trajectory_id"]].sum()))]
         )
@@ -211,11 +227,11 @@ def outcome_advantage(each: Row, usable: list[Row], masks: Masks, scores: Scores
     return reference_advantage(kind, each["reward"], compared)
 
 
-def is_compared(kind: JobKind, each: Row, other: Row) -> bool:
-    return kind is JobKind.REINFORCE_PLUS_PLUS or each["group_id"] == other["group_id"]
+def is_compared(kind: str, each: Row, other: Row) -> bool:
+    return kind == "reinforce_plus_plus" or each["group_id"] == other["group_id"]
 
 
-def reference_scores(usable: list[Row], kind: JobKind) -> Scores:
+def reference_scores(usable: list[Row], kind: str) -> Scores:
     """Normalised scores of steps, by episode and step (Shao et al. 2024, section 4.1.3)."""
     scores: Scores = defaultdict(dict)
     for each in usable:
@@ -238,7 +254,7 @@ def reference_rewards(rows: list[Row], job: Rules) -> dict[str, npt.NDArray[np.f
     usable = [each for each in rows if each["trajectory_id"] in masks]
     raw: Scores = defaultdict(dict)
     episodes = {each["episode_id"] for each in usable}
-    for each in rows if job.credit is Credit.PROCESS else []:
+    for each in rows if credit_of(job) is Credit.PROCESS else []:
         found = zip(each["sampled_steps"], each["step_rewards"], strict=True)
         if each["episode_id"] in episodes:
             raw[each["episode_id"]].update({step: score for step, score in found if score is not None})
@@ -256,14 +272,14 @@ def reference_rewards(rows: list[Row], job: Rules) -> dict[str, npt.NDArray[np.f
     return rewards
 
 
-def reference_advantage(kind: JobKind, reward: float, compared: npt.NDArray[np.float64]) -> float:
+def reference_advantage(kind: str, reward: float, compared: npt.NDArray[np.float64]) -> float:
     """An episode's advantage over the rewards that its recipe compares, its own among them."""
     difference = reward - compared.mean()
-    if kind is JobKind.RLOO:
+    if kind == "rloo":
         return float(difference * len(compared) / (len(compared) - 1))
-    if kind in {JobKind.GRPO, JobKind.GSPO}:
+    if kind in {"grpo", "gspo"}:
         return float(difference / (compared.std(ddof=1) + 1e-6))
-    if kind is JobKind.REINFORCE_PLUS_PLUS:
+    if kind == "reinforce_plus_plus":
         return float(difference / np.sqrt(compared.var(ddof=1) + 1e-8))
     return float(difference)
 
@@ -276,30 +292,30 @@ def step_of(each: Row, token: int) -> int:
     return int(each["first_step"])
 
 
-KINDS = [kind for kind in JobKind if kind is JobKind.SFT or kind.is_policy_gradient]
+KINDS = ["sft", *POLICY_GRADIENTS]
 
 
-def job_of(kind: JobKind, seed: int) -> Rules:
+def job_of(kind: str, seed: int) -> Rules:
     """Parts of several sizes with each kind of credit that the recipe has."""
-    has = {JobKind.SFT: [Credit.BROADCAST], JobKind.PPO: [Credit.BROADCAST, Credit.PROCESS]}.get(kind, [*Credit])
+    has = {"sft": [Credit.BROADCAST], "ppo": [Credit.BROADCAST, Credit.PROCESS]}.get(kind, [*Credit])
     credit = has[seed // 3 % len(has)]
-    gamma = (1.0, 0.9, 0.5)[seed % 3] if kind is not JobKind.PPO else 1.0
+    gamma = (1.0, 0.9, 0.5)[seed % 3] if credit in {Credit.PROCESS, Credit.ATTRIBUTED} and kind != "ppo" else 1.0
     return rules(kind, group_size=(2, 3, 8)[seed % 3], credit=credit, gamma=gamma)
 
 
-def assert_equals_reference(seed: int, kind: JobKind) -> int:
+def assert_equals_reference(seed: int, kind: str) -> int:
     """Compare one dataset; returns its number of rows."""
     rows, job = random_rows(random.Random(seed)), job_of(kind, seed)
     selection = select(rows, job)
     expected = reference(rows, job)
-    rewards = reference_rewards(rows, job) if kind is JobKind.PPO else {}
+    rewards = reference_rewards(rows, job) if kind == "ppo" else {}
     rows_by_id = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
     assert rows_by_id.keys() == expected.keys(), seed
     for identity, (mask, advantages) in expected.items():
         assert rows_by_id[identity]["loss_mask"] == mask.tolist(), (seed, identity)
-        if kind in {JobKind.SFT, JobKind.PPO}:
+        if kind in {"sft", "ppo"}:
             assert rows_by_id[identity]["advantages"] is None
-            if kind is JobKind.PPO:
+            if kind == "ppo":
                 np.testing.assert_allclose(rows_by_id[identity]["rewards"], rewards[identity], rtol=0, atol=1e-5)
         else:
             np.testing.assert_allclose(rows_by_id[identity]["advantages"], advantages, rtol=0, atol=1e-5)
@@ -308,7 +324,7 @@ def assert_equals_reference(seed: int, kind: JobKind) -> int:
     lost = sum(before[identity] - int(mask.sum()) for identity, (mask, _) in expected.items())
     assert selection.rows["masked_tokens"].sum() == lost
     sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"]
-    assert kind is JobKind.SFT or all(size <= job.group_size for size in sizes)
+    assert kind == "sft" or all(size <= group_size_of(job) for size in sizes)
     return len(rows_by_id)
 
 
@@ -319,7 +335,7 @@ def test_masks_and_advantages_equal_the_reference_on_84_datasets() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_recipe_equals_the_reference_on_200_datasets(kind: JobKind) -> None:
+def test_each_recipe_equals_the_reference_on_200_datasets(kind: str) -> None:
     assert sum(assert_equals_reference(seed, kind) for seed in range(200)) > 1_000
 
 
@@ -346,11 +362,9 @@ def advantages_of(selection: Selection, episodes: set[str]) -> dict[str, bytes]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("count", [1, 20])
-@pytest.mark.parametrize(
-    "kind", [JobKind.DR_GRPO, JobKind.GRPO, JobKind.RLOO, JobKind.GSPO, JobKind.REINFORCE_PLUS_PLUS]
-)
+@pytest.mark.parametrize("kind", ["dr_grpo", "grpo", "rloo", "gspo", "reinforce_plus_plus"])
 def test_episodes_that_others_decided_change_no_other_advantage(
-    kind: JobKind, credit: Credit, broken: Row, count: int
+    kind: str, credit: Credit, broken: Row, count: int
 ) -> None:
     rows = [row(f"e{number}", reward=(rng := random.Random(number)).random(), step_rewards=[rng.random()])
             for number in range(7)]  # fmt: skip
@@ -384,18 +398,18 @@ def test_a_part_of_one_episode_keeps_its_groups_baseline() -> None:
 
 def test_reinforce_plus_plus_compares_all_episodes_and_needs_no_group() -> None:
     rows = [row("a", "", 0.0), row("b", "", 1.0), row("c", "g", 1.0)]
-    selection = select(rows, rules(JobKind.REINFORCE_PLUS_PLUS))
+    selection = select(rows, rules("reinforce_plus_plus"))
     assert sorted(selection.rows["group_id"]) == ["a", "b", "g"]
     advantages = dict(selection.rows.select("episode_id", "advantages").iter_rows())
     assert advantages["b"] == advantages["c"]
     tokens = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
     np.testing.assert_allclose(advantages["a"], -tokens.mean() / tokens.std(ddof=1), rtol=1e-5)
-    alike = select([row(name, "", 1.0) for name in "ab"], rules(JobKind.REINFORCE_PLUS_PLUS))
+    alike = select([row(name, "", 1.0) for name in "ab"], rules("reinforce_plus_plus"))
     assert alike.row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
 
 
 def test_ppo_takes_episodes_without_a_group_or_with_equal_rewards() -> None:
-    selection = select([row("a", "", 1.0), row("b", "g", 1.0)], rules(JobKind.PPO))
+    selection = select([row("a", "", 1.0), row("b", "g", 1.0)], rules("ppo"))
     assert selection.row_tally == Tally(2, {})
     assert selection.rows["advantages"].to_list() == [None, None]
 
@@ -435,7 +449,7 @@ def test_the_older_process_credit_sums_normalised_scores() -> None:
     )  # the scores' mean is 0.5, the rewards' too
     assert by_id == {"a/0": [0.5, 0.0, 0.0], "a/2": [0.5, 0.5], "b/0": [-0.5, 0.0, -0.5]}
     deviation = float(np.std([1.0, 0.0, 0.5, 0.5], ddof=1))
-    grpo = select(rows, rules(JobKind.GRPO, credit=Credit.PROCESS_GRPO)).rows.filter(pl.col("trajectory_id") == "a/0")
+    grpo = select(rows, rules("grpo", credit=Credit.PROCESS_GRPO)).rows.filter(pl.col("trajectory_id") == "a/0")
     outcome = 0.5 / float(np.std([1.0, 0.0], ddof=1))
     np.testing.assert_allclose(grpo["advantages"][0], [outcome, 0.0, outcome - 0.5 / deviation], rtol=1e-5, atol=1e-6)
 
@@ -458,10 +472,10 @@ def test_the_return_of_a_token_of_ppo_is_what_follows_it() -> None:
         row("b", reward=0.5, **TWO_STEPS, step_rewards=[0.0, 1.0], is_scored=False),
         row("c", reward=0.0, **without_first, step_rewards=[4.0, 0.5]),
     ]
-    selection = select(rows, rules(JobKind.PPO, credit=Credit.PROCESS))
+    selection = select(rows, rules("ppo", credit=Credit.PROCESS))
     rewards = dict(selection.rows.select("trajectory_id", "rewards").iter_rows())
     assert rewards == {"a/0": [0.25, 0, 3.5], "a/2": [0, 3.0], "b/0": [0, 0, 1.0], "c/0": [0, 0, 0.5]}
-    alone = dict(select(rows, rules(JobKind.PPO)).rows.select("trajectory_id", "rewards").iter_rows())
+    alone = dict(select(rows, rules("ppo")).rows.select("trajectory_id", "rewards").iter_rows())
     assert alone == {"a/0": [0, 0, 1.0], "a/2": [0, 1.0], "b/0": [0, 0, 0.5], "c/0": [0, 0, 0.0]}
     assert select([row("a"), row("b", reward=0.0)], rules()).rows["rewards"].to_list() == [None, None]
 
@@ -475,15 +489,15 @@ MISTAKE: Row = {
 
 
 def test_sft_leaves_a_mistake_inside_a_good_episode_out() -> None:
-    selection = select([row("a", **(MISTAKE | TWO_STEPS))], rules(JobKind.SFT))
+    selection = select([row("a", **(MISTAKE | TWO_STEPS))], rules("sft"))
     assert selection.rows.select("loss_mask", "masked_steps", "masked_tokens").rows() == [([0, 0, 1], 1, 1)]
-    alone = select([row("a", **MISTAKE)], rules(JobKind.SFT))
+    alone = select([row("a", **MISTAKE)], rules("sft"))
     assert alone.row_tally.rejected == {Rejection.ALL_STEPS_MASKED: 1}
 
 
 def test_a_row_whose_steps_cannot_be_told_apart_is_rejected_only_where_they_must_be() -> None:
     nowhere: Row = {"sampled_steps": [], "sampled_starts": [], "sampled_ends": []}
     unknown: Row = TWO_STEPS | nowhere
-    selection = select([row("a", **(unknown | MISTAKE)), row("b", **unknown)], rules(JobKind.SFT))
+    selection = select([row("a", **(unknown | MISTAKE)), row("b", **unknown)], rules("sft"))
     assert selection.row_tally.rejected == {Rejection.UNKNOWN_STEP_POSITIONS: 1}
     assert selection.rows["episode_id"].to_list() == ["b"]

@@ -7,13 +7,14 @@ import pytest
 
 from spanloop.foundation.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient
 from spanloop.training.jobs.leases import record_progress
-from spanloop.training.jobs.processes.job_runner import JobRunner, RunnerSettings
+from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.run.job_api import Job, JobApi, JobSpec, JobState
 from spanloop.training.run.transient import is_transient
 from spanloop.training.spec.stored_spec import parse_spec
@@ -49,7 +50,7 @@ def test_a_job_whose_service_is_away_is_tried_again_with_growing_pauses_and_fail
     runner_of: RunnerOf,
     database: ControlDatabase,
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 1}))
+    job = api.submit(spec.changed(max_attempts=1))
     with make_scheduler(runner_of("away"), clock=clock) as scheduler:
         wait_until(lambda: api.get(job.id).retry_at is not None, each=scheduler.tick)
         waiting = api.get(job.id)
@@ -100,7 +101,7 @@ def test_progress_forgets_that_a_service_was_away(
 def test_a_job_ends_when_its_attempts_together_ran_for_its_limit(
     *, api: JobApi, spec: JobSpec, clock: FakeClock, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_runtime_minutes": 10}))
+    job = api.submit(spec.changed(max_runtime_minutes=10))
     with make_scheduler(runner_of("sleep"), clock=clock) as scheduler:
         scheduler.tick()
         clock.forward(minutes=6)
@@ -120,7 +121,7 @@ def test_a_job_ends_when_its_attempts_together_ran_for_its_limit(
 def test_a_job_with_a_stopped_process_is_started_again(
     api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 2}))
+    job = api.submit(spec.changed(max_attempts=2))
     with make_scheduler(runner_of("stopped"), grace_s=0.1, stopped_s=0.2) as scheduler:
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     failed = api.get(job.id)

@@ -7,12 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spanloop.training.run.job_api import JobKind, JobSpec
+from spanloop.training.run.job_api import JobSpec
+from spanloop.training.spec.flat_settings import flat_settings
+
+from ..recipe_kinds import KINDS, POLICY_GRADIENTS, flat_value
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
 specs = st.builds(
-    JobSpec,
-    kind=st.just(JobKind.GRPO),
+    JobSpec.of,
+    kind=st.just("grpo"),
     base=st.one_of(names, st.builds("{}@v{}".format, names, st.integers(1, 999))),
     name=st.one_of(st.just(""), names),
     learning_rate=st.floats(1e-9, 1e-2),
@@ -61,19 +64,19 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
 def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"{setting}: a .*\bgrpo\b.* setting that sft does not use"):
         JobSpec.model_validate({"kind": "sft", "base": "tiny@v1", setting: value})
-    assert JobSpec(kind=JobKind.SFT, base="tiny@v1", min_reward=0.5).min_reward == 0.5
+    assert flat_value(JobSpec.of(kind="sft", base="tiny@v1", min_reward=0.5), "min_reward") == 0.5
 
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
-    rates = {kind: JobSpec(kind=kind, base="tiny").learning_rate for kind in JobKind}
-    expected = {JobKind.SFT: 1e-5, JobKind.DPO: 5e-7}
-    assert rates == {kind: expected.get(kind, 1e-6) for kind in JobKind}
-    assert JobSpec(kind=JobKind.SFT, base="tiny", learning_rate=1e-3).learning_rate == 1e-3
+    rates = {kind: JobSpec.of(kind=kind, base="tiny").learning_rate for kind in KINDS}
+    expected = {"sft": 1e-5, "dpo": 5e-7}
+    assert rates == {kind: expected.get(kind, 1e-6) for kind in KINDS}
+    assert JobSpec.of(kind="sft", base="tiny", learning_rate=1e-3).learning_rate == 1e-3
 
 
 def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:
-    specs = {str(kind): JobSpec(kind=kind, base="tiny") for kind in JobKind if kind.is_policy_gradient}
-    assert {name: (str(spec.loss_aggregation), spec.kl_coefficient) for name, spec in specs.items()} == {
+    specs = {kind: flat_settings(JobSpec.of(kind=kind, base="tiny")) for kind in POLICY_GRADIENTS}
+    assert {kind: (str(spec["loss_aggregation"]), spec["kl_coefficient"]) for kind, spec in specs.items()} == {
         "dr_grpo": ("seq-mean-token-sum-norm", 0),
         "grpo": ("seq-mean-token-mean", 0.04),
         "rloo": ("seq-mean-token-sum", 0),
@@ -81,7 +84,7 @@ def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:
         "reinforce_plus_plus": ("token-mean", 0),
         "ppo": ("token-mean", 0),
     }
-    assert JobSpec(base="tiny").kind is JobKind.DR_GRPO
+    assert JobSpec.of(base="tiny").kind == "dr_grpo"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_a_recipe_refuses_what_it_does_not_use(kind: str, setting: str, value: o
 
 
 def test_ppo_has_process_credit_and_no_attributed_one() -> None:
-    assert JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "process"}).credit == "process"
+    assert flat_value(JobSpec.of(kind="ppo", base="tiny", credit="process"), "credit") == "process"
     with pytest.raises(ValidationError, match="credit: attributed weighs stored advantages, which ppo does not have"):
         JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "attributed"})
     with pytest.raises(ValidationError, match=r"credit: process_grpo normalises scores by .* take process"):
@@ -104,8 +107,8 @@ def test_ppo_has_process_credit_and_no_attributed_one() -> None:
 @pytest.mark.parametrize("credit", ["process", "attributed"])
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0])
 def test_two_credits_have_a_discount(credit: str, gamma: float) -> None:
-    assert JobSpec.model_validate({"base": "tiny", "credit": credit, "gamma": gamma}).gamma == gamma
-    assert JobSpec.model_validate({"base": "tiny", "credit": credit}).gamma == 1
+    assert flat_value(JobSpec.of(base="tiny", credit=credit, gamma=gamma), "gamma") == gamma
+    assert flat_value(JobSpec.of(base="tiny", credit=credit), "gamma") == 1
 
 
 @pytest.mark.parametrize(
@@ -139,15 +142,15 @@ def test_limits_that_leave_nothing_are_refused(settings: dict[str, object], mess
 
 
 def test_sft_imitates_successful_episodes_unless_told_otherwise() -> None:
-    assert JobSpec(kind=JobKind.SFT, base="tiny").outcomes == "successful"
-    assert JobSpec.model_validate({"kind": "sft", "base": "tiny", "outcomes": "all"}).outcomes == "all"
+    assert flat_value(JobSpec.of(kind="sft", base="tiny"), "outcomes") == "successful"
+    assert flat_value(JobSpec.of(kind="sft", base="tiny", outcomes="all"), "outcomes") == "all"
     with pytest.raises(ValidationError, match="outcomes: a sft setting"):
         JobSpec.model_validate({"kind": "grpo", "base": "tiny", "outcomes": "all"})
 
 
 def test_the_result_takes_the_bases_name_unless_it_has_one() -> None:
-    assert JobSpec(kind=JobKind.GRPO, base="tiny@v3").result_name == "tiny"
-    assert JobSpec(kind=JobKind.GRPO, base="tiny@v3", name="better").result_name == "better"
+    assert JobSpec.of(kind="grpo", base="tiny@v3").result_name == "tiny"
+    assert JobSpec.of(kind="grpo", base="tiny@v3", name="better").result_name == "better"
 
 
 def test_a_spec_is_frozen(spec: JobSpec) -> None:
@@ -157,7 +160,7 @@ def test_a_spec_is_frozen(spec: JobSpec) -> None:
 
 def test_since_is_given_in_utc() -> None:
     since = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    assert JobSpec(kind=JobKind.GRPO, base="tiny", since=since).since_utc == datetime(2026, 1, 1, tzinfo=UTC)
+    assert JobSpec.of(kind="grpo", base="tiny", since=since).since_utc == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_every_field_says_what_it_is() -> None:
@@ -178,6 +181,6 @@ def test_a_backbone_and_ranks_that_do_not_fit_are_refused(settings: dict[str, ob
 
 
 def test_a_job_deploys_by_the_rule_or_always_but_not_both() -> None:
-    assert JobSpec(kind=JobKind.SFT, base="tiny@champion", deploy=True).base == "tiny@champion"
+    assert JobSpec.of(kind="sft", base="tiny@champion", deploy=True).base == "tiny@champion"
     with pytest.raises(ValidationError, match="deploy_always: deploy asks the promotion rule"):
-        JobSpec(kind=JobKind.SFT, base="tiny", deploy=True, deploy_always=True)
+        JobSpec.of(kind="sft", base="tiny", deploy=True, deploy_always=True)

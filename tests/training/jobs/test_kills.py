@@ -23,7 +23,7 @@ from spanloop.foundation.processes.marked import find_processes
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JobMark
 from spanloop.training.jobs.processes.process_launch import GATE
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import Job, JobApi, JobKind, JobSpec, JobState
+from spanloop.training.run.job_api import Job, JobApi, JobSpec, JobState
 
 from .support import RunnerOf, wait_until
 
@@ -66,7 +66,7 @@ class SchedulerProcess:
 
 @pytest.fixture
 def job(api: JobApi) -> Job:
-    return api.submit(JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=STEPS, max_attempts=100))
+    return api.submit(JobSpec.of(kind="sft", base="tiny@v1", steps=STEPS, max_attempts=100))
 
 
 @pytest.fixture

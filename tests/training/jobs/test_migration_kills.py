@@ -16,7 +16,7 @@ from spanloop.training.jobs.database.control_database import INITIAL_VERSION, Co
 from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import Job, JobApi, JobKind, JobSpec, Schedule
+from spanloop.training.run.job_api import Job, JobApi, JobSpec, Schedule
 
 from ...killed_processes import ForkServer
 
@@ -78,7 +78,7 @@ def make_initial(data_dir: DataDir, model_folder: Path) -> tuple[Job, Schedule]:
     """Make a database of the initial schema, with rows."""
     Registry(data_dir).add("tiny", model_folder)
     api = JobApi(data_dir)
-    spec = JobSpec(kind=JobKind.GRPO, base="tiny", deploy=True)
+    spec = JobSpec.of(kind="grpo", base="tiny", deploy=True)
     return api.submit(spec), api.schedule(spec, cron="0 3 * * *")
 
 

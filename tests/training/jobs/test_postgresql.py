@@ -142,9 +142,9 @@ from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.database.tables import SchemaRow
-from spanloop.training.run.job_api import JobKind, JobSpec
+from spanloop.training.run.job_api import JobSpec
 
-spec = JobSpec(kind=JobKind.SFT, base="tiny")
+spec = JobSpec.of(kind="sft", base="tiny")
 database = ControlDatabase(ControlPaths(Path(sys.argv[1])))
 while not Path(sys.argv[1], "stop").exists():
     try:

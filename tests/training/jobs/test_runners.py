@@ -19,7 +19,7 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, LeaderRow
 from spanloop.training.jobs.leadership import SCHEDULER
 from spanloop.training.jobs.processes.job_processes import JobMark
-from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState
+from spanloop.training.run.job_api import JobApi, JobSpec, JobState
 from spanloop.training.run.runner import JobRunner, RunnerSettings
 from spanloop.training.run.scheduler import Scheduler
 from spanloop.training.spec.stored_spec import parse_spec
@@ -65,7 +65,7 @@ def test_a_job_ends_when_its_lease_cannot_be_renewed_and_goes_on_later_without_b
     database_away: DatabaseAway,
     runner_of: RunnerOf,
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 1}))
+    job = api.submit(spec.changed(max_attempts=1))
     runner = JobRunner(data_dir, parse_spec, command=runner_of("family"), settings=RunnerSettings(lease_s=3, grace_s=0))
     runner.start()
     with database_away():
@@ -112,7 +112,7 @@ def test_the_job_of_a_runner_that_died_or_hangs_ends_and_another_runner_goes_on(
     *, api: JobApi, data_dir: DataDir, runner_of: RunnerOf, number: signal.Signals
 ) -> None:
     """Two runners and a scheduler without one; each but the scheduler as a process of its own."""
-    job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=40))
+    job = api.submit(JobSpec.of(kind="sft", base="tiny@v1", steps=40))
     options = ("--lease-s", "3", "--runner", shlex.join(runner_of("work", "40", "0.1")))
     with (
         process("scheduler", data_dir, "--slots", "0"),
@@ -138,7 +138,7 @@ def test_the_job_of_a_runner_that_died_or_hangs_ends_and_another_runner_goes_on(
 def test_runners_share_a_queue_and_a_second_scheduler_takes_over(
     *, api: JobApi, data_dir: DataDir, database: ControlDatabase, runner_of: RunnerOf
 ) -> None:
-    spec = JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=2)
+    spec = JobSpec.of(kind="sft", base="tiny@v1", steps=2)
     options = ("--slots", "2", "--runner", shlex.join(runner_of("work", "2", "0.3")))
     live = JobApi(data_dir)
     with (

@@ -29,7 +29,6 @@ from spanloop.training.run.job_api import (
     Budget,
     FailureTrigger,
     JobApi,
-    JobKind,
     JobSpec,
     JobState,
     Schedule,
@@ -43,7 +42,7 @@ from .support import FakeClock, delete_all_rows
 if TYPE_CHECKING:
     from spanloop.training.jobs.leases import JobLease
 
-SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=100)
+SPEC = JobSpec.of(kind="sft", base="tiny@v1", max_attempts=100)
 HOURLY = ScheduleSettings(every_minutes=60)
 NEW = Decision(TickVerdict.SUBMITTED, "new data")
 

@@ -88,7 +88,7 @@ def test_what_a_failed_job_printed_last_is_its_error(
 def test_a_job_whose_process_is_killed_again_and_again_fails_in_the_end(
     api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 2}))
+    job = api.submit(spec.changed(max_attempts=2))
     with make_scheduler(runner_of("die")) as scheduler:
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     failed = api.get(job.id)
@@ -191,7 +191,7 @@ def test_a_job_on_the_cpu_does_not_wait_for_a_gpu(
     api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
     on_gpu = [api.submit(spec) for _ in range(2)]
-    on_cpu = api.submit(spec.model_copy(update={"device": Device.CPU}))
+    on_cpu = api.submit(spec.changed(device=Device.CPU))
     with make_scheduler(runner_of("sleep"), slots=3, gpu_slots=1) as scheduler:
         scheduler.tick()
         scheduler.tick()
@@ -217,7 +217,7 @@ def test_jobs_run_one_at_a_time_in_order_unless_there_are_slots(
 def test_a_scheduler_that_stops_queues_its_job_again_without_blame(
     api: JobApi, spec: JobSpec, data_dir: DataDir, make_scheduler: MakeScheduler, runner_of: RunnerOf
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 1}))
+    job = api.submit(spec.changed(max_attempts=1))
     for attempt in (1, 2, 3):
         with make_scheduler(runner_of("sleep")) as scheduler:
             scheduler.tick()
@@ -426,7 +426,7 @@ def test_a_job_whose_scheduler_is_gone_can_still_be_cancelled(
 def test_a_runner_that_says_that_it_was_ended_from_outside_is_started_again(
     api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, status: int, attempts: int
 ) -> None:
-    job = api.submit(spec.model_copy(update={"max_attempts": 2}))
+    job = api.submit(spec.changed(max_attempts=2))
     with make_scheduler(("/bin/sh", "-c", f"exit {status}", "sh")) as scheduler:
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.FAILED, attempts)

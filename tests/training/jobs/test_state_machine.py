@@ -28,13 +28,13 @@ from spanloop.training.jobs.entities import job_from_row
 from spanloop.training.jobs.leases import JobLease, JobLeaseLostError, OtherLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.state_machine import FINAL_STATES, LEASED_STATES, LEGAL_TRANSITIONS, transition
-from spanloop.training.run.job_api import JobKind, JobSpec, JobState
+from spanloop.training.run.job_api import JobSpec, JobState
 from spanloop.training.spec.stored_spec import parse_spec
 
 from .support import FakeClock, delete_all_rows
 
 MAX_ATTEMPTS = 2
-SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=MAX_ATTEMPTS)
+SPEC = JobSpec.of(kind="sft", base="tiny@v1", max_attempts=MAX_ATTEMPTS)
 
 
 @pytest.mark.parametrize(("origin", "target"), [*product(JobState, JobState)])

@@ -14,7 +14,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi, JobKind, JobSpec, JobState, ScheduleSettings
+from spanloop.training.run.job_api import JobApi, JobSpec, JobState, ScheduleSettings
 
 from .support import RunnerOf, wait_until
 
@@ -63,7 +63,7 @@ def test_kill_9_at_any_instant_neither_loses_nor_doubles_a_job_of_a_schedule(
 ) -> None:
     rng = random.Random(17)
     live = JobApi(data_dir)
-    spec = JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=2, max_attempts=100)
+    spec = JobSpec.of(kind="sft", base="tiny@v1", steps=2, max_attempts=100)
     schedule = live.schedule(spec, settings=ScheduleSettings(every_minutes=0.01))
     ticks = shlex.join((sys.executable, "-c", TICKS, "--"))
     command = [sys.executable, "-c", LIFE, str(data_dir.path), shlex.join(runner_of("work", "2", "0.05")), ticks]

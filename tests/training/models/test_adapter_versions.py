@@ -11,7 +11,6 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.adapter_versions import adapter_to_keep, full_weights, weights_version
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.checkpoints import KeptAdapter
@@ -72,12 +71,12 @@ def test_a_job_that_starts_from_an_adapter_keeps_both_for_one_base(
     registry = Registry(data_dir)
     base = registry.add("tiny", tiny_model)
     version = add_adapter(registry, base, tmp_path / "adapter", rank=8)
-    spec = JobSpec(base="tiny", lora_rank=504, lora_merge=False)
+    spec = JobSpec.of(base="tiny", lora_rank=504, lora_merge=False)
     assert adapter_to_keep(spec, base) == KeptAdapter("tiny@v1")
     assert adapter_to_keep(spec, version) == KeptAdapter("tiny@v1", merged=version.path)
-    assert adapter_to_keep(spec.model_copy(update={"lora_merge": True}), version) is None
+    assert adapter_to_keep(spec.changed(lora_merge=True), version) is None
     with pytest.raises(JobError, match=r"of rank 8\. With lora_rank 505 the new one would have rank 513"):
-        adapter_to_keep(spec.model_copy(update={"lora_rank": 505}), version)
+        adapter_to_keep(spec.changed(lora_rank=505), version)
 
 
 def test_an_adapter_is_deployed_with_its_base(data_dir: DataDir, tiny_model: Path, tmp_path: Path) -> None:
@@ -102,7 +101,7 @@ def test_an_adapter_is_deployed_with_its_base(data_dir: DataDir, tiny_model: Pat
 @pytest.mark.timeout(900)
 def test_jobs_keep_stack_and_merge_adapters(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model)
-    settings = {"kind": JobKind.SFT, "steps": 1, "lora_rank": 4, "learning_rate": 1e-2, "backbone": Backbone.DEBUG}
+    settings = {"kind": "sft", "steps": 1, "lora_rank": 4, "learning_rate": 1e-2, "backbone": Backbone.DEBUG}
     registry = Registry(runner.data_dir)
     weights = {"tiny@v1": load_file(tiny_model / "model.safetensors")}
     for number, (base, merge) in enumerate((("tiny@v1", False), ("tiny@v2", False), ("tiny@v3", True)), start=2):

@@ -27,7 +27,7 @@ from ..training_seeding import insert, transition_row
 
 def trained(data_dir: DataDir, base: ModelVersion, *, steps: int) -> ModelVersion:
     """A version that a job made from ``base``."""
-    job = JobApi(data_dir).submit(JobSpec(base=base.reference))
+    job = JobApi(data_dir).submit(JobSpec.of(base=base.reference))
     return Registry(data_dir).add(base.name, base.path, parent=base.reference, job_id=job.id, metadata={"steps": steps})
 
 

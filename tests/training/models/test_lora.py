@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnkn
 from transformers import AutoModelForCausalLM
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoints import KeptAdapter, assemble_model, latest_checkpoint
 from spanloop.training.models.files.lora_adapter import LowRank, adapter_rank, read_adapter, stack, write_adapter
 from spanloop.training.models.files.lora_merge import merge_checkpoint, merge_into_base
@@ -23,6 +22,7 @@ from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..debug_training import debug_plan, train_here, write_dataset
+from ..recipe_kinds import KINDS
 
 GAP = "rollout_corr/logprob_abs_diff_mean"
 TOLERANCE_NATS = {False: 1e-4, True: 0.05}
@@ -64,8 +64,8 @@ def test_the_merged_model_gives_the_trainers_log_probabilities(
 
 @pytest.mark.slow
 def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
-    plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    plan = debug_plan(tiny_model, tmp_path, kind="sft", lora_rank=4, learning_rate=1e-2)
     train_here(plan)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     assert checkpoint is not None
@@ -132,8 +132,8 @@ def test_adapters_that_cannot_be_read_or_merged_are_refused(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_only_linear_layers_change(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
-    plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    plan = debug_plan(tiny_model, tmp_path, kind="sft", lora_rank=4, learning_rate=1e-2)
     train_here(plan)
     before, after = (
         load_file(folder / "model.safetensors") for folder in (tiny_model, assembled(plan, tmp_path / "merged"))
@@ -172,19 +172,19 @@ def test_shards_keep_their_places_and_a_tied_head_is_left_out(tmp_path: Path) ->
         merge_checkpoint(adapter, tmp_path, target, [*names, "model.other"])
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
-def test_the_learning_rate_is_ten_times_that_of_full_weights(kind: JobKind) -> None:
-    full, low_rank = JobSpec(kind=kind, base="m"), JobSpec(kind=kind, base="m", lora_rank=8)
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_learning_rate_is_ten_times_that_of_full_weights(kind: str) -> None:
+    full, low_rank = JobSpec.of(kind=kind, base="m"), JobSpec.of(kind=kind, base="m", lora_rank=8)
     assert low_rank.learning_rate == pytest.approx(10 * full.learning_rate)
-    assert JobSpec(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).learning_rate == 1e-4
+    assert JobSpec.of(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).learning_rate == 1e-4
 
 
 def test_a_scale_without_a_rank_is_refused() -> None:
     with pytest.raises(ValidationError, match="needs a lora_rank above 0"):
-        JobSpec(base="m", lora_alpha=16)
+        JobSpec.of(base="m", lora_alpha=16)
     for rank in (0, 1024):
         with pytest.raises(ValidationError, match="an adapter needs a lora_rank from 1 to 512"):
-            JobSpec(base="m", lora_merge=False, lora_rank=rank)
+            JobSpec.of(base="m", lora_merge=False, lora_rank=rank)
 
 
 def test_an_adapter_needs_less_memory() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.memory_estimate import (
     CUDA_BYTES,
     PROCESSES_BYTES,
@@ -95,10 +94,10 @@ def test_a_model_of_7b_fits_one_gpu_of_80_gb_with_lora_or_offload() -> None:
 
 
 def test_the_factors_are_those_of_the_job() -> None:
-    spec = JobSpec(base="m", kind=JobKind.PPO, kl_coefficient=0.1, lora_rank=8, ranks=2, offload=True)
+    spec = JobSpec.of(base="m", kind="ppo", kl_coefficient=0.1, lora_rank=8, ranks=2, offload=True)
     assert MemoryFactors.of(spec) == (2, 8, True, True, True, 4)
-    assert MemoryFactors.of(JobSpec(base="m")) == MemoryFactors()
-    assert MemoryFactors.of(JobSpec(base="m", optimizer_dtype=OptimizerDtype.BFLOAT16)).moment_bytes == 2
+    assert MemoryFactors.of(JobSpec.of(base="m")) == MemoryFactors()
+    assert MemoryFactors.of(JobSpec.of(base="m", optimizer_dtype=OptimizerDtype.BFLOAT16)).moment_bytes == 2
 
 
 def test_moments_in_bfloat16_take_half_the_memory() -> None:

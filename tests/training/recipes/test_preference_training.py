@@ -15,7 +15,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from spanloop.training.dataset.pairs import Pairing, Side
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.verl_plugin.supervised.reference_logprobs import REFERENCE_NAME, Reference
 
 from ..debug_training import debug_plan, train_here, trained_weights
@@ -39,7 +38,7 @@ def write_pairs(folder: Path) -> pl.DataFrame:
                     "sampled_ends": [len(response)], "logprobs": [],
                 }  # fmt: skip
                 rows.append(row(f"g{group}-e{number}", f"g{group}", float(number % 2), index, **tokens))
-    selected = select(rows, rules(JobKind.DPO, vocabulary_size=400, pairing=Pairing(0, 2, 0))).rows
+    selected = select(rows, rules("dpo", vocabulary_size=400, pairing=Pairing(0, 2, 0))).rows
     folder.mkdir(parents=True, exist_ok=True)
     selected.write_parquet(folder / "dataset.parquet")
     return selected
@@ -95,9 +94,7 @@ def test_engine_and_plain_transformers_agree_and_a_resumed_job_ends_like_one_tha
 ) -> None:
     rows = write_pairs(tmp_path)
     # micro-batches of one row: the sides of a pair are computed apart
-    plan = debug_plan(
-        tiny_model, tmp_path, kind=JobKind.DPO, steps=2, batch_size=4, micro_batch_tokens=40, dpo_beta=BETA
-    )
+    plan = debug_plan(tiny_model, tmp_path, kind="dpo", steps=2, batch_size=4, micro_batch_tokens=40, dpo_beta=BETA)
     gradients: list[dict[str, torch.Tensor]] = []
     with recorded_gradients(gradients):
         steps = train_here(plan)

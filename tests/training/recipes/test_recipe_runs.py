@@ -11,25 +11,24 @@ from typer.testing import CliRunner
 from spanloop.cli import app as command_tree
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.registry import Registry
-from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
-from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.run.job_api import Job, JobApi
 from spanloop.training.run.planning import make_plan
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.job_spec import JobSpec
+from spanloop.training.verl_plugin.overrides.policy_gradient import policy_gradient_overrides
+from spanloop.training.verl_plugin.overrides.sft import sft_overrides
 
+from ..recipe_kinds import POLICY_GRADIENTS
 from ..run.test_run_job import assert_trained, at, wait_until
 from ..training_running import Runner
 from ..training_seeding import seed_groups
 from ..verl_plugin.test_compute import MANIFEST
 
-KINDS = [kind for kind in JobKind if kind is JobKind.SFT or kind.is_policy_gradient]
-POLICY_GRADIENTS = [kind for kind in KINDS if kind.is_policy_gradient]
+KINDS = ["sft", *POLICY_GRADIENTS]
 
 
 class Recipe(NamedTuple):
@@ -52,7 +51,7 @@ RECIPES = {
 }
 
 
-def submit(data_dir: DataDir, kind: JobKind, tmp_path: Path, *options: str) -> Job:
+def submit(data_dir: DataDir, kind: str, tmp_path: Path, *options: str) -> Job:
     """Through the command line, once by options and once by a job file; only the second job stays queued."""
     settings = {"base": "tiny", "kind": str(kind), "steps": "3", "batch_groups": "3"}
     arguments = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", value)]
@@ -71,7 +70,7 @@ def submit(data_dir: DataDir, kind: JobKind, tmp_path: Path, *options: str) -> J
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recipe_comes_from_the_command_line_to_verl(
-    kind: JobKind, data_dir: DataDir, tiny_model: Path, tmp_path: Path
+    kind: str, data_dir: DataDir, tiny_model: Path, tmp_path: Path
 ) -> None:
     # verl warns about itself, and takes seconds to import
     compose = importlib.import_module("spanloop.training.verl_plugin.verl_config").compose
@@ -81,7 +80,7 @@ def test_a_recipe_comes_from_the_command_line_to_verl(
     base = read_base_model(version.reference, version.path)
     plan = make_plan(spec, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     plan = plan.model_copy(update={"device": Device.CPU, "bfloat16": False})
-    if kind is JobKind.SFT:
+    if kind == "sft":
         optimiser: Any = compose("sft_trainer_engine", sft_overrides(plan)).optim
     else:
         config = compose("ppo_trainer", policy_gradient_overrides(plan))
@@ -107,9 +106,7 @@ def test_a_recipe_comes_from_the_command_line_to_verl(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", POLICY_GRADIENTS)
-def test_a_recipe_trains_stored_rows(
-    kind: JobKind, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_trains_stored_rows(kind: str, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model)
     job = submit(runner.data_dir, kind, tmp_path, "--learning-rate", "1e-3", "--kl-budget", "10")
     process, _ = runner.start(job.id, tmp_path / "log.txt")
@@ -117,9 +114,9 @@ def test_a_recipe_trains_stored_rows(
     metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
     assert at(metrics, 1, "actor/grad_norm") > 0
     names = set(metrics["name"])
-    assert ("actor/kl_loss" in names) is (kind is JobKind.GRPO)
-    assert ("critic/vf_loss" in names) is (kind is JobKind.PPO)
-    if kind is JobKind.PPO:
+    assert ("actor/kl_loss" in names) is (kind == "grpo")
+    assert ("critic/vf_loss" in names) is (kind == "ppo")
+    if kind == "ppo":
         # the head starts with zeros: before its first update each value is 0, and the loss half the mean of R²
         assert at(metrics, 1, "critic/values/max") == at(metrics, 1, "critic/values/min") == 0
         assert at(metrics, 1, "critic/vf_loss") == pytest.approx(0.5 * at(metrics, 1, "critic/returns/mean"), abs=1e-3)
@@ -132,7 +129,7 @@ def test_a_killed_ppo_job_goes_on_with_its_critic(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.PPO, base="tiny", steps=20, learning_rate=1e-4, critic_learning_rate=1e-3,
+    spec = JobSpec.of(kind="ppo", base="tiny", steps=20, learning_rate=1e-4, critic_learning_rate=1e-3,
                    batch_groups=4, max_passes=100, kl_budget=10)  # fmt: skip
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,28 +10,23 @@ from hypothesis import strategies as st
 from verl.trainer.ppo.core_algos import agg_loss
 
 from spanloop.foundation.cpu_features import computes_bfloat16
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.recipes.dpo import dpo_overrides
-from spanloop.training.recipes.policy_gradient import (
-    SINGLE_UPDATE_LOSS,
-    SINGLE_UPDATE_ROW_LOSS,
-    policy_gradient_overrides,
-)
-from spanloop.training.recipes.sft import sft_overrides
+from spanloop.training.recipes.choices import LossAggregation
+from spanloop.training.recipes.registry import parse_recipe
 from spanloop.training.run.planning import batch_size, save_interval
-from spanloop.training.spec.choices import Device, LearningRateSchedule, LossAggregation
+from spanloop.training.spec.choices import Device, LearningRateSchedule
 from spanloop.training.spec.hydra_values import quoted
+from spanloop.training.verl_plugin.overrides.dpo import dpo_overrides
+from spanloop.training.verl_plugin.overrides.policy_gradient import RECIPE_LOSS, policy_gradient_overrides
+from spanloop.training.verl_plugin.overrides.sft import sft_overrides
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
+from ..recipe_kinds import KINDS, POLICY_GRADIENTS, is_policy_gradient
 from ..training_running import a_plan
 
-POLICY_GRADIENTS = [kind for kind in JobKind if kind.is_policy_gradient]
-RECIPES = {JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides} | dict.fromkeys(
-    POLICY_GRADIENTS, policy_gradient_overrides
-)
+RECIPES = {"sft": sft_overrides, "dpo": dpo_overrides} | dict.fromkeys(POLICY_GRADIENTS, policy_gradient_overrides)
 
 
-def plan(kind: JobKind, **changes: Any) -> TrainPlan:
+def plan(kind: str, **changes: Any) -> TrainPlan:
     return a_plan(Path("/data dir, with=signs/it's [here]"), kind=kind, **{"device": Device.CPU, **changes})
 
 
@@ -41,7 +37,7 @@ def parsed(overrides: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
+def test_what_the_plan_says_reaches_verl(kind: str) -> None:
     config = parsed(RECIPES[kind](plan(kind)))
     assert config["trainer.total_training_steps"] == 7
     assert config["trainer.save_freq"] == 2
@@ -53,24 +49,24 @@ def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
 
 
 def test_a_policy_gradient_recomputes_at_the_temperature_of_the_rows() -> None:
-    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, temperature=0.7)))
+    config = parsed(policy_gradient_overrides(plan("dr_grpo", temperature=0.7)))
     assert config["actor_rollout_ref.rollout.temperature"] == 0.7
 
 
 def test_a_kl_loss_needs_a_coefficient() -> None:
     actor = "actor_rollout_ref.actor"
-    without = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO)))
+    without = parsed(policy_gradient_overrides(plan("dr_grpo")))
     assert without[f"{actor}.use_kl_loss"] is False
     assert not [key for key in without if key.startswith("actor_rollout_ref.ref")]
-    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, kl_coefficient=0.04)))
+    config = parsed(policy_gradient_overrides(plan("dr_grpo", kl_coefficient=0.04)))
     assert (config[f"{actor}.use_kl_loss"], config[f"{actor}.kl_loss_coef"]) == (True, 0.04)
     assert config["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_each_trained_model_is_offloaded(kind: JobKind) -> None:
-    engines = ["actor_rollout_ref.actor.fsdp_config" if kind.is_policy_gradient else "engine"]
-    engines += ["critic.fsdp"] if kind is JobKind.PPO else []
+def test_each_trained_model_is_offloaded(kind: str) -> None:
+    engines = ["actor_rollout_ref.actor.fsdp_config" if is_policy_gradient(kind) else "engine"]
+    engines += ["critic.fsdp"] if kind == "ppo" else []
     for offload in (False, True):
         overrides = RECIPES[kind](plan(kind, offload=offload))
         config = parsed(overrides)
@@ -79,7 +75,7 @@ def test_each_trained_model_is_offloaded(kind: JobKind) -> None:
 
 @pytest.mark.parametrize("aggregation", list(LossAggregation))
 def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
-    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, loss_aggregation=aggregation)))
+    config = parsed(policy_gradient_overrides(plan("dr_grpo", loss_aggregation=aggregation)))
     assert config["actor_rollout_ref.actor.loss_agg_mode"] == aggregation.value
     assert config["actor_rollout_ref.actor.loss_scale_factor"] == 20
 
@@ -110,29 +106,29 @@ def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
+def test_an_earlier_checkpoint_is_resumed_from(kind: str) -> None:
     config = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))
     assert config["trainer.resume_mode"] == "resume_path"
     assert config["trainer.resume_from_path"] == "/c/global_step_4"
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_cuda_keeps_verl_s_own_precision(kind: JobKind) -> None:
+def test_cuda_keeps_verl_s_own_precision(kind: str) -> None:
     config = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
     assert config["trainer.device"] == "cuda"
     assert not [key for key in config if "mixed_precision" in key or "external_lib" in key]
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_a_cpu_computes_in_what_the_plan_says(kind: JobKind) -> None:
+def test_a_cpu_computes_in_what_the_plan_says(kind: str) -> None:
     for bfloat16, expected in ((True, "bf16"), (False, "fp32")):
         config = parsed(RECIPES[kind](plan(kind, bfloat16=bfloat16)))
         engines = [value for key, value in config.items() if key.endswith("mixed_precision.param_dtype")]
-        assert engines == [expected] * (2 if kind is JobKind.PPO else 1)
+        assert engines == [expected] * (2 if kind == "ppo" else 1)
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
+def test_optimiser_settings_reach_every_optimiser(kind: str) -> None:
     changes = {"lr_scheduler_type": LearningRateSchedule.COSINE, "lr_warmup_steps": 2, "weight_decay": 0.1}
     config = parsed(RECIPES[kind](plan(kind, clip_grad=0.5, critic_learning_rate=3e-4, **changes)))
     names = ("lr", "lr_scheduler_type", "lr_warmup_steps", "weight_decay", "clip_grad")
@@ -141,23 +137,25 @@ def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
         for path in ("optim", "actor_rollout_ref.actor.optim", "critic.optim")
         if f"{path}.lr" in config
     }
-    policy = "actor_rollout_ref.actor.optim" if kind.is_policy_gradient else "optim"
+    policy = "actor_rollout_ref.actor.optim" if is_policy_gradient(kind) else "optim"
     expected = {policy: (2.5e-6, "cosine", 2, 0.1, 0.5)}
-    if kind is JobKind.PPO:
+    if kind == "ppo":
         expected["critic.optim"] = (3e-4, "cosine", 2, 0.1, 0.5)
     assert optimisers == expected
 
 
 def test_log_probabilities_are_recomputed_only_for_several_passes() -> None:
-    bypass, loss = "algorithm.rollout_correction.bypass_mode", "actor_rollout_ref.actor.policy_loss.loss_mode"
-    once = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO)))
-    assert (once[bypass], once[loss]) == (True, SINGLE_UPDATE_LOSS)
-    assert parsed(policy_gradient_overrides(plan(JobKind.GSPO)))[loss] == SINGLE_UPDATE_ROW_LOSS
+    bypass, policy_loss = "algorithm.rollout_correction.bypass_mode", "actor_rollout_ref.actor.policy_loss"
+    loss = f"{policy_loss}.loss_mode"
+    once = parsed(policy_gradient_overrides(plan("dr_grpo")))
+    assert (once[bypass], once[loss]) == (True, RECIPE_LOSS)
+    recipe = parse_recipe(json.loads(parsed(policy_gradient_overrides(plan("gspo")))[f"{policy_loss}.recipe"]))
+    assert (recipe.kind, recipe.batch_unit) == ("gspo", "groups")
     for changes in ({"epochs": 2}, {"device": Device.CUDA}):
-        config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, **changes)))
+        config = parsed(policy_gradient_overrides(plan("dr_grpo", **changes)))
         assert config[bypass] is False
-        assert loss not in config
-        assert parsed(policy_gradient_overrides(plan(JobKind.GSPO, **changes)))[loss] == "gspo"
+        assert config[loss] == "vanilla"
+        assert parsed(policy_gradient_overrides(plan("gspo", **changes)))[loss] == "gspo"
 
 
 @pytest.mark.parametrize(
@@ -193,8 +191,8 @@ def test_rows_are_dealt_to_the_ranks_evenly() -> None:
         batch_size(1, 8, 2)
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
-def test_ranks_reach_verl(kind: JobKind) -> None:
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_ranks_reach_verl(kind: str) -> None:
     assert parsed(RECIPES[kind](plan(kind, ranks=2)))["trainer.n_gpus_per_node"] == 2
 
 

@@ -18,16 +18,16 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.training.dataset.export import select_dataset
 from spanloop.training.dataset.manifest import DATA_NAME
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.registry import Registry
+from spanloop.training.recipes.choices import Credit
 from spanloop.training.run.job_api import JobApi
-from spanloop.training.spec.choices import Credit
 from spanloop.training.spec.job_spec import JobSpec
 
 from ...collector.importing.test_remote_tables import ATTRIBUTES, EXPORTER_TABLE, RemoteDatabase
 from ...converters.converters.converters_world import answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
+from ..recipe_kinds import KINDS, is_policy_gradient
 from ..training_running import Runner, url_of
 from ..training_seeding import token_logprobs
 
@@ -71,10 +71,10 @@ def send_spans(store: Store, connection: Connection, model: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_a_recipe_takes_spans_to_a_version(
     *,
-    kind: JobKind,
+    kind: str,
     runner: Runner,
     store: Store,
     connection: Connection,
@@ -84,7 +84,7 @@ def test_a_recipe_takes_spans_to_a_version(
 ) -> None:
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, url_of(runner.address))
     send_spans(store, connection, tiny_model)
-    credit = 'credit = "process"\n' if kind.is_policy_gradient else ""
+    credit = 'credit = "process"\n' if is_policy_gradient(kind) else ""
     file = tmp_path / "job.toml"
     file.write_text(
         f'base = "tiny"\nkind = "{kind}"\nsteps = 2\nbatch_groups = 3\nlearning_rate = 1e-3\n{credit}'
@@ -99,7 +99,7 @@ def test_a_recipe_takes_spans_to_a_version(
     assert version.weights_sha256 != Registry(runner.data_dir).get("tiny@v1").weights_sha256
     rows = pl.read_parquet(runner.data_dir.jobs / job.id / DATA_NAME)
     assert rows["source"].unique().to_list() == ["captured"]
-    assert rows["episode_id"].n_unique() == TASKS * ATTEMPTS // (2 if kind is JobKind.SFT else 1)
+    assert rows["episode_id"].n_unique() == TASKS * ATTEMPTS // (2 if kind == "sft" else 1)
     samples = store.query("training_samples", job_id=job.id)
     assert samples["step"].unique().sort().to_list() == [1, 2]
 
@@ -109,7 +109,7 @@ def test_the_scores_of_calls_reach_the_tokens_of_their_steps(
 ) -> None:
     send_spans(store, connection, tiny_model)
     base = read_base_model("tiny@v1", tiny_model)
-    spec = JobSpec(base="tiny", credit=Credit.PROCESS)
+    spec = JobSpec.of(base="tiny", credit=Credit.PROCESS)
     rows = select_dataset(store, spec, base, {base.reference: base.tokenizer}.get).rows
     assert rows.height == TASKS * ATTEMPTS
     attempts = [

@@ -9,7 +9,6 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from spanloop.store import Store
 from spanloop.training.dataset.export import export_dataset
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.spec.job_spec import JobSpec
 
@@ -18,14 +17,14 @@ from ..debug_training import debug_plan, train_here, trained_weights
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.DPO])
-def test_the_text_of_another_models_spans_trains(kind: JobKind, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_the_text_of_another_models_spans_trains(kind: str, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     for number in range(4):
         end = text("assistant", "12." if number % 2 else "Who knows?")
         seed_foreign(store, f"episode-{number}", reward=float(number % 2), end=end)
     base = read_base_model("tiny@v1", tiny_model)
     manifest = export_dataset(
-        store, JobSpec(kind=kind, base="tiny"), base, tokenizer_of=nobody, job_id="j", folder=tmp_path
+        store, JobSpec.of(kind=kind, base="tiny"), base, tokenizer_of=nobody, job_id="j", folder=tmp_path
     )
     assert set(manifest.sources) == {"rendered"}
     limits: dict[str, Any] = {

@@ -17,12 +17,12 @@ from transformers import AutoModelForCausalLM
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.dataset.pairs import Side
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.files.lora_adapter import read_checkpoint_adapter
 from spanloop.training.models.target_modules import check_target_modules, linear_layers
+from spanloop.training.recipes.choices import DpoLoss
 from spanloop.training.run.planning import planned_steps
-from spanloop.training.spec.choices import Backbone, DpoLoss, Logger
+from spanloop.training.spec.choices import Backbone, Logger
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stages import stages_of
 from spanloop.training.verl_plugin.main import TENSORBOARD_NAME
@@ -37,11 +37,12 @@ from ..debug_training import (
     trained_weights,
     write_dataset,
 )
+from ..recipe_kinds import is_policy_gradient
 from ..verl_plugin.test_compute import MANIFEST
 from .test_preference_training import plain_sums, write_pairs
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-EACH_TRAINER = pytest.mark.parametrize("kind", [JobKind.SFT, pytest.param(JobKind.DR_GRPO, marks=pytest.mark.slow)])
+EACH_TRAINER = pytest.mark.parametrize("kind", ["sft", pytest.param("dr_grpo", marks=pytest.mark.slow)])
 """Both trainers of verl."""
 
 
@@ -50,9 +51,7 @@ def saved_steps(plan: TrainPlan) -> list[int]:
 
 
 @EACH_TRAINER
-def test_checkpoints_have_the_interval_and_number_of_the_settings(
-    kind: JobKind, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_checkpoints_have_the_interval_and_number_of_the_settings(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind, steps=5, save_every_steps=1, max_checkpoints=3)
     train_here(plan)
@@ -71,8 +70,8 @@ def test_checkpoints_have_the_interval_and_number_of_the_settings(
 
 
 def test_an_accumulated_step_has_the_mean_gradient_of_its_batches(tiny_model: Path, tmp_path: Path) -> None:
-    spec = JobSpec(base="tiny", batch_groups=1, gradient_accumulation_steps=2, steps=1)
-    assert planned_steps(spec, MANIFEST)[1] == 2 * planned_steps(JobSpec(base="tiny", batch_groups=1), MANIFEST)[1]
+    spec = JobSpec.of(base="tiny", batch_groups=1, gradient_accumulation_steps=2, steps=1)
+    assert planned_steps(spec, MANIFEST)[1] == 2 * planned_steps(JobSpec.of(base="tiny", batch_groups=1), MANIFEST)[1]
     rows = write_dataset(tiny_model, tmp_path, groups=2).rows
     # passes of one row
     settings = {"steps": 1, "micro_batch_tokens": 64, "clip_grad": 1e6, "shuffle": False}
@@ -91,10 +90,8 @@ def test_an_accumulated_step_has_the_mean_gradient_of_its_batches(tiny_model: Pa
 
 
 def test_lora_trains_the_layers_of_the_setting(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
-    plan = debug_plan(
-        tiny_model, tmp_path, kind=JobKind.SFT, steps=1, lora_rank=4, target_modules=("q_proj", "down_proj")
-    )
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    plan = debug_plan(tiny_model, tmp_path, kind="sft", steps=1, lora_rank=4, target_modules=("q_proj", "down_proj"))
     train_here(plan)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     assert checkpoint is not None
@@ -112,14 +109,14 @@ def test_a_name_that_no_layer_has_is_refused_before_training(tiny_model: Path) -
 
 
 def test_lora_dropout_acts_on_the_inputs_of_the_low_rank_matrices(tiny_model: Path, tmp_path: Path) -> None:
-    write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
+    write_dataset(tiny_model, tmp_path, kind="sft")
     gradients: dict[float, Any] = {}
     losses: dict[float, float] = {}
     for rate in (0.0, 0.5):
         plan = debug_plan(
             tiny_model,
             tmp_path / str(rate),
-            kind=JobKind.SFT,
+            kind="sft",
             steps=1,
             lora_rank=4,
             lora_dropout=rate,
@@ -162,7 +159,7 @@ def test_dpo_trains_with_each_loss_and_without_a_reference(
     plan = debug_plan(
         tiny_model,
         tmp_path,
-        kind=JobKind.DPO,
+        kind="dpo",
         steps=1,
         batch_size=4,
         dpo_beta=0.1,
@@ -197,7 +194,7 @@ def mean_loss(model: Path, weights: dict[str, torch.Tensor], rows: pl.DataFrame)
 
 
 def test_the_loss_of_held_out_rows_is_computed_every_n_steps(tiny_model: Path, tmp_path: Path) -> None:
-    rows = write_dataset(tiny_model, tmp_path, kind=JobKind.SFT, groups=3).rows
+    rows = write_dataset(tiny_model, tmp_path, kind="sft", groups=3).rows
     held_out = rows.filter(pl.col("group_id") == "g2")
     held_out.write_parquet(tmp_path / "held_out.parquet")
     rows.filter(pl.col("group_id") != "g2").write_parquet(tmp_path / "dataset.parquet")
@@ -205,7 +202,7 @@ def test_the_loss_of_held_out_rows_is_computed_every_n_steps(tiny_model: Path, t
     plan = debug_plan(
         tiny_model,
         tmp_path,
-        kind=JobKind.SFT,
+        kind="sft",
         steps=5,
         batch_size=3,
         max_checkpoints=5,
@@ -225,14 +222,14 @@ def test_the_loss_of_held_out_rows_is_computed_every_n_steps(tiny_model: Path, t
 
 
 def test_a_stage_with_validation_holds_rows_out_and_has_no_gate_unless_another_follows() -> None:
-    (alone,) = stages_of(JobSpec(base="tiny", kind=JobKind.SFT, test_freq=2, held_out_share=0.2))
+    (alone,) = stages_of(JobSpec.of(base="tiny", kind="sft", test_freq=2, held_out_share=0.2))
     assert (alone.held_out_share, alone.has_gate) == (0.2, False)
-    (without,) = stages_of(JobSpec(base="tiny", kind=JobKind.SFT))
+    (without,) = stages_of(JobSpec.of(base="tiny", kind="sft"))
     assert (without.held_out_share, without.has_gate) == (0.0, False)
-    first, last = stages_of(JobSpec(base="tiny", kind=JobKind.SFT, test_freq=2, then=("kind=dpo",)))
+    first, last = stages_of(JobSpec.of(base="tiny", kind="sft", test_freq=2, then=("kind=dpo",)))
     assert (first.held_out_share, first.has_gate, last.held_out_share, last.has_gate) == (0.1, True, 0.0, False)
     with pytest.raises(ValueError, match="test_freq: without a held_out_share no row is left"):
-        JobSpec(base="tiny", kind=JobKind.SFT, test_freq=2, held_out_share=0)
+        JobSpec.of(base="tiny", kind="sft", test_freq=2, held_out_share=0)
 
 
 @pytest.fixture
@@ -246,14 +243,14 @@ def offline_wandb(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[
 
 @EACH_TRAINER
 @pytest.mark.usefixtures("offline_wandb")
-def test_tensorboard_and_wandb_get_each_step(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+def test_tensorboard_and_wandb_get_each_step(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind, loggers=(Logger.TENSORBOARD, Logger.WANDB))
     steps = train_here(plan)
     reader: Any = importlib.import_module("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(tmp_path / TENSORBOARD_NAME))
     events.Reload()
-    name = "actor/pg_loss" if kind.is_policy_gradient else "train/loss"
+    name = "actor/pg_loss" if is_policy_gradient(kind) else "train/loss"
     logged = [(event.step, event.value) for event in events.Scalars(name)]
     assert [step for step, _ in logged] == [1, 2]
     for (_, value), step in zip(logged, steps, strict=True):
@@ -265,13 +262,13 @@ def test_tensorboard_and_wandb_get_each_step(kind: JobKind, tiny_model: Path, tm
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_two_ranks_compute_the_validation_loss_of_one(tiny_model: Path, tmp_path: Path) -> None:
-    rows = write_dataset(tiny_model, tmp_path, kind=JobKind.SFT, groups=3).rows
+    rows = write_dataset(tiny_model, tmp_path, kind="sft", groups=3).rows
     held_out = rows.filter(pl.col("group_id") == "g2")
     held_out.write_parquet(tmp_path / "held_out.parquet")
     plan = debug_plan(
         tiny_model,
         tmp_path,
-        kind=JobKind.SFT,
+        kind="sft",
         steps=1,
         backbone=Backbone.RAY,
         ranks=2,

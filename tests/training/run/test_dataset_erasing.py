@@ -9,7 +9,6 @@ import pytest
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.dataset.manifest import Count, Manifest, PinnedEpisode, load_manifest, sha256_of
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.run.dataset_erasing import Erased, erase_episodes
 
 
@@ -23,7 +22,7 @@ def dataset(data_dir: DataDir, job_id: str, *episodes: str) -> Path:
     ).write_parquet(data)
     count = Count(accepted=len(episodes), rejected={})
     manifest = Manifest(
-        job_id=job_id, kind=JobKind.SFT, created_at=datetime.now(UTC), base="tiny@v1", query="q", query_parameters={},
+        job_id=job_id, kind="sft", created_at=datetime.now(UTC), base="tiny@v1", query="q", query_parameters={},
         rows=count, episodes=count, groups=count, prompt_groups=0, temperature=None, longest_prompt_tokens=1,
         longest_response_tokens=1, longest_row_tokens=2, mean_reward=None, data_sha256=sha256_of(data),
         pinned=tuple(PinnedEpisode(episode_id=each, revision=1) for each in episodes),

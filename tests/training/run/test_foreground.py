@@ -13,7 +13,7 @@ from spanloop.training.run.job_api import Backbone, JobApi, JobSpec
 
 from ..training_running import Runner
 
-SPEC = JobSpec(base="tiny", backbone=Backbone.DEBUG)
+SPEC = JobSpec.of(base="tiny", backbone=Backbone.DEBUG)
 
 
 def test_no_scheduler_can_lease_the_job(data_dir: DataDir) -> None:

@@ -10,7 +10,6 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.dataset.export import export_dataset
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.memory_estimate import MemoryFactors, estimate_on_gpus
 from spanloop.training.models.model_shape import ModelShape, read_shape
@@ -35,7 +34,7 @@ def seeded(runner: Runner, store: Store, tiny_model: Path, monkeypatch: pytest.M
 def test_a_preview_counts_what_an_export_would_take(
     seeded: Runner, store: Store, connection: Connection, tmp_path: Path
 ) -> None:
-    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=6, batch_groups=3)
+    spec = JobSpec.of(kind="dr_grpo", base="tiny", steps=6, batch_groups=3)
     result = preview(seeded.data_dir, spec)
     assert connection.query("SELECT count() FROM pinned_revisions", doing="looking").item() == 0
     version = Registry(seeded.data_dir).get("tiny")
@@ -97,12 +96,12 @@ def test_a_dry_run_names_an_episode_whose_old_score_is_out_of_range(
 
 def test_the_estimates_are_of_the_devices_that_a_job_may_train_on() -> None:
     shape = ModelShape(parameters=1000, layers=2, hidden=8, key_value=4, intermediate=16, vocabulary=32)
-    anywhere = preview_memory(JobSpec(base="m"), shape, 10)
+    anywhere = preview_memory(JobSpec.of(base="m"), shape, 10)
     assert anywhere.auto_tokens == 16_384
     expected = estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=16_384)
     assert anywhere.gpus == expected
-    assert preview_memory(JobSpec(base="m", device=Device.CPU), shape, 10) == anywhere._replace(gpus=None)
-    chosen = preview_memory(JobSpec(base="m", device=Device.CUDA, micro_batch_tokens=64), shape, 100)
+    assert preview_memory(JobSpec.of(base="m", device=Device.CPU), shape, 10) == anywhere._replace(gpus=None)
+    chosen = preview_memory(JobSpec.of(base="m", device=Device.CUDA, micro_batch_tokens=64), shape, 100)
     assert chosen.cpu is None
     assert chosen.gpus == estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=100)
 

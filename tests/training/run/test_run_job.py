@@ -21,20 +21,21 @@ from spanloop.foundation.processes.marked import find_processes
 from spanloop.semconv import attributes as names
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import DATA_NAME, load_manifest
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.checkpoints import latest_checkpoint
 from spanloop.training.models.registry import Registry
 from spanloop.training.models.serving_copy import serving_path
+from spanloop.training.recipes.choices import Credit, Outcomes
 from spanloop.training.run.job_api import Device, Job, JobApi, JobSpec
 from spanloop.training.run.monitor.job_trace import trace_id_of
 from spanloop.training.run.run_job import SPEC_NAME
-from spanloop.training.spec.choices import Backbone, Credit, Logger, Outcomes
+from spanloop.training.spec.choices import Backbone, Logger
 from spanloop.training.verl_plugin.drift import KL
 from spanloop.training.verl_plugin.main import TENSORBOARD_NAME
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..gateway_stand_in import gateway_stand_in
+from ..recipe_kinds import KINDS
 from ..training_running import Runner, other_trainer, ray_cluster
 from ..training_seeding import failure_row, insert, seed_groups
 
@@ -50,7 +51,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def dr_grpo(**changes: Any) -> JobSpec:
-    return JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
+    return JobSpec.of(kind="dr_grpo", base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
 
 
 def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
@@ -165,8 +166,8 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(
-        kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
+    spec = JobSpec.of(
+        kind="sft", base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
         deploy_always=True, pause_serving=True, backbone=backbone,
     )  # fmt: skip
     with gateway_stand_in(runner.data_dir) as gateway:
@@ -204,8 +205,8 @@ def test_a_job_validates_logs_and_overrides_as_its_settings_say(
     backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(
-        kind=JobKind.SFT, base="tiny", steps=3, batch_groups=1, gradient_accumulation_steps=2, learning_rate=1e-3,
+    spec = JobSpec.of(
+        kind="sft", base="tiny", steps=3, batch_groups=1, gradient_accumulation_steps=2, learning_rate=1e-3,
         outcomes=Outcomes.ALL, test_freq=2, held_out_share=0.3, save_freq=2, loggers=(Logger.TENSORBOARD,),
         verl=("optim.betas=[0.8,0.9]",), backbone=backbone,
     )  # fmt: skip
@@ -266,7 +267,7 @@ def test_what_fails_inside_verl_is_reported(runner: Runner, store: Store, tiny_m
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps(config | {"intermediate_size": config["intermediate_size"] * 2}))
     Registry(runner.data_dir).add("broken", broken)
-    job, status, log = runner.run(JobSpec(kind=JobKind.SFT, base="broken", steps=1), tmp_path / "log.txt")
+    job, status, log = runner.run(JobSpec.of(kind="sft", base="broken", steps=1), tmp_path / "log.txt")
     assert status == 1
     assert f"Job {job.id} (sft) failed inside verl: RuntimeError" in log
     assert job.model_version == ""
@@ -279,7 +280,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-5, batch_groups=2, max_passes=100)
+    spec = JobSpec.of(kind="dr_grpo", base="tiny", steps=60, learning_rate=1e-5, batch_groups=2, max_passes=100)
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")
@@ -310,7 +311,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
 def test_dpo_trains_on_pairs_of_attempts(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model)
     insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
-    spec = JobSpec(kind=JobKind.DPO, base="tiny", steps=4, learning_rate=1e-3, batch_groups=8, pairs_per_group=2)
+    spec = JobSpec.of(kind="dpo", base="tiny", steps=4, learning_rate=1e-3, batch_groups=8, pairs_per_group=2)
     job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
     metrics = assert_trained(runner, store, job.id, loss="train/loss")
@@ -357,7 +358,7 @@ def test_a_model_whose_attention_is_not_known_is_trained_without_sharing(
     models: Any = MistralForCausalLM
     models(MistralConfig(**{name: shape[name] for name in kept}, num_key_value_heads=1)).save_pretrained(other)
     Registry(runner.data_dir).add("other", other)
-    job, status, log = runner.run(dr_grpo().model_copy(update={"base": "other"}), tmp_path / "log.txt")
+    job, status, log = runner.run(dr_grpo().changed(base="other"), tmp_path / "log.txt")
     assert status == 0, log
     assert "prompts are not shared between rows of this model: models of type 'mistral'" in log
     assert job.model_version == "other@v2"
@@ -365,9 +366,9 @@ def test_a_model_whose_attention_is_not_known_is_trained_without_sharing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(KINDS))
 def test_a_loss_that_is_no_number_ends_the_job(
-    kind: JobKind, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+    kind: str, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
     broken = tmp_path / "broken"
@@ -377,7 +378,7 @@ def test_a_loss_that_is_no_number_ends_the_job(
     model.model.norm.weight.data.fill_(float("nan"))
     model.save_pretrained(broken)
     Registry(runner.data_dir).add("broken", broken)
-    job, status, log = runner.run(JobSpec(kind=kind, base="broken", steps=2), tmp_path / "log.txt")
+    job, status, log = runner.run(JobSpec.of(kind=kind, base="broken", steps=2), tmp_path / "log.txt")
     assert status == 1
     assert "is nan at step 1; training has diverged" in log
     assert "smaller learning_rate" in log
@@ -390,7 +391,7 @@ def test_a_job_ends_at_its_last_checkpoint_within_the_kl_budget(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = dr_grpo(kl_budget=0.01, kl_coefficient=0.001, max_passes=4).model_copy(update={"steps": 100})
+    spec = dr_grpo(kl_budget=0.01, kl_coefficient=0.001, max_passes=4).changed(steps=100)
     job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
     assert "max_passes of 4 ends the training at step 5 of 100" in log
@@ -450,7 +451,7 @@ def test_tied_embeddings_stay_tied_and_are_served_untied(
     registry = Registry(runner.data_dir)
     registry.add("tied", tied)
     job, status, log = runner.run(
-        JobSpec(kind=JobKind.SFT, base="tied", steps=2, learning_rate=1e-2), tmp_path / "log.txt"
+        JobSpec.of(kind="sft", base="tied", steps=2, learning_rate=1e-2), tmp_path / "log.txt"
     )
     assert status == 0, log
     trained = registry.get(job.model_version)

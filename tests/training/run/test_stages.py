@@ -19,10 +19,10 @@ from spanloop.training.dataset.held_out import HELD_OUT_NAME, hold_out
 from spanloop.training.dataset.manifest import DATA_NAME, load_manifest
 from spanloop.training.dataset.selection import Selection
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.training_ids import job_of, training_id
 from spanloop.training.models.registry import Registry
+from spanloop.training.recipes.registry import find_recipe
 from spanloop.training.run.gate import judge
 from spanloop.training.run.gate_result import GATE_NAME, read_gate
 from spanloop.training.run.job_api import Job, JobApi
@@ -32,6 +32,7 @@ from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stage_text import format_stage, parse_stage
 from spanloop.training.spec.stages import stages_of
 
+from ..recipe_kinds import flat_value
 from ..training_running import Runner
 from ..training_seeding import seed_groups
 
@@ -45,21 +46,21 @@ def test_the_text_of_a_stage_is_read_back(settings: dict[str, str], items: list[
 
 
 def test_a_stage_has_the_jobs_settings_except_those_that_depend_on_the_kind() -> None:
-    spec = JobSpec(
-        kind=JobKind.SFT, base="m", name="better", steps=7, learning_rate=1e-3, min_reward=0.5, max_age_days=3,
+    spec = JobSpec.of(
+        kind="sft", base="m", name="better", steps=7, learning_rate=1e-3, min_reward=0.5, max_age_days=3,
         lora_rank=4, deploy=True, then=("kind=dpo batch_groups=2", "kind=dr_grpo kl_budget=none task_ids=a task_ids=b"),
     )  # fmt: skip
     sft, dpo, gradient = (stage.spec for stage in stages_of(spec))
     assert (sft.kind, sft.steps, sft.learning_rate, sft.then) == ("sft", 7, 1e-3, ())
-    assert (dpo.kind, dpo.steps, dpo.batch_groups) == (JobKind.DPO, 7, 2)
+    assert (dpo.kind, dpo.steps, dpo.batch_groups) == ("dpo", 7, 2)
     assert dpo.learning_rate == pytest.approx(5e-6)
-    assert (dpo.max_age_days, dpo.min_reward, dpo.deploy) == (3, None, False)
-    assert (gradient.kind, gradient.kl_budget, gradient.task_ids, gradient.max_age_versions) == (
+    assert (dpo.max_age_days, dpo.deploy) == (3, False)
+    assert (gradient.kind, flat_value(gradient, "kl_budget"), gradient.task_ids, gradient.max_age_versions) == (
         "dr_grpo", None, ("a", "b"), 8,
     )  # fmt: skip
     assert [stage.held_out_share for stage in stages_of(spec)] == [0.1, 0.1, 0]
     assert {stage.spec.result_name for stage in stages_of(spec)} == {"better"}
-    assert [stage.held_out_share for stage in stages_of(JobSpec(base="m"))] == [0]
+    assert [stage.held_out_share for stage in stages_of(JobSpec.of(base="m"))] == [0]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_a_job_file_has_stages_as_tables_or_texts(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text('base = "m"\nkind = "sft"\n[[then]]\nkind = "dpo"\nsteps = 2\ndpo_beta = 0.2\n')
     spec = build_spec(read_job_file(file), where=str(file))
-    assert spec == JobSpec(base="m", kind=JobKind.SFT, then=("kind=dpo steps=2 dpo_beta=0.2",))
+    assert spec == JobSpec.of(base="m", kind="sft", then=("kind=dpo steps=2 dpo_beta=0.2",))
     assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
@@ -108,9 +109,9 @@ def test_whole_groups_are_held_out_and_counted(groups: list[str], share: float) 
     ).to_series()
     if tasks.n_unique() == 1:
         with pytest.raises(JobError, match="none can be held out"):
-            hold_out(whole, JobKind.GRPO, share=share, seed=1)
+            hold_out(whole, find_recipe("grpo")(), share=share, seed=1)
         return
-    parts = hold_out(whole, JobKind.GRPO, share=share, seed=1)
+    parts = hold_out(whole, find_recipe("grpo")(), share=share, seed=1)
     assert parts.held_out is not None
     assert pl.concat([parts.rows, parts.held_out]).sort("trajectory_id").equals(whole.rows.sort("trajectory_id"))
     assert parts.rows.height
@@ -119,7 +120,7 @@ def test_whole_groups_are_held_out_and_counted(groups: list[str], share: float) 
     assert not names[0] & names[1]
     assert parts.row_tally.total == whole.row_tally.total
     assert parts.row_tally.rejected["held_out"] == parts.held_out.height
-    assert hold_out(whole, JobKind.GRPO, share=0, seed=1) is whole
+    assert hold_out(whole, find_recipe("grpo")(), share=0, seed=1) is whole
 
 
 def scored(after: list[float], **columns: list[Any]) -> pl.DataFrame:
@@ -131,28 +132,28 @@ def scored(after: list[float], **columns: list[Any]) -> pl.DataFrame:
 
 
 def test_the_gate_of_sft_wants_held_out_rows_as_likely_as_before() -> None:
-    better, worse = judge(JobKind.SFT, scored([-1, -2])), judge(JobKind.SFT, scored([-3, -2]))
+    better, worse = judge(find_recipe("sft")(), scored([-1, -2])), judge(find_recipe("sft")(), scored([-3, -2]))
     assert (better.got, better.expected, better.passed) == (0.75, 1, True)
     assert (worse.got, worse.passed) == (1.25, False)
     assert "held_out_nll failed: got 1.2500, expected at most 1.0000 (2 rows)" in str(worse)
-    assert not judge(JobKind.SFT, scored([float("nan"), -1])).passed
+    assert not judge(find_recipe("sft")(), scored([float("nan"), -1])).passed
 
 
 def test_the_gate_of_a_policy_gradient_looks_at_the_better_rows_of_each_group() -> None:
     frame = scored([-1, -9, -9, -1], reward=[1, 0, 3, 5], group_id=["a", "a", "b", "b"])
-    assert judge(JobKind.GRPO, frame).passed
-    assert judge(JobKind.GRPO, frame).rows == 2
-    assert not judge(JobKind.PPO, frame).passed
+    assert judge(find_recipe("grpo")(), frame).passed
+    assert judge(find_recipe("grpo")(), frame).rows == 2
+    assert not judge(find_recipe("ppo")(), frame).passed
     with pytest.raises(JobError, match="nothing to measure"):
-        judge(JobKind.GRPO, scored([-1, -1]))
+        judge(find_recipe("grpo")(), scored([-1, -1]))
 
 
 def test_the_gate_of_dpo_wants_half_of_the_held_out_pairs_in_order() -> None:
     pairs = {"pair_id": ["p", "p", "q", "q"], "side": ["chosen", "rejected"] * 2}
-    assert judge(JobKind.DPO, scored([-1, -2, -3, -2], **pairs)).got == 0.5
-    assert judge(JobKind.DPO, scored([-1, -2, -3, -2], **pairs)).passed
-    assert not judge(JobKind.DPO, scored([-2, -2, -3, -2], **pairs)).passed
-    assert not judge(JobKind.DPO, scored([float("nan"), -2, -1, -2], **pairs)).passed
+    assert judge(find_recipe("dpo")(), scored([-1, -2, -3, -2], **pairs)).got == 0.5
+    assert judge(find_recipe("dpo")(), scored([-1, -2, -3, -2], **pairs)).passed
+    assert not judge(find_recipe("dpo")(), scored([-2, -2, -3, -2], **pairs)).passed
+    assert not judge(find_recipe("dpo")(), scored([float("nan"), -2, -1, -2], **pairs)).passed
 
 
 STAGES = ["--kind", "sft", "--steps", "3", "--backbone", "debug", "--held-out-share", "0.3"]
@@ -183,7 +184,7 @@ def train(runner: Runner, log_path: Path, *arguments: str) -> tuple[Job, int, st
 def test_a_job_says_how_far_each_stage_is(data_dir: DataDir, tiny_model: Path) -> None:
     registry, api = Registry(data_dir), JobApi(data_dir)
     registry.add("tiny", tiny_model)
-    job = api.submit(JobSpec(base="tiny", kind=JobKind.SFT, then=("kind=dpo", "kind=dr_grpo")))
+    job = api.submit(JobSpec.of(base="tiny", kind="sft", then=("kind=dpo", "kind=dr_grpo")))
     titles = ["stage 1 of 3 (sft)", "stage 2 of 3 (dpo)", "stage 3 of 3 (dr_grpo)"]
     assert stage_rows(stage_progress(data_dir, registry, job)) == dict.fromkeys(titles, "waiting")
     first, second = (registry.add("tiny", tiny_model, job_id=job.id, stage=stage) for stage in (1, 2))
@@ -192,7 +193,7 @@ def test_a_job_says_how_far_each_stage_is(data_dir: DataDir, tiny_model: Path) -
     assert api.get(job.id).model_version == second.reference
     folder = ControlPaths.of(data_dir).job(job.id)
     folder.mkdir(parents=True)
-    gate = judge(JobKind.SFT, scored([-1, -2]))
+    gate = judge(find_recipe("sft")(), scored([-1, -2]))
     (folder / GATE_NAME).write_text(gate.model_dump_json())
     api.cancel(job.id)
     assert stage_rows(stage_progress(data_dir, registry, api.get(job.id))) == dict(

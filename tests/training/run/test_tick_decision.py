@@ -13,7 +13,6 @@ from spanloop.training.dataset.manifest import load_manifest
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_succeeded
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
@@ -29,7 +28,7 @@ from spanloop.training.spec.stored_spec import parse_spec
 from ..training_running import Runner, url_of
 from ..training_seeding import STARTED_AT, failure_row, insert, seed_groups
 
-SPEC = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=2, batch_groups=2)
+SPEC = JobSpec.of(kind="dr_grpo", base="tiny", steps=2, batch_groups=2)
 EVERY_HOUR = ScheduleSettings(every_minutes=60)
 
 
@@ -122,7 +121,7 @@ def test_a_job_that_made_no_version_has_consumed_nothing(seeded: Runner, store: 
 @pytest.mark.slow
 def test_a_replay_ratio_trains_on_old_episodes_beside_new_ones_only(seeded: Runner, store: Store) -> None:
     api = JobApi(seeded.data_dir)
-    spec = SPEC.model_copy(update={"replay_ratio": 0.5})
+    spec = SPEC.changed(replay_ratio=0.5)
     schedule = api.schedule(spec, settings=EVERY_HOUR)
     tick(seeded)
     train(seeded, store, api.list()[0].id, ["task-0", "task-1", "task-2"])
@@ -161,9 +160,9 @@ def test_a_schedule_waits_for_failures_of_a_class(seeded: Runner, store: Store) 
 
 def test_an_episode_counts_once_its_feedback_had_time(seeded: Runner) -> None:
     minutes = (datetime.now(UTC) - STARTED_AT) / timedelta(minutes=1)
-    spec = SPEC.model_copy(update={"commit_minutes": minutes - 1})
+    spec = SPEC.changed(commit_minutes=minutes - 1)
     assert preview(seeded.data_dir, spec).groups.accepted == 4
-    later = SPEC.model_copy(update={"commit_minutes": minutes + 1})
+    later = SPEC.changed(commit_minutes=minutes + 1)
     assert preview(seeded.data_dir, later).episodes.total == 0
 
 
@@ -183,7 +182,7 @@ def test_without_the_store_a_tick_stays_due_and_says_why(runner: Runner, monkeyp
 
 def test_a_spec_that_cannot_run_is_skipped_with_its_reason(seeded: Runner) -> None:
     api = JobApi(seeded.data_dir)
-    schedule = api.schedule(SPEC.model_copy(update={"base": "nobody"}), settings=EVERY_HOUR)
+    schedule = api.schedule(SPEC.changed(base="nobody"), settings=EVERY_HOUR)
     assert decide(seeded, schedule).decision == Decision(
         TickVerdict.SKIPPED, "its job could not run: There is no model version 'nobody'."
     )
@@ -194,7 +193,7 @@ def test_a_spec_that_cannot_run_is_skipped_with_its_reason(seeded: Runner) -> No
 def test_the_jobs_of_a_schedule_train_on_no_episode_twice(seeded: Runner, store: Store, tmp_path: Path) -> None:
     """Real jobs: each takes at most two of the groups, until none is left."""
     api = JobApi(seeded.data_dir)
-    spec = SPEC.model_copy(update={"steps": 1, "backbone": Backbone.DEBUG, "learning_rate": 1e-4})
+    spec = SPEC.changed(steps=1, backbone=Backbone.DEBUG, learning_rate=1e-4)
     schedule = api.schedule(spec, settings=EVERY_HOUR)
     jobs: list[str] = []
     for _ in range(3):

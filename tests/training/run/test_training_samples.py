@@ -8,7 +8,6 @@ import pytest
 
 from spanloop.foundation.errors import StoreError
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.run.monitor.samples import SampleWriter, read_rows, samples_path
 
 NUMBERS = ("advantage", "old_logprob", "new_logprob", "importance_mean", "importance_max", "loss")
@@ -59,7 +58,7 @@ def test_each_row_of_a_step_is_stored_once_and_a_repeated_step_is_the_newest_att
 ) -> None:
     dataset(tmp_path)
     append(tmp_path, 1, 1, [0, 1], 0.5)
-    writer = SampleWriter(store, "job", JobKind.GRPO, tmp_path)
+    writer = SampleWriter(store, "job", "grpo", tmp_path)
     ages = writer.poll()
     assert [(age.step, age.values["rows/age_days/mean"], age.values["rows/age_versions/max"]) for age in ages] == [
         (1, 2.0, 1.0)
@@ -70,7 +69,7 @@ def test_each_row_of_a_step_is_stored_once_and_a_repeated_step_is_the_newest_att
     }  # fmt: skip
     # killed and resumed from step 1: step 2 is done again, with another row; everything is sent again
     append(tmp_path, 3, 2, [0, 1], 0.25)
-    SampleWriter(store, "job", JobKind.GRPO, tmp_path).poll()
+    SampleWriter(store, "job", "grpo", tmp_path).poll()
     stored = store.query("training_samples", job_id="job")
     counted = stored.select("step", "attempt", "sample", "loss", "episode_id", "trained_steps").rows()
     assert counted == [
@@ -86,7 +85,7 @@ def test_each_row_of_a_step_is_stored_once_and_a_repeated_step_is_the_newest_att
 
 def test_the_metrics_of_a_row_are_stored_with_it(store: Store, tmp_path: Path) -> None:
     append(dataset(tmp_path), 1, 1, [1, 2], 0.5)
-    SampleWriter(store, "job", JobKind.GRPO, tmp_path).poll()
+    SampleWriter(store, "job", "grpo", tmp_path).poll()
     metrics = ("prompt_tokens", "response_tokens", "distinct_2", "base_loss", "pass_rate")
     assert store.query("training_samples", job_id="job").select(metrics).rows() == [
         (3, 4, None, 0.25, 0.5),
@@ -96,7 +95,7 @@ def test_the_metrics_of_a_row_are_stored_with_it(store: Store, tmp_path: Path) -
 
 def test_sft_has_a_loss_and_no_advantage(store: Store, tmp_path: Path) -> None:
     append(dataset(tmp_path), 1, 1, [2], 1.5, is_sft=True)
-    SampleWriter(store, "job", JobKind.SFT, tmp_path).poll()
+    SampleWriter(store, "job", "sft", tmp_path).poll()
     row = store.query("training_samples", job_id="job").row(0, named=True)
     names = ("kind", "loss", "advantage", "age_versions", "weight")
     assert [row[name] for name in names] == ["sft", 1.5, None, None, 1]
@@ -104,7 +103,7 @@ def test_sft_has_a_loss_and_no_advantage(store: Store, tmp_path: Path) -> None:
 
 def test_an_unreachable_store_loses_no_record(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     append(dataset(tmp_path), 1, 1, [0], 0.5)
-    writer = SampleWriter(store, "job", JobKind.GRPO, tmp_path)
+    writer = SampleWriter(store, "job", "grpo", tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(store, "insert", _refuse)
         assert len(writer.poll()) == 1

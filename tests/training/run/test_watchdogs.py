@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.training.recipes.policy_gradient import MAX_FLAT_BATCHES, MIN_ENTROPY_SHARE
 from spanloop.training.run.monitor.metrics import StepMetrics
 from spanloop.training.run.monitor.watchdogs import Thresholds, Watchdogs
-from spanloop.training.spec.defaults import MAX_FLAT_BATCHES, MIN_ENTROPY_SHARE, STALL_MINUTES
+from spanloop.training.spec.defaults import STALL_MINUTES
 from spanloop.training.verl_plugin.drift import KlBudgetError
 from spanloop.training.verl_plugin.early_stopping import EarlyStop, MaskedBatchError, describe_failure, read_early_stop
 

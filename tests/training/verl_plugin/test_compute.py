@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.dataset.manifest import Count, Manifest
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.base_model import BaseModelFacts
 from spanloop.training.run.planning import FILLING_ROW_TOKENS, longest_computed_row, make_plan
 from spanloop.training.spec.choices import Device
@@ -21,7 +20,7 @@ from ..training_seeding import STARTED_AT
 
 NONE = Count(accepted=4, rejected={})
 MANIFEST = Manifest(
-    job_id="j", kind=JobKind.GRPO, created_at=STARTED_AT, base="tiny@v1", query="", query_parameters={}, rows=NONE,
+    job_id="j", kind="grpo", created_at=STARTED_AT, base="tiny@v1", query="", query_parameters={}, rows=NONE,
     episodes=NONE, groups=NONE, prompt_groups=4, temperature=1.0, longest_prompt_tokens=5, longest_response_tokens=6,
     longest_row_tokens=11, mean_reward=0.5, data_sha256="", pinned=(),
 )  # fmt: skip
@@ -46,14 +45,14 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Path) -> None:
     base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
-    plan = make_plan(JobSpec(base="tiny"), base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
+    plan = make_plan(JobSpec.of(base="tiny"), base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     assert (plan.device, plan.bfloat16, plan.micro_batch_tokens, plan.longest_row_tokens) == (
         Device.AUTO,
         None,
         None,
         11,
     )
-    chosen = JobSpec(base="tiny", micro_batch_tokens=5)
+    chosen = JobSpec.of(base="tiny", micro_batch_tokens=5)
     plan = make_plan(chosen, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     assert plan.micro_batch_tokens == 11
 
@@ -87,7 +86,7 @@ def test_offload_is_refused_on_a_cpu(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="has weights and optimiser states in the host's memory"):
         resolve_compute(a_plan(tmp_path, device=Device.AUTO, offload=True))
     with pytest.raises(ValidationError, match="a CPU has weights and optimiser states in the host's memory"):
-        JobSpec(base="m", device=Device.CPU, offload=True)
+        JobSpec.of(base="m", device=Device.CPU, offload=True)
 
 
 @pytest.mark.usefixtures("hosts")
@@ -104,11 +103,11 @@ def test_each_rank_needs_a_gpu(tmp_path: Path) -> None:
 
 def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
     base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
-    spec = JobSpec(base="tiny", kind=JobKind.SFT, batch_groups=8, ranks=8)
+    spec = JobSpec.of(base="tiny", kind="sft", batch_groups=8, ranks=8)
     with pytest.raises(JobError, match="4 rows for 8 ranks"):
         make_plan(spec, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     plan = make_plan(
-        JobSpec(base="tiny", kind=JobKind.SFT, batch_groups=9, ranks=3),
+        JobSpec.of(base="tiny", kind="sft", batch_groups=9, ranks=3),
         base,
         MANIFEST,
         folder=tmp_path,
@@ -122,7 +121,7 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
 def test_a_micro_batch_takes_the_rows_that_fill_a_batch_up() -> None:
     padding = importlib.import_module("verl.trainer.ppo.padding_utils")
     assert padding.SYNTHETIC_PADDING_SEQ_LEN == FILLING_ROW_TOKENS
-    one, two = (JobSpec(base="tiny", ranks=ranks) for ranks in (1, 2))
+    one, two = (JobSpec.of(base="tiny", ranks=ranks) for ranks in (1, 2))
     assert (longest_computed_row(one, 30), longest_computed_row(two, 30)) == (30, FILLING_ROW_TOKENS)
     assert longest_computed_row(two, 300) == 300
 

@@ -14,29 +14,29 @@ import ray
 
 from spanloop.semconv.scores import SCORE_LIMIT
 from spanloop.training.dataset.tally import Tally
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.run.monitor.metrics import StepMetrics
 from spanloop.training.verl_plugin.drift import KlBudgetError
 
 from ..debug_training import debug_plan, train_here, trained_weights, write_dataset
+from ..recipe_kinds import KINDS, is_policy_gradient
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 POLICY_GRADIENTS = pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=() if kind is JobKind.DR_GRPO else pytest.mark.slow)
-        for kind in JobKind
-        if kind.is_policy_gradient
+        pytest.param(kind, marks=() if kind == "dr_grpo" else pytest.mark.slow)
+        for kind in KINDS
+        if is_policy_gradient(kind)
     ],
 )
-LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
+LOSSES = {kind: "actor/pg_loss" if is_policy_gradient(kind) else "train/loss" for kind in KINDS}
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind is JobKind.DR_GRPO else pytest.mark.slow) for kind in JobKind]
+    "kind", [pytest.param(kind, marks=() if kind == "dr_grpo" else pytest.mark.slow) for kind in KINDS]
 )
-def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_resumed_job_ends_with_the_same_weights(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind)
     steps = train_here(plan)
@@ -61,7 +61,7 @@ def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Pat
 @POLICY_GRADIENTS
 @pytest.mark.parametrize("old", [1e308, -3e38])
 def test_an_old_score_out_of_range_costs_its_episode_and_not_the_job(
-    kind: JobKind, old: float, tiny_model: Path, tmp_path: Path
+    kind: str, old: float, tiny_model: Path, tmp_path: Path
 ) -> None:
     selection = write_dataset(tiny_model, tmp_path, kind=kind, rewards=(0.0, 1.0, 0.5, old))
     assert selection.out_of_range == ("g0-e3", "g1-e3", "g2-e3")
@@ -70,7 +70,7 @@ def test_an_old_score_out_of_range_costs_its_episode_and_not_the_job(
 
 
 @POLICY_GRADIENTS
-def test_the_largest_scores_are_trained_on_without_overflow(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+def test_the_largest_scores_are_trained_on_without_overflow(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     selection = write_dataset(tiny_model, tmp_path, kind=kind, rewards=(-SCORE_LIMIT, SCORE_LIMIT))
     assert selection.row_tally == Tally(12, {})
     plan = debug_plan(tiny_model, tmp_path, kind=kind)
@@ -78,15 +78,13 @@ def test_the_largest_scores_are_trained_on_without_overflow(kind: JobKind, tiny_
     assert all(weight.isfinite().all() for weight in trained_weights(plan).values())
 
 
-def assert_finite(kind: JobKind, steps: list[StepMetrics]) -> None:
+def assert_finite(kind: str, steps: list[StepMetrics]) -> None:
     assert [step.step for step in steps] == [1, 2]
     assert all(step.diverged == "" and math.isfinite(step.values[LOSSES[kind]]) for step in steps)
 
 
-@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, pytest.param(JobKind.SFT, marks=pytest.mark.slow)])
-def test_without_shuffling_a_job_trains_in_the_order_of_its_file(
-    kind: JobKind, tiny_model: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("kind", ["dr_grpo", pytest.param("sft", marks=pytest.mark.slow)])
+def test_without_shuffling_a_job_trains_in_the_order_of_its_file(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind, groups=6, episodes=2)
     path = tmp_path / "samples-1.jsonl"
     train_here(debug_plan(tiny_model, tmp_path, kind=kind, shuffle=False, steps=3, samples_path=path))

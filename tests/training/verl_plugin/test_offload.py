@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.verl_plugin import main
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
@@ -13,9 +12,9 @@ from ..debug_training import debug_plan, first_gradients, train_here, trained_we
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.PPO])
+@pytest.mark.parametrize("kind", ["sft", "ppo"])
 def test_offloaded_weights_train_in_the_same_way(
-    kind: JobKind, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a job on a CPU is refused it
     def unchanged(plan: TrainPlan) -> TrainPlan:

@@ -11,51 +11,54 @@ from pydantic import ValidationError
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.recipes.dpo import dpo_overrides
-from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
-from spanloop.training.recipes.sft import sft_overrides
+from spanloop.training.recipes.base import LearnsFrom
+from spanloop.training.recipes.choices import DpoLoss
+from spanloop.training.recipes.registry import find_recipe
 from spanloop.training.run.job_api import JobApi
-from spanloop.training.spec.choices import Backbone, Device, DpoLoss, LearningRateSchedule, Logger, OptimizerDtype
+from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, Logger, OptimizerDtype
 from spanloop.training.spec.job_file import build_spec, read_job_file
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stages import stages_of
 from spanloop.training.spec.verl_overrides import override_texts, refused_overrides
 from spanloop.training.verl_plugin import override_check
 from spanloop.training.verl_plugin.override_check import check_overrides, check_verl, config_name
+from spanloop.training.verl_plugin.overrides.dpo import dpo_overrides
+from spanloop.training.verl_plugin.overrides.policy_gradient import policy_gradient_overrides
+from spanloop.training.verl_plugin.overrides.sft import sft_overrides
 from spanloop.training.verl_plugin.verl_config import compose
 
+from ..recipe_kinds import KINDS, is_policy_gradient
 from ..training_running import a_plan
 
 ACTOR = "actor_rollout_ref.actor"
-RECIPES = {kind: policy_gradient_overrides for kind in JobKind if kind.is_policy_gradient} | {
-    JobKind.SFT: sft_overrides,
-    JobKind.DPO: dpo_overrides,
+RECIPES = {kind: policy_gradient_overrides for kind in KINDS if is_policy_gradient(kind)} | {
+    "sft": sft_overrides,
+    "dpo": dpo_overrides,
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "overrides", "key", "value"),
     [
-        (JobKind.DR_GRPO, (f"{ACTOR}.clip_ratio_c=5",), f"{ACTOR}.clip_ratio_c", 5),
-        (JobKind.PPO, (f"{ACTOR}.entropy_coeff=0.01",), f"{ACTOR}.entropy_coeff", 0.01),
-        (JobKind.SFT, ("optim.betas=[0.9,0.95]",), "optim.betas", [0.9, 0.95]),
-        (JobKind.DPO, ("trainer.project_name='a, b=c'",), "trainer.project_name", "a, b=c"),
+        ("dr_grpo", (f"{ACTOR}.clip_ratio_c=5",), f"{ACTOR}.clip_ratio_c", 5),
+        ("ppo", (f"{ACTOR}.entropy_coeff=0.01",), f"{ACTOR}.entropy_coeff", 0.01),
+        ("sft", ("optim.betas=[0.9,0.95]",), "optim.betas", [0.9, 0.95]),
+        ("dpo", ("trainer.project_name='a, b=c'",), "trainer.project_name", "a, b=c"),
         # the recipe's value is overridden, and a key of a free table added
-        (JobKind.SFT, ("model.override_config.attn_implementation=eager",),
+        ("sft", ("model.override_config.attn_implementation=eager",),
          "model.override_config.attn_implementation", "eager"),
         # a field of a dataclass that the files leave out
-        (JobKind.SFT, ("engine.mixed_precision.param_dtype=fp16",), "engine.mixed_precision.param_dtype", "fp16"),
+        ("sft", ("engine.mixed_precision.param_dtype=fp16",), "engine.mixed_precision.param_dtype", "fp16"),
     ],
 )  # fmt: skip
 def test_an_override_is_in_the_composed_configuration(
-    kind: JobKind, overrides: tuple[str, ...], key: str, value: object
+    kind: str, overrides: tuple[str, ...], key: str, value: object
 ) -> None:
-    spec = JobSpec(base="tiny", kind=kind, verl=overrides)
+    spec = JobSpec.of(base="tiny", kind=kind, verl=overrides)
     check_verl(spec)
     plan = a_plan(Path("/nowhere"), kind=kind, device=Device.CPU, verl=JobSpec.model_validate_json(
         spec.model_dump_json()).verl)  # fmt: skip
-    node: Any = compose(config_name(kind), RECIPES[kind](plan), plan.verl)
+    node: Any = compose(config_name(find_recipe(kind).learns_from), RECIPES[kind](plan), plan.verl)
     for part in key.split("."):
         node = node[part]
     assert node == value
@@ -77,22 +80,22 @@ def test_an_override_is_in_the_composed_configuration(
 )
 def test_what_verl_does_not_have_is_refused_with_near_matches(override: str, what: str, next_step: str) -> None:
     with pytest.raises(ConfigurationError, match=what) as caught:
-        check_overrides(JobKind.PPO, (override,))
+        check_overrides(LearnsFrom.ROWS, (override,))
     assert next_step in caught.value.next_step
     assert override.partition("=")[0] in caught.value.what
 
 
 def test_near_matches_can_be_overridden() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        check_overrides(JobKind.SFT, ("optim.ls=1",))
+        check_overrides(LearnsFrom.TEXT, ("optim.ls=1",))
     assert "optim.lr " not in caught.value.next_step
 
 
 def test_checking_imports_neither_verl_nor_torch() -> None:
     code = (
         "import sys; from spanloop.training.verl_plugin.override_check import check_overrides; "
-        "from spanloop.training.jobs.kinds import JobKind; "
-        "check_overrides(JobKind.SFT, ('optim.betas=[0.9,0.95]',)); "
+        "from spanloop.training.recipes.base import LearnsFrom; "
+        "check_overrides(LearnsFrom.TEXT, ('optim.betas=[0.9,0.95]',)); "
         "print([name for name in ('torch', 'verl', 'ray') if name in sys.modules])"
     )
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -115,9 +118,9 @@ def test_checking_imports_neither_verl_nor_torch() -> None:
 )
 def test_what_spanloop_decides_is_refused_with_the_reason(override: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
-        JobSpec(base="tiny", verl=(override,))
+        JobSpec.of(base="tiny", verl=(override,))
     with pytest.raises(ValidationError, match="overridden twice"):
-        JobSpec(base="tiny", verl=(f"{ACTOR}.clip_ratio_c=5", f"{ACTOR}.clip_ratio_c=6"))
+        JobSpec.of(base="tiny", verl=(f"{ACTOR}.clip_ratio_c=5", f"{ACTOR}.clip_ratio_c=6"))
 
 
 OTHER_PLAN: dict[str, Any] = {
@@ -137,7 +140,7 @@ FREE = {"trainer.experiment_name", "mixed_precision.param_dtype", "enable_gradie
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
-def test_no_key_has_two_sources(kind: JobKind) -> None:
+def test_no_key_has_two_sources(kind: str) -> None:
     """Whatever a recipe computes from the plan cannot be overridden; only its constants can."""
 
     def parsed(**changes: Any) -> dict[str, Any]:
@@ -160,17 +163,17 @@ def test_a_job_with_a_wrong_override_or_without_the_package_is_not_queued(
 ) -> None:
     api = JobApi(data_dir)
     with pytest.raises(ConfigurationError, match="is no key of verl's sft_trainer_engine"):
-        api.submit(JobSpec(base="tiny", kind=JobKind.SFT, verl=("optim.beta=1",)))
+        api.submit(JobSpec.of(base="tiny", kind="sft", verl=("optim.beta=1",)))
     with pytest.raises(ConfigurationError, match="is no key of verl's sft_trainer_engine"):
-        api.schedule(JobSpec(base="tiny", then=("kind=sft 'verl=optim.beta=1'",)), cron="0 3 * * *")
+        api.schedule(JobSpec.of(base="tiny", then=("kind=sft 'verl=optim.beta=1'",)), cron="0 3 * * *")
     packages: dict[str, object] = {"verl": object(), "tensorboard": object()}
     monkeypatch.setattr(override_check, "find_spec", packages.get)
     with pytest.raises(ConfigurationError, match="loggers: wandb needs the package wandb") as caught:
-        api.submit(JobSpec(base="tiny", loggers=(Logger.TENSORBOARD, Logger.WANDB)))
+        api.submit(JobSpec.of(base="tiny", loggers=(Logger.TENSORBOARD, Logger.WANDB)))
     assert "pip install wandb" in caught.value.next_step
     # a host that does not train leaves it to the one that does
     packages.clear()
-    check_verl(JobSpec(base="tiny", loggers=(Logger.WANDB,), verl=("no.such.key=1",)))
+    check_verl(JobSpec.of(base="tiny", loggers=(Logger.WANDB,), verl=("no.such.key=1",)))
     assert api.list() == ()
     assert api.schedules() == ()
 

@@ -12,21 +12,21 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from spanloop.training.jobs.kinds import JobKind
-from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
+from spanloop.training.recipes.registry import find_recipe
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.job_spec import JobSpec
+from spanloop.training.verl_plugin.overrides.policy_gradient import policy_gradient_overrides
 
 from ..dataset.test_token_advantages import job_of, random_rows, reference_rewards
 from ..loss_reference import Row, estimated_advantages, importance_weights, policy_loss, value_loss
+from ..recipe_kinds import POLICY_GRADIENTS, flat_value
 from ..selection_rows import select
 from ..training_running import a_plan
 from .test_stored_rollouts import Batch, Queue
 
 pytestmark = pytest.mark.filterwarnings("ignore")
-POLICY_GRADIENTS = [kind for kind in JobKind if kind.is_policy_gradient]
 EACH_LOSS = [
-    pytest.param(kind, marks=() if kind in {JobKind.DR_GRPO, JobKind.GSPO, JobKind.PPO} else pytest.mark.slow)
+    pytest.param(kind, marks=() if kind in {"dr_grpo", "gspo", "ppo"} else pytest.mark.slow)
     for kind in POLICY_GRADIENTS
 ]
 """Every kind; those whose losses differ in more than their advantages are not slow."""
@@ -63,11 +63,11 @@ def queue(verl: Verl, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
-def config_of(verl: Verl, kind: JobKind, *, epochs: int, **settings: Any) -> Any:
+def config_of(verl: Verl, kind: str, *, epochs: int, **settings: Any) -> Any:
     """verl's configuration of a job with the recipe's defaults, but for ``settings``."""
-    spec = JobSpec(kind=kind, base="tiny", epochs=epochs, **settings)
+    spec = JobSpec.of(kind=kind, base="tiny", epochs=epochs, **settings)
     names = {"kind", "epochs", "loss_aggregation", "kl_coefficient", *settings}
-    changes = {name: getattr(spec, name) for name in names}
+    changes = {name: flat_value(spec, name) for name in names}
     plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes)
     return verl.compose("ppo_trainer", policy_gradient_overrides(plan))
 
@@ -80,7 +80,7 @@ class Exported(NamedTuple):
     """Of the tokens of each row, by the reference; ppo alone."""
 
 
-def export(seed: int, kind: JobKind, verl: Verl, queue: Queue, folder: Path) -> Exported | None:
+def export(seed: int, kind: str, verl: Verl, queue: Queue, folder: Path) -> Exported | None:
     """Select generated rows and put them into the queue as a job does; None when no row is left."""
     rows, job = random_rows(random.Random(seed)), job_of(kind, seed)
     selected = select(rows, job).rows
@@ -92,7 +92,7 @@ def export(seed: int, kind: JobKind, verl: Verl, queue: Queue, folder: Path) -> 
     verl.plugin.StoredRollouts(folder / "dataset.parquet").generate_sequences({"uid": groups, "group_id": groups})
     order = selected.select("group_id", "session", "row_number").rows()
     keys = [f"{group}_{session}_{number}" for group, session, number in order]
-    rewards = reference_rewards(rows, job) if kind is JobKind.PPO else {}
+    rewards = reference_rewards(rows, job) if kind == "ppo" else {}
     return Exported(keys, [rewards.get(identity) for identity in selected["trajectory_id"]])
 
 
@@ -128,9 +128,10 @@ def numbers(values: Any) -> Any:
     return np.asarray(values, dtype=np.float64)
 
 
-def compute_advantages(verl: Verl, config: Any, keys: list[str]) -> None:
+def compute_advantages(verl: Verl, config: Any, kind: str, keys: list[str]) -> None:
     """The trainer's stage, without a trainer that Ray started."""
     trainer: Any = object.__new__(verl.plugin.StoredTrainer)
+    trainer.recipe = find_recipe(kind)()
     trainer.config = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     trainer._compute_advantage(Batch(keys), {})
 
@@ -166,8 +167,15 @@ def loss_and_gradient(
     return total, [gradients[key] for key in keys]
 
 
+def policy_gradients(verl: Verl, queue: Queue, keys: list[str], config: Any) -> list[torch.Tensor]:
+    """The derivatives of verl's policy loss by the policy's log-probabilities, row by row."""
+    actor = verl.configs.omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    loss = partial(verl.losses.ppo_loss, actor)
+    return loss_and_gradient(verl, queue, keys, loss, output="log_probs", source="policy")[1]
+
+
 def assert_losses(
-    kind: JobKind,
+    kind: str,
     seed: int,
     config: Any,
     *,
@@ -185,10 +193,10 @@ def assert_losses(
     keys = exported.keys
     single_pass = bool(config.algorithm.rollout_correction.bypass_mode)
     invent_models(queue, keys, np.random.default_rng(seed), single_pass=single_pass)
-    compute_advantages(verl, config, keys)
+    compute_advantages(verl, config, kind, keys)
     stored = [queue.fields[key] for key in keys]
     advantages: list[Any] = [fields["advantages"] for fields in stored]
-    if kind is JobKind.PPO:
+    if kind == "ppo":
         masks = [numbers(fields["loss_mask"]) for fields in stored]
         values, predicted = ([numbers(fields[name]) for fields in stored] for name in ("values", "predicted"))
         advantages, returns = estimated_advantages(exported.rewards, values, masks, LAMBDA)
@@ -211,13 +219,13 @@ def assert_losses(
             weights = importance_weights(kind, row) * row.mask
             np.testing.assert_allclose(numbers(fields["rollout_is_weights"]) * row.mask, weights, rtol=0, atol=1e-5)
     actor = verl.configs.omega_conf_to_dataclass(config.actor_rollout_ref.actor)
-    mode, kl = str(config.actor_rollout_ref.actor.loss_agg_mode), 0.04 if kind is JobKind.GRPO else 0.0
+    mode, kl = str(config.actor_rollout_ref.actor.loss_agg_mode), 0.04 if kind == "grpo" else 0.0
     longest = int(config.actor_rollout_ref.actor.loss_scale_factor)
     loss, gradients = loss_and_gradient(
         verl, queue, keys, partial(verl.losses.ppo_loss, actor), output="log_probs", source="policy"
     )
     assert loss == pytest.approx(policy_loss(kind, mode, rows, longest, kl, clip), abs=1e-5)
-    if single_pass and kind is not JobKind.GRPO:
+    if single_pass and kind != "grpo":
         # a ratio of 1: the derivative of a row's loss by its log-probabilities is its loss, token by token
         total = sum(float(gradient.sum()) for gradient in gradients)
         assert total == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
@@ -226,18 +234,18 @@ def assert_losses(
 
 @pytest.mark.parametrize("epochs", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("kind", EACH_LOSS)
-def test_losses_equal_the_reference(kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path) -> None:
+def test_losses_equal_the_reference(kind: str, epochs: int, verl: Verl, queue: Queue, tmp_path: Path) -> None:
     config = config_of(verl, kind, epochs=epochs)
     assert sum(assert_losses(kind, seed, config, verl=verl, queue=queue, folder=tmp_path) for seed in range(4)) >= 3
 
 
-@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, JobKind.GSPO, JobKind.PPO])
+@pytest.mark.parametrize("kind", ["dr_grpo", "gspo", "ppo"])
 def test_clip_ranges_and_the_value_coefficient_are_in_the_losses(
-    kind: JobKind, verl: Verl, queue: Queue, tmp_path: Path
+    kind: str, verl: Verl, queue: Queue, tmp_path: Path
 ) -> None:
     settings: dict[str, Any] = {"clip_ratio_low": 0.05, "clip_ratio_high": 0.4}
     reference: dict[str, Any] = {"clip": (0.05, 0.4)}
-    if kind is JobKind.PPO:
+    if kind == "ppo":
         settings |= {"cliprange_value": 0.1, "value_coefficient": 0.5}
         reference |= {"value_clip": 0.1, "value_coefficient": 0.5}
     config = config_of(verl, kind, epochs=2, **settings)
@@ -252,7 +260,7 @@ def test_clip_ranges_and_the_value_coefficient_are_in_the_losses(
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("kind", POLICY_GRADIENTS)
 def test_losses_equal_the_reference_on_200_datasets(
-    kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path
+    kind: str, epochs: int, verl: Verl, queue: Queue, tmp_path: Path
 ) -> None:
     config = config_of(verl, kind, epochs=epochs)
     assert sum(assert_losses(kind, seed, config, verl=verl, queue=queue, folder=tmp_path) for seed in range(200)) > 150

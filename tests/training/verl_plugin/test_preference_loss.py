@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.training.spec.choices import DpoLoss
+from spanloop.training.recipes.choices import DpoLoss
 from spanloop.training.verl_plugin.supervised.preference_loss import PairedLogprobs, preference_loss
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS
-from spanloop.training.spec.choices import LossAggregation
+from spanloop.training.recipes.choices import LossAggregation
+from spanloop.training.recipes.registry import find_recipe
 from spanloop.training.verl_plugin.early_stopping import MaskedBatchError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -49,12 +49,12 @@ def batch() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", list(LossAggregation))
-@pytest.mark.parametrize("loss", [SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS])
+@pytest.mark.parametrize("kind", ["dr_grpo", "gspo"])
 def test_a_rows_numbers_are_those_of_numpy_and_add_up_to_verls_loss(
-    mode: LossAggregation, loss: str, plugin: Any, batch: dict[str, Any], tmp_path: Path
+    mode: LossAggregation, kind: str, plugin: Any, batch: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "samples-1.jsonl"
-    plugin.PolicyRecords(path, 7, loss, str(mode), SCALE).write(batch["data"], nested(batch["new"]))
+    plugin.PolicyRecords(path, 7, find_recipe(kind)(), str(mode), SCALE).write(batch["data"], nested(batch["new"]))
     line = json.loads(path.read_text())
     assert (line["step"], line["sample"], line["tokens"]) == (7, [4, 0, 9], [2, 3, 2])
     total_tokens, rows = 7, 3
@@ -63,7 +63,7 @@ def test_a_rows_numbers_are_those_of_numpy_and_add_up_to_verls_loss(
         columns: list[Any] = [batch[name][row][mask].astype("float64") for name in ("a", "old", "new")]
         advantage, old, new = columns
         ratio = np.exp(new - old)
-        used: Any = np.exp((new - old).mean()).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
+        used: Any = np.exp((new - old).mean()).clip(max=2.0) if kind == "gspo" else ratio.clip(max=2.0)
         token_losses = -advantage * used
         expected = {
             "advantage": advantage.mean(),
@@ -85,7 +85,7 @@ def test_two_ranks_share_a_file_and_its_losses_are_shares_of_the_whole_batch(
     plugin: Any, batch: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "samples-1.jsonl"
-    records = plugin.PolicyRecords(path, 1, SINGLE_UPDATE_LOSS, str(LossAggregation.TOKEN_MEAN), SCALE)
+    records = plugin.PolicyRecords(path, 1, find_recipe("dr_grpo")(), str(LossAggregation.TOKEN_MEAN), SCALE)
     for _ in range(2):
         records.write(batch["data"], nested(batch["new"]), batch_tokens=14, batch_rows=6)
     records.write(batch["data"], nested(batch["new"]))

@@ -12,8 +12,9 @@ import torch
 from omegaconf import OmegaConf
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.recipes.policy_gradient import STORED_ADVANTAGES
-from spanloop.training.spec.choices import Credit
+from spanloop.training.recipes.choices import Credit
+from spanloop.training.recipes.registry import find_recipe
+from spanloop.training.verl_plugin.overrides.policy_gradient import STORED_ADVANTAGES
 
 from ..dataset.test_token_advantages import random_rows, reference
 from ..selection_rows import rules, select
@@ -81,6 +82,7 @@ def compute_advantage(plugin: Any, keys: list[str], *, bypass_mode: bool) -> dic
     trainer.config = OmegaConf.create(
         {"algorithm": algorithm, "actor_rollout_ref": {"actor": {"policy_loss": {"loss_mode": "vanilla"}}}}
     )
+    trainer.recipe = find_recipe("dr_grpo")()
     metrics: dict[str, Any] = {}
     trainer._compute_advantage(Batch(keys), metrics)
     return metrics

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spanloop.foundation.tables.build_frame import clean_text
 from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
@@ -130,7 +131,7 @@ def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
     told = [
         (number, dialect) for number, dialect in enumerate(registered_dialects()) if _may_match(dialect, attributes)
     ]
-    whole = _completed(wide, {key for _, dialect in told for key in dialect.attributes})
+    whole = _completed(wide, {key for _, dialect in told for key in dialect.marks})
     matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
     found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
     for number, _ in reversed(told):
@@ -140,9 +141,7 @@ def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
 
 def _may_match(dialect: Dialect, attributes: Attributes) -> bool:
     """Whether there is anything that the dialect tells its spans by."""
-    roots = dialect.matches.meta.root_names()
-    keys = [root.removeprefix(column_of("")) for root in roots if root.startswith(column_of(""))]
-    return len(keys) < len(roots) or any(key in attributes for key in keys)
+    return dialect.marks_other_columns or any(key in attributes for key in dialect.marks)
 
 
 def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
@@ -176,7 +175,7 @@ def _texts(name: str, values: Sequence[str | None]) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=pl.String)
     except UnicodeEncodeError:
-        return pl.Series(name, [frames.clean_text(value) for value in values], dtype=pl.String)
+        return pl.Series(name, [clean_text(value) for value in values], dtype=pl.String)
 
 
 def _have_no_events(rows: pl.DataFrame) -> bool:

@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
+from spanloop.foundation.tables.build_frame import build_frame
+from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, EPISODES, FAILURES, TRAJECTORIES
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -19,32 +22,37 @@ from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
+from .clock_skew import without_clock_skew
 from .collapse import collapse
+from .continuation import continues, is_recorded
 from .control_flow import without_control_flow
 from .error_texts import Verdicts
 from .evaluations import Evaluations
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .processes import Processes
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
-    Values,
-    episode_row,
-    failure_rows,
+    episode_columns,
+    failure_columns,
     group_of,
     has_ended,
+    message_columns,
     newest_us,
-    trajectory_rows,
-    transition_rows,
+    numbered_states,
+    trajectory_columns,
+    transition_columns,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind, repeats
+from .spans import SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
+from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
-from .trajectories import Extensions, extensions, merge, token_columns
+from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
@@ -67,6 +75,8 @@ class Converted(NamedTuple):
     open_joins: pl.DataFrame
     """Traces that one id names and that stay separate episodes, because nothing else says that they belong together:
     trace_id, span_id (of the call that answers the id; empty for a conversation id), other_trace_id, detail."""
+    messages: pl.DataFrame
+    """The messages that states of ``transitions`` refer to, by episode and number."""
 
 
 def convert(
@@ -98,10 +108,9 @@ def convert(
     with _without_cycle_collection():
         whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
         attributes = Attributes(whole["SpanAttributes"])
-        links = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
-        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes, links)])
+        linked = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
+        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes, linked)])
         tags = tags_in_spans(whole, attributes)
-        evaluations = Evaluations(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
             normalise(whole, logs, attributes),
@@ -109,7 +118,9 @@ def convert(
             tags,
             sampled,
             options,
-            evaluations=evaluations,
+            evaluations=Evaluations(whole, attributes),
+            links=span_links(spans),
+            processes=Processes(spans),
             traces=traces,
             together=together,
         )
@@ -135,6 +146,8 @@ def _convert(
     options: Options,
     *,
     evaluations: Evaluations,
+    links: Links,
+    processes: Processes,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
@@ -143,8 +156,9 @@ def _convert(
     spans = evaluations.without_judges(read_spans(normalised, log))
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
-    collapsed = collapse(spans)
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    collapsed = collapse(without_clock_skew(spans, links), processes)
+    links = kept_links(links, collapsed.kept)
+    stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
@@ -155,7 +169,7 @@ def _convert(
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
     episodes = [
-        build_episode(group, stitched.parents, captures, captured_tokens, verdicts)
+        build_episode(group, stitched, captures, captured_tokens, verdicts)
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
@@ -167,11 +181,11 @@ def _convert(
         *normalised.rejected,
         *collapsed.rejected,
         *stitched.rejected,
-        *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
+    rejections = pl.concat([frames.REJECTED_ROWS.from_records(rejected), _context(episodes)])
+    return _frames(judged, rejections, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -183,7 +197,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
     # One without an answer may have been sent a part of the turn only.
-    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
+    after |= {step.continues: step for step in reversed(episode.steps) if is_recorded(step.span)}
     problems = {
         step.index: problem
         for step in episode.steps
@@ -191,7 +205,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
                 _at(episode.steps, step.previous),
             )
         )
@@ -211,12 +225,9 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     )
 
 
-def _going_on(step: Step, following: Step | None) -> Step | None:
-    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
-    if following is None or not step.span.output or not repeats(step.span, following.span):
-        return None
-    said, told = step.span.output[0], following.span.input[len(step.span.input)]
-    return following if told.digest == said.digest else None
+def _repeating_output(step: Step, following: Step | None) -> Step | None:
+    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
+    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:
@@ -235,48 +246,32 @@ def _scored_outcome(rewards: Rewards, options: Options) -> str:
     return "success" if rewards.value >= options.success_threshold else "failure"
 
 
-def _context(episode: Episode) -> list[Rejected]:
-    return [
-        Rejected(span.trace_id, span.span_id, CONTEXT, f"{span.kind} span of episode {episode.episode_id}")
-        for span in episode.context
-    ]
+def _context(episodes: Sequence[Episode]) -> pl.DataFrame:
+    """Rejections of the spans of episodes that are no model calls."""
+    spans = [span for episode in episodes for span in episode.context]
+    counts = [len(episode.context) for episode in episodes]
+    owners = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    columns = {
+        "trace_id": [span.trace_id for span in spans],
+        "span_id": [span.span_id for span in spans],
+        "kind": [str(span.kind) for span in spans],
+        "owner": pl.Series([episode.episode_id for episode in episodes], dtype=pl.String).gather(owners),
+    }
+    detail = pl.format("{} span of episode {}", "kind", "owner").alias("detail")
+    rows = pl.DataFrame(columns, schema_overrides=dict.fromkeys(columns, pl.String()))
+    return rows.select("trace_id", "span_id", pl.lit(CONTEXT).alias("reason"), detail)
 
 
 def _frames(
-    judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
+    judged: list[Judged], rejections: pl.DataFrame, tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
-    rejections = frames.build(sorted(rejected), frames.REJECTED)
-    if not judged:
-        return Converted(
-            episodes=frames.empty(frames.EPISODES),
-            transitions=frames.empty(frames.TRANSITIONS),
-            trajectories=frames.empty(frames.TRAJECTORIES),
-            failures=frames.empty(frames.FAILURES),
-            rejected=rejections,
-            open_joins=open_joins,
-        )
-    transitions: list[Values] = []
-    trajectories: list[Values] = []
-    failures: list[Values] = []
-    for found in judged:
-        transitions += transition_rows(found)
-        trajectories += trajectory_rows(found)
-        failures += failure_rows(found)
-    token_rows = [row for found in judged for row in found.token_rows]
+    numbered = [numbered_states(each.episode) for each in judged]
     return Converted(
-        episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=_with_tokens(transitions, tokens),
-        trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
-        failures=frames.build(failures, frames.FAILURES),
-        rejected=rejections,
+        episodes=EPISODES.frame(episode_columns(judged)),
+        transitions=build_frame(transition_columns(judged, numbered, tokens), frames.TRANSITIONS),
+        trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
+        failures=FAILURES.frame(failure_columns(judged)),
+        rejected=rejections.sort(rejections.columns),
         open_joins=open_joins,
+        messages=EPISODE_MESSAGES.frame(message_columns(judged, numbered)),
     )
-
-
-def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFrame:
-    """``transitions``, each with the tokens of the capture that it names, if any."""
-    place = list(frames.TRANSITIONS).index("prompt_token_ids")
-    captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
-    found = [tokens[name].gather(captures) for name in tokens.columns]
-    columns = [column.fill_null([]) for column in found] if captures.null_count() else found
-    return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)

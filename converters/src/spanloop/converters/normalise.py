@@ -252,6 +252,7 @@ _NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
+    history = NO_HISTORY
     try:
         if told.input == DECODED:
             history = log.history(log.of_objects(decoded.input[told.row]), told.system)
@@ -268,7 +269,7 @@ def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
-        return _NO_CONTENT._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
+        return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     after = tuple([extend(history.digest, message) for message in said])
     return _Content(history, said, after, tools, _problem(told, history, said))
 

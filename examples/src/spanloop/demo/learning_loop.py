@@ -47,7 +47,9 @@ class Recipe(NamedTuple):
             since: Time before the first attempt.
             **changes: Settings that differ from the recipe's.
         """
-        from spanloop.training.run.job_api import JobKind, JobSpec
+        from spanloop.training.recipes.base import LearnsFrom
+        from spanloop.training.recipes.registry import find_recipe
+        from spanloop.training.run.job_api import JobSpec
 
         settings: dict[str, Any] = {
             "kind": kind,
@@ -60,7 +62,8 @@ class Recipe(NamedTuple):
             "max_passes": 1000,
             "pause_serving": True,
         }
-        if JobKind(kind) is JobKind.SFT:
+        learns_from = find_recipe(kind).learns_from
+        if learns_from is LearnsFrom.TEXT:
             settings |= {
                 "steps": self.sft_steps,
                 "batch_groups": self.sft_batch,
@@ -68,7 +71,7 @@ class Recipe(NamedTuple):
                 "min_reward": 1.0,
                 "tokens": "captured",
             }
-        elif JobKind(kind).is_policy_gradient:
+        elif learns_from is LearnsFrom.ROWS:
             settings |= {
                 "steps": self.grpo_steps,
                 "batch_groups": self.grpo_batch,

@@ -196,13 +196,14 @@ def _check_gain(change: "Comparison") -> CheckResult:
 def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> "Iterator[CheckResult]":
     """Compare logprobs at a policy gradient's first step, when the trainer still has the weights that sampled."""
     from spanloop.training.models.registry import Registry
+    from spanloop.training.recipes.policy_gradient import PolicyGradient
     from spanloop.training.run.job_api import JobApi
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"
     for version in versions:
         job_id = registry.get(version).job_id
-        if job_id is None or not jobs.get(job_id).spec.kind.is_policy_gradient:
+        if job_id is None or not isinstance(jobs.get(job_id).spec.recipe, PolicyGradient):
             continue
         metrics = store.query("training_metrics", job_id=job_id)
         gaps = [value for step, name, value in metrics.iter_rows() if (step, name) == (1, _GAP_METRIC)]

@@ -169,10 +169,10 @@ def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
 
 
 def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, str]:
-    from spanloop.training.run.job_api import JobApi, JobKind, JobSpec
+    from spanloop.training.run.job_api import JobApi, JobSpec
 
-    spec = JobSpec(
-        kind=JobKind.DR_GRPO,
+    spec = JobSpec.of(
+        kind="dr_grpo",
         base=base,
         policy_version=base,
         steps=_TRAINING_STEPS,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import dump, parse_json, parse_json_or_none
@@ -26,16 +26,24 @@ _DEMANDED: Final = failure_pattern("argument_demanded")
 """What says so of an argument that it names."""
 
 
-def _unknown(context: ToolCallContext) -> Finding | None:
-    name = context.call.name
-    offered = ", ".join(sorted(context.offered))
-    message = f"the action calls {name!r}, which it was not offered"
-    is_strange = name not in context.offered and not _exists(context)
-    says_so = not context.offered and bool(_UNKNOWN.search(context.error))
-    if not (is_strange if context.offered else says_so):
-        return None
-    confidence = 0.97 if context.offered else 0.85
-    return context.finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered)
+class UnknownTool(ToolCallRule):
+    """The action calls a tool that it was not offered."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        name = context.call.name
+        offered = ", ".join(sorted(context.offered))
+        message = f"the action calls {name!r}, which it was not offered"
+        is_strange = name not in context.offered and not _exists(context)
+        says_so = not context.offered and bool(_UNKNOWN.search(context.error))
+        if not (is_strange if context.offered else says_so):
+            return None
+        confidence = 0.97 if context.offered else 0.85
+        return context.finding(
+            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered
+        )
 
 
 def _exists(context: ToolCallContext) -> bool:
@@ -54,13 +62,19 @@ def _exists(context: ToolCallContext) -> bool:
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
-def _malformed(context: ToolCallContext) -> Finding | None:
-    if context.call.is_valid:
-        return None
-    if _is_blank(context.call.arguments) and context.result is not None and not context.result.is_error:
-        return None  # a tool without parameters took white space for no arguments
-    message = f"the arguments of {context.call.name!r} are not a JSON object"
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
+class MalformedArguments(ToolCallRule):
+    """The arguments of a call are not a JSON object."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        if context.call.is_valid:
+            return None
+        if _is_blank(context.call.arguments) and context.result is not None and not context.result.is_error:
+            return None  # a tool without parameters took white space for no arguments
+        message = f"the arguments of {context.call.name!r} are not a JSON object"
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
 
 
 def _is_blank(arguments: str) -> bool:
@@ -68,52 +82,69 @@ def _is_blank(arguments: str) -> bool:
     return not (found if isinstance(found, str) else arguments).strip()
 
 
-def _handed_over_twice(context: ToolCallContext) -> Finding | None:
-    """One of several hand-overs in one answer that failed: only one agent can go on."""
-    calls = context.step.span.output[0].tool_calls
-    is_error = context.result is not None and context.result.is_error
-    if not is_error or not is_hand_over(context.call.name) or sum(is_hand_over(call.name) for call in calls) <= 1:
-        return None
-    message = f"the action hands over {len(calls)} times at once"
-    return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.6, message)
+class SeveralHandOvers(ToolCallRule):
+    """One of several hand-overs in one answer failed: only one agent can go on."""
 
+    needs_sign: ClassVar[bool] = True
 
-def _violated(context: ToolCallContext) -> Finding | None:
-    """Arguments that no tool of this schema can take: whatever the answer says, the policy wrote them.
-
-    The tool's own span may show something else: that it worked (unless the policy then corrected the arguments), or a
-    fault of its environment by its type.
-    """
-    result = context.result
-    if not context.violation or result is None:
-        return None
-    if context.tool is not None and not result.is_error and not context.corrected_arguments:
-        return None
-    kind = f"{result.error_type} {context.tool.exception.type}" if context.tool else ""
-    if environment_fault(kind, context.status) is not None:
-        return None
-    wrong, confidence = context.violation, 0.9 if result.is_error else 0.6
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
-
-
-def _refused(context: ToolCallContext) -> Finding | None:
-    """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
-    result = context.result
-    if result is None or not result.is_error or not context.call.is_valid:
-        return None
-    schema = context.offered.get(context.call.name, {})
-    wrong = schema_violation(context.call.arguments, schema)
-    if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
-        is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
-        said = wrong or (
-            not runs_code(context.call)
-            and not _names_other(context, schema)
-            and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
-        )
-        if not said or (environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)):
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        calls = context.step.span.output[0].tool_calls
+        is_error = context.result is not None and context.result.is_error
+        if not is_error or not is_hand_over(context.call.name) or sum(is_hand_over(call.name) for call in calls) <= 1:
             return None
-    confidence = 0.9 if wrong else 0.8
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
+        message = f"the action hands over {len(calls)} times at once"
+        return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.6, message)
+
+
+class ViolatedSchema(ToolCallRule):
+    """No tool of the offered schema can take the arguments: whatever the answer says, the policy wrote them."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one.
+
+        The tool's own span may show something else: that it worked (unless the policy then corrected the arguments),
+        or a fault of its environment by its type.
+        """
+        result = context.result
+        if not context.violation or result is None:
+            return None
+        if context.tool is not None and not result.is_error and not context.corrected_arguments:
+            return None
+        kind = f"{result.error_type} {context.tool.exception.type}" if context.tool else ""
+        if environment_fault(kind, context.status) is not None:
+            return None
+        wrong, confidence = context.violation, 0.9 if result.is_error else 0.6
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
+
+
+class RefusedArguments(ToolCallRule):
+    """A tool that failed refuses the arguments by their form: a name, a type or an enumeration."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
+        result = context.result
+        if result is None or not result.is_error or not context.call.is_valid:
+            return None
+        schema = context.offered.get(context.call.name, {})
+        wrong = schema_violation(context.call.arguments, schema)
+        if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
+            is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
+            said = wrong or (
+                not runs_code(context.call)
+                and not _names_other(context, schema)
+                and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
+            )
+            if not said or (
+                environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)
+            ):
+                return None
+        confidence = 0.9 if wrong else 0.8
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
 
 
 def _names_other(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
@@ -245,10 +276,3 @@ def _is_convertible(value: object, schema: Mapping[str, object]) -> bool:
 
 
 _TRUTH_VALUES: Final = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
-
-
-UNKNOWN_TOOL: Final = ToolCallRule("unknown_tool", _unknown, needs_sign=True)
-SEVERAL_HAND_OVERS: Final = ToolCallRule("several_hand_overs", _handed_over_twice, needs_sign=True)
-VIOLATED_SCHEMA: Final = ToolCallRule("violated_schema", _violated, needs_sign=True)
-MALFORMED_ARGUMENTS: Final = ToolCallRule("malformed_arguments", _malformed, needs_sign=True)
-REFUSED_ARGUMENTS: Final = ToolCallRule("refused_arguments", _refused, needs_sign=True)

@@ -111,7 +111,7 @@ def preview(schedule: ScheduleArgument, data_dir: DataDirOption = None) -> None:
         out.print(f"[dim]new rows[/dim] {escape(str(data.rows))}")
         if data.constrained_by:
             out.print(f"[dim]constrained by[/dim] {escape(counts_text(data.constrained_by))}")
-        out.print(f"[dim]steps[/dim] {data.steps:,} of {data.batch_size:,} {found.spec.kind.batch_unit}")
+        out.print(f"[dim]steps[/dim] {data.steps:,} of {data.batch_size:,} {found.spec.recipe.batch_unit}")
 
 
 @app.command()

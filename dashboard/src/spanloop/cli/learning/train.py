@@ -166,12 +166,12 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
     from spanloop.training.run.preview import preview
 
     result = preview(directory, spec, held_out_share=held_out_share)
-    groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
+    groups = [("groups", str(result.groups))] if spec.recipe.has_groups else []
     out_of_range = [("out of range", out_of_range_text(result.out_of_range))] if result.out_of_range else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
     steps = (
-        f"{result.steps:,} of {result.batch_size:,} {spec.kind.batch_unit}: {result.passes:.2f} passes over the data"
+        f"{result.steps:,} of {result.batch_size:,} {spec.recipe.batch_unit}: {result.passes:.2f} passes over the data"
     )
     if 0 < result.steps < spec.steps:
         steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"

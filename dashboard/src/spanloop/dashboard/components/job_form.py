@@ -16,11 +16,11 @@ from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.components.start_control import Start
 from spanloop.dashboard.view_models.jobs import FormErrors, to_spec
 from spanloop.foundation.errors import SpanloopError
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.registry import all_recipes
+from spanloop.training.recipes.setting import Panel
 from spanloop.training.run.job_api import JobSpec
 from spanloop.training.spec.fields import NONE_TEXT, SpecField, spec_fields
 from spanloop.training.spec.presets import Preset
-from spanloop.training.spec.setting import Panel
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
@@ -56,10 +56,11 @@ def show() -> None:
 def _settings(versions: list[str]) -> dict[str, Any]:
     """Draw a widget for each setting that the kind uses; return the values by setting."""
     fields = {field.name: field for field in spec_fields()}
-    kind = JobKind(_segmented(fields["kind"], lambda kind: JobKind(kind).display_name))
+    recipes = all_recipes()
+    kind = _segmented(fields["kind"], lambda kind: recipes[kind].title)
     preset = Preset(_segmented(fields["preset"], lambda preset: Preset(preset).display_name))
     values: dict[str, Any] = {"kind": kind, "preset": preset}
-    others = [field for field in spec_fields(preset) if kind in field.setting.kinds and field.name not in values]
+    others = [field for field in spec_fields(preset) if kind in field.recipes and field.name not in values]
     basic = [field for field in others if field.setting.is_basic]
     values |= _grid(basic, kind, versions, columns=4)
     with st.expander("Episodes and other settings"):
@@ -85,7 +86,7 @@ def _segmented(field: SpecField, format_func: Callable[[str], str]) -> str:
     return str(chosen)
 
 
-def _grid(fields: list[SpecField], kind: JobKind, versions: list[str], *, columns: int) -> dict[str, Any]:
+def _grid(fields: list[SpecField], kind: str, versions: list[str], *, columns: int) -> dict[str, Any]:
     toggles = [field for field in fields if field.value_type is bool]
     others = [field for field in fields if field.value_type is not bool]
     values: dict[str, Any] = {}
@@ -101,7 +102,7 @@ def _grid(fields: list[SpecField], kind: JobKind, versions: list[str], *, column
     return values
 
 
-def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
+def _widget(field: SpecField, kind: str, versions: list[str]) -> Any:
     label, key, explanation = _label(field), _key(field), field.help
     if field.setting.is_model:
         index = 0 if field.is_required else None

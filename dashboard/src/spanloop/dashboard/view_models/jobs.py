@@ -130,16 +130,16 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
         facts["masked"] = f"{manifest.masked_steps:,} steps, {manifest.masked_tokens:,} tokens"
     for report in manifest.strategies:
         facts[report.strategy] = str(report).removeprefix(f"{report.strategy} ")
-    if manifest.kind.has_groups:
+    if manifest.has_groups:
         facts["groups left out"] = _rejections(manifest.groups.rejected)
-    if manifest.kind.is_policy_gradient:
+    if manifest.prompt_groups:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
 
 
 def recipe(spec: JobSpec) -> str:
     """Return the recipe of a job, ``SFT`` for example; of several stages ``SFT → DPO``."""
-    return " → ".join(stage.spec.kind.display_name for stage in stages_of(spec))
+    return " → ".join(stage.spec.recipe.title for stage in stages_of(spec))
 
 
 def stage_settings(job: Job, training: str) -> JobSpec:

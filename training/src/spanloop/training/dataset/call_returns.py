@@ -10,26 +10,20 @@ agent made them. Neither a call without a score, nor a masked one, nor one whose
 the return of another. Only episodes that can be trained on are compared.
 """
 
-from collections.abc import Callable, Sequence
-from math import fsum, sqrt
+from collections.abc import Sequence
+from math import fsum
 from typing import Final
 
 import polars as pl
 
 from spanloop.converters.credit import call_advantages, discounted_returns
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.choices import Credit
+from spanloop.training.recipes.policy_gradient import Comparison, PolicyGradient, StoredAdvantages
 
-from ..spec.choices import Credit
-from .groups import DEVIATION_EPSILON, REWARD_TOLERANCE, WHITENING_EPSILON
+from .groups import REWARD_TOLERANCE
 
 ROW: Final = ("episode_id", "row_number")
 STEPS: Final = pl.List(pl.Float64)
-_SCALES: Final[dict[JobKind, Callable[[float], float]]] = {
-    JobKind.GRPO: lambda variance: sqrt(variance) + DEVIATION_EPSILON,
-    JobKind.GSPO: lambda variance: sqrt(variance) + DEVIATION_EPSILON,
-    JobKind.REINFORCE_PLUS_PLUS: lambda variance: sqrt(variance + WHITENING_EPSILON),
-}
-"""From the variance around the baselines to the divisor of all advantages that are compared; other kinds have none."""
 
 
 def sampled_calls(checked: pl.DataFrame) -> pl.DataFrame:
@@ -51,21 +45,21 @@ def sampled_calls(checked: pl.DataFrame) -> pl.DataFrame:
     return calls.sort("group_id", "episode_id", "step")
 
 
-def with_call_advantages(checked: pl.DataFrame, kind: JobKind, gamma: float) -> pl.DataFrame:
+def with_call_advantages(checked: pl.DataFrame, recipe: StoredAdvantages) -> pl.DataFrame:
     """Add ``step_advantages``, parallel to the row's sampled calls; null in episodes without a usable row.
 
     Args:
         checked: Rows with ``reason``, empty where the row can be trained on, and ``step_rewards``.
-        kind: The recipe; not ppo. ``reinforce_plus_plus`` compares the whole dataset.
-        gamma: The discount of a call, from 0 to 1.
+        recipe: The recipe.
     """
     calls = sampled_calls(checked)
-    groups = [calls] if kind is JobKind.REINFORCE_PLUS_PLUS else calls.partition_by("group_id", maintain_order=True)
-    parts = [group.with_columns(_advantages_of_calls(group, kind, gamma)) for group in groups]
+    is_whole = recipe.comparison is Comparison.DATASET
+    groups = [calls] if is_whole else calls.partition_by("group_id", maintain_order=True)
+    parts = [group.with_columns(_advantages_of_calls(group, recipe)) for group in groups]
     return join_steps(checked, parts)
 
 
-def with_compared_rewards(checked: pl.DataFrame, credit: Credit, gamma: float) -> pl.DataFrame:
+def with_compared_rewards(checked: pl.DataFrame, recipe: PolicyGradient) -> pl.DataFrame:
     """Add ``compared_reward``, by which whole episodes are compared.
 
     ``process`` compares calls: 0. ``attributed`` takes the return of the first call, ``gamma^(calls - 1)·R``: a
@@ -73,12 +67,12 @@ def with_compared_rewards(checked: pl.DataFrame, credit: Credit, gamma: float) -
 
     Args:
         checked: Rows with ``reason``, empty where the row can be trained on.
-        credit: Of the job.
-        gamma: The discount of a call, from 0 to 1.
+        recipe: The recipe.
     """
-    if credit is Credit.PROCESS:
+    if recipe.credit is Credit.PROCESS:
         return checked.with_columns(compared_reward=pl.lit(0.0))
-    if credit is not Credit.ATTRIBUTED or gamma == 1:
+    gamma = recipe.gamma if isinstance(recipe, StoredAdvantages) else 1.0
+    if recipe.credit is not Credit.ATTRIBUTED or gamma == 1:
         return checked.with_columns(compared_reward="reward")
     counts = sampled_calls(checked).group_by("episode_id").agg(calls=pl.len().cast(pl.Int64))
     discounted = pl.col("reward") * pl.lit(gamma, pl.Float64).pow(pl.col("calls") - 1)
@@ -93,22 +87,22 @@ def join_steps(checked: pl.DataFrame, parts: Sequence[pl.DataFrame]) -> pl.DataF
     return checked.join(pl.concat([pl.DataFrame(schema=schema), *lists]), on=ROW, how="left", maintain_order="left")
 
 
-def _advantages_of_calls(calls: pl.DataFrame, kind: JobKind, gamma: float) -> pl.Series:
+def _advantages_of_calls(calls: pl.DataFrame, recipe: StoredAdvantages) -> pl.Series:
     """Return the advantages of the calls of all episodes that are compared."""
     episodes = calls.group_by("episode_id", maintain_order=True).agg(
         pl.col("score").fill_null(0.0), pl.col("reward", "is_scored").first()
     )
     counts_reward = bool(episodes["is_scored"].all()) or calls["score"].count() == 0
     returns = [
-        discounted_returns([*scores[:-1], scores[-1] + (reward if counts_reward else 0.0)], gamma)
+        discounted_returns([*scores[:-1], scores[-1] + (reward if counts_reward else 0.0)], recipe.gamma)
         for scores, reward in episodes.select("score", "reward").iter_rows()
     ]
-    advantages = _scaled(call_advantages(returns, over_others=kind is JobKind.RLOO), kind)
+    advantages = _scaled(call_advantages(returns, over_others=recipe.leaves_one_out), recipe)
     values = [value for episode in advantages for value in episode]
     return pl.Series("step_advantages", values, dtype=pl.Float64)
 
 
-def _scaled(advantages: list[list[float]], kind: JobKind) -> list[list[float]]:
+def _scaled(advantages: list[list[float]], recipe: StoredAdvantages) -> list[list[float]]:
     """Divide by the deviation from the baselines, over all calls that are compared; zeros where nothing varies.
 
     One positive number divides them all: it changes no sign, and no ratio between the calls of a group. The mean of the
@@ -117,7 +111,5 @@ def _scaled(advantages: list[list[float]], kind: JobKind) -> list[list[float]]:
     flat = [value for episode in advantages for value in episode]
     if max(map(abs, flat), default=0.0) <= REWARD_TOLERANCE:
         return [[0.0] * len(episode) for episode in advantages]
-    if kind not in _SCALES:
-        return advantages
-    scale = _SCALES[kind](fsum(value**2 for value in flat) / (len(flat) - 1))
+    scale = recipe.deviation(fsum(value**2 for value in flat) / (len(flat) - 1))
     return [[value / scale for value in episode] for episode in advantages]

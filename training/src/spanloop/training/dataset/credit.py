@@ -13,8 +13,8 @@ import polars as pl
 
 from spanloop.converters.credit import StepFault, attributed_weights, is_policys_mistake
 from spanloop.converters.enums import FaultOwner
+from spanloop.training.recipes.choices import Credit
 
-from ..spec.choices import Credit
 from .rejections import Rejection
 
 _STEPS = ("first_step", "last_step", "sampled_steps", "sampled_starts", "sampled_ends")

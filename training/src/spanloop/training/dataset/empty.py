@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import JobError
+from spanloop.training.recipes.pairs import Preference
+from spanloop.training.recipes.policy_gradient import GroupRelative
 
 from ..spec.job_spec import JobSpec
 from .rejections import Rejection, out_of_range_text
@@ -43,7 +45,7 @@ _OTHER: Final = _Diagnosis(
 def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
     """Return the error of a job without a trainable row; it has the counts of all reasons."""
     account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
-    if spec.kind.has_groups:
+    if spec.recipe.has_groups:
         account += f"; groups: {selection.group_tally}"
     if selection.constrained_by:
         account += f"; rows were constrained by: {counts_text(selection.constrained_by)}"
@@ -62,8 +64,11 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
 
     Data strategies come last in the selection: where one left rows out, no other reason left the job without data.
     """
-    repeats = "two" if spec.repeats_per_task == 2 else spec.repeats_per_task
-    margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
+    recipe = spec.recipe
+    repeats_per_task = recipe.repeats_per_task if isinstance(recipe, GroupRelative | Preference) else 2
+    repeats = "two" if repeats_per_task == 2 else repeats_per_task
+    pair_margin = recipe.pair_margin if isinstance(recipe, Preference) else 0.0
+    margin = f" by more than the pair_margin of {pair_margin:g}" if pair_margin else ""
     return [
         _Diagnosis(
             _only(),

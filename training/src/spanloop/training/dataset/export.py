@@ -16,18 +16,18 @@ from pydantic import JsonValue
 from spanloop.foundation.paths import write_atomically
 from spanloop.store import Store
 from spanloop.store.pinned_revisions import pin
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom, Recipe
+from spanloop.training.recipes.text import Imitation, RendersText
 
 from ..models.base_model import BaseModelFacts, Training
 from ..models.lineage import trained_episodes
-from ..spec.choices import Outcomes
 from ..spec.job_spec import JobSpec
 from ..spec.row_source import RowSource
 from .base_losses import base_losses
 from .empty import no_rows_error
 from .held_out import HELD_OUT_NAME, hold_out
 from .manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
-from .pairs import PAIR_COLUMNS, Pairing
+from .pairs import PAIR_COLUMNS
 from .row_age import AGE_COLUMNS, with_ages
 from .selection import Rules, Selection, is_of_the_base, select_rows
 from .selector import load_selector
@@ -145,15 +145,16 @@ def select_dataset(
     frame = store.query(QUERY, **parameters)
     rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
     rules = rules._replace(strategies=_strategies(store, spec, base, consumed))
-    if spec.kind.is_policy_gradient:
-        rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
-    else:
+    recipe = spec.recipe
+    if isinstance(recipe, RendersText):
         renderer = Renderer(base.path)
-        episodes = with_rendered_rows(store, frame, renderer, spec.tokens, is_of_the_base(rules))
-        dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
+        episodes = with_rendered_rows(store, frame, renderer, recipe.tokens, is_of_the_base(rules))
+        dialogs = dialog_rows(_dialogs(recipe), renderer, episodes.schema, seed=spec.seed, now=now)
         rows = pl.concat([episodes, dialogs])
+    else:
+        rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
     selection = select_rows(with_ages(rows, base.lineage, now), rules)
-    return hold_out(selection, spec.kind, share=held_out_share, seed=spec.seed)
+    return hold_out(selection, recipe, share=held_out_share, seed=spec.seed)
 
 
 def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts, consumed: Sequence[Training]) -> DataStrategies:
@@ -215,30 +216,18 @@ def tokenizers_of(frame: pl.DataFrame, tokenizer_of: TokenizerOf) -> dict[str, s
 def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]) -> Rules:
     """Return the rules that ``spec`` and its base model set."""
     return Rules(
-        kind=spec.kind,
+        recipe=spec.recipe,
         max_prompt_tokens=spec.max_prompt_tokens,
         max_response_tokens=spec.max_response_tokens,
         context_tokens=base.context_tokens,
         vocabulary_size=base.vocabulary_size,
         tokenizer=base.tokenizer,
         tokenizers=tokenizers,
-        group_size=spec.group_size,
-        repeats_per_task=spec.repeats_per_task,
-        min_reward=spec.min_reward,
-        max_reward=spec.max_reward,
         max_age_versions=spec.max_age_versions,
         max_age_days=spec.max_age_days,
-        only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
         policy_version=spec.policy_version,
-        credit=spec.credit,
-        gamma=spec.gamma,
+        seed=spec.seed,
         selector=load_selector(spec.selector) if spec.selector else None,
-        pairing=Pairing(
-            margin=spec.pair_margin,
-            pairs_per_group=spec.pairs_per_group,
-            seed=spec.seed,
-            repeats_per_task=spec.repeats_per_task,
-        ),
     )
 
 
@@ -248,11 +237,19 @@ def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
     return {str(source): int(count) for source, count in distinct["source"].value_counts(sort=True).rows()}
 
 
-def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
+def batch_units(recipe: Recipe, rows: pl.DataFrame) -> int:
     """Return the number of what batches are made of: prompt groups (policy gradients), pairs (dpo) or rows (sft)."""
-    if kind.is_policy_gradient:
-        return rows["group_id"].n_unique()
-    return rows["pair_id"].n_unique() if kind is JobKind.DPO else rows.height
+    match recipe.learns_from:
+        case LearnsFrom.ROWS:
+            return rows["group_id"].n_unique()
+        case LearnsFrom.PAIRS:
+            return rows["pair_id"].n_unique()
+        case LearnsFrom.TEXT:
+            return rows.height
+
+
+def _dialogs(recipe: Recipe) -> tuple[str, ...]:
+    return recipe.dialogs if isinstance(recipe, Imitation) else ()
 
 
 def _manifest(
@@ -270,6 +267,7 @@ def _manifest(
     episodes = rows.unique("episode_id").sort("episode_id")
     sided_rows = rows.unique(("episode_id", "row_number", "side"))
     rewards = [float(value) for value in episodes["reward"].drop_nulls()]
+    units = batch_units(spec.recipe, rows)
     return Manifest(
         job_id=job_id,
         kind=spec.kind,
@@ -284,11 +282,11 @@ def _manifest(
         strategies=selection.reports,
         constrained_by=dict(selection.constrained_by),
         untrainable_calls=dict(selection.untrainable_calls),
-        prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
+        prompt_groups=units if spec.recipe.learns_from is LearnsFrom.ROWS else 0,
         temperature=selection.temperature,
         sources=rows_by_source(rows),
-        dialogs=dialog_file_facts(spec.dialogs),
-        pairs=batch_units(spec.kind, rows) if spec.kind is JobKind.DPO else 0,
+        dialogs=dialog_file_facts(_dialogs(spec.recipe)),
+        pairs=units if spec.recipe.learns_from is LearnsFrom.PAIRS else 0,
         masked_steps=int(sided_rows["masked_steps"].sum()),
         masked_tokens=int(sided_rows["masked_tokens"].sum()),
         longest_prompt_tokens=_largest(prompt_tokens),

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom, Recipe
 
 from .rejections import Rejection
 from .seeded_order import seeded_hash
@@ -20,12 +20,12 @@ HELD_OUT_NAME: Final = "held_out.parquet"
 _TASK: Final = "task"
 
 
-def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) -> Selection:
+def hold_out(selection: Selection, recipe: Recipe, *, share: float, seed: int) -> Selection:
     """Move a share of the groups, at least one, from ``rows`` to ``held_out``.
 
     Args:
         selection: Of all rows.
-        kind: The recipe.
+        recipe: The recipe.
         share: Of the groups, 0 to 0.5; 0 returns the selection as it is. An episode without a group is one of its own.
         seed: Of the choice.
 
@@ -45,13 +45,13 @@ def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) ->
     count = min(len(tasks) - 1, max(1, round(share * len(tasks))))
     is_held_out = pl.col(_TASK).is_in(tasks[:count])
     held_out = rows.filter(is_held_out)
-    distinct = held_out.unique("trajectory_id").height if kind is JobKind.DPO else held_out.height
+    distinct = held_out.unique("trajectory_id").height if recipe.learns_from is LearnsFrom.PAIRS else held_out.height
     return selection._replace(
         rows=rows.filter(~is_held_out).drop(_TASK),
         held_out=held_out.drop(_TASK),
         row_tally=_without(selection.row_tally, distinct),
         episode_tally=_without(selection.episode_tally, held_out["episode_id"].n_unique()),
-        group_tally=_without(selection.group_tally, count if kind.has_groups else 0),
+        group_tally=_without(selection.group_tally, count if recipe.has_groups else 0),
     )
 
 

@@ -12,7 +12,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.kinds import JobKind
 
 from ..spec.row_source import RowSource
 from .rejections import Rejection, out_of_range_text
@@ -65,7 +64,8 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     job_id: str
-    kind: JobKind
+    kind: str
+    """The name of the recipe, which need not be installed any more."""
     created_at: datetime
     base: str
     """``name@version`` that is trained; a retry uses the same one, even if the name has a newer version by then."""
@@ -126,12 +126,17 @@ class Manifest(BaseModel):
             text += f"; {Rejection.REWARD_OUT_OF_RANGE}: {out_of_range_text(self.out_of_range)}"
         if self.masked_steps:
             text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
-        if self.kind.has_groups:
+        if self.has_groups:
             text += f"; groups: {self.groups}"
-        if self.kind is JobKind.DPO:
+        if self.pairs:
             text += f"; pairs: {self.pairs}"
         text += "".join(f"; {report}" for report in self.strategies)
         return text if self.temperature is None else f"{text}; temperature: {self.temperature:g}"
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether the recipe compares the episodes of a group."""
+        return bool(self.prompt_groups or self.pairs)
 
     @property
     def units(self) -> int:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from spanloop.converters.credit import is_not_the_policys, is_policys_mistake
+from spanloop.training.recipes.pairs import Preference
 
 from .credit import mask_steps
 from .groups import REWARD_TOLERANCE
@@ -47,6 +48,11 @@ class Pairing(NamedTuple):
     seed: int
     repeats_per_task: int = 2
     """A group with fewer attempts has no pairs."""
+
+    @classmethod
+    def of(cls, recipe: Preference, seed: int) -> "Pairing":
+        """Return how a recipe pairs."""
+        return cls(recipe.pair_margin, recipe.pairs_per_group, seed, recipe.repeats_per_task)
 
 
 class Attempt(NamedTuple):

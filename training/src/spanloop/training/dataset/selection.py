@@ -12,9 +12,12 @@ import polars as pl
 
 from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_policys_mistake
 from spanloop.semconv.scores import SCORE_LIMIT
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import Recipe
+from spanloop.training.recipes.choices import Credit, Outcomes
+from spanloop.training.recipes.pairs import Preference
+from spanloop.training.recipes.policy_gradient import Comparison, PolicyGradient
+from spanloop.training.recipes.text import Imitation
 
-from ..spec.choices import Credit
 from ..spec.row_source import RowSource
 from .call_returns import with_compared_rewards
 from .credit import mask_steps, token_advantages
@@ -34,7 +37,7 @@ from .tally import Tally
 class Rules(NamedTuple):
     """Limits of what a job can train on."""
 
-    kind: JobKind
+    recipe: Recipe
     max_prompt_tokens: int
     max_response_tokens: int
     context_tokens: int
@@ -45,26 +48,12 @@ class Rules(NamedTuple):
     tokenizers: Mapping[str, str]
     """Policy version → that fingerprint of its own, for captures without one; a version that the registry does not
     have is absent."""
-    group_size: int
-    """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
-    repeats_per_task: int = 2
-    """Group-relative recipes: a group needs so many episodes; of dpo ``pairing`` says it."""
-    min_reward: float | None = None
-    """sft: None takes every reward, and episodes without one."""
-    max_reward: float | None = None
-    """sft, as ``min_reward``."""
     max_age_versions: int | None = None
     max_age_days: float | None = None
-    only_successful: bool = False
-    """sft: only episodes whose outcome is ``success``."""
     policy_version: str = ""
     """Only rows that this version sampled; empty takes all."""
-    credit: Credit = Credit.BROADCAST
-    """Policy gradients only."""
-    gamma: float = 1.0
-    """The discount of a model call; credits ``process`` and ``attributed`` with stored advantages only."""
-    pairing: Pairing = Pairing(margin=0.0, pairs_per_group=1, seed=0)
-    """dpo only."""
+    seed: int = 0
+    """Orders attempts of equal reward, where pairs are made."""
     selector: NamedSelector | None = None
     """Of the user's; decides about rows that break no other rule."""
     strategies: DataStrategies = DataStrategies()
@@ -84,7 +73,7 @@ class Selection(NamedTuple):
     group_tally: Tally
     """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
-    """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
+    """Policy gradients: the temperature of all accepted rows; None for others, and when no row was accepted."""
     reports: tuple[StrategyReport, ...]
     """What each data strategy kept, in the order in which they were applied."""
     constrained_by: Mapping[str, int] = MappingProxyType({})
@@ -102,38 +91,43 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     temperature = None
     checked = _with_sampling(frame).with_columns(*NO_PAIR, reason=_row_reason(rules))
     out_of_range = checked.filter(pl.col("reason") == Rejection.REWARD_OUT_OF_RANGE)["episode_id"].unique().sort()
-    if rules.kind.is_policy_gradient:
+    recipe = rules.recipe
+    if isinstance(recipe, PolicyGradient):
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
     if rules.selector is not None:
         checked = apply_selector(checked, rules.selector)
-    if rules.kind.is_policy_gradient:
-        is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
+    if isinstance(recipe, PolicyGradient):
+        is_masking = is_not_the_policys if recipe.credit is Credit.ATTRIBUTED else None
         checked = mask_steps(checked, is_masking)
-        checked = with_step_advantages(checked, rules.kind, rules.credit, rules.gamma)
-        checked = with_compared_rewards(checked, rules.credit, rules.gamma)
-        checked = usable = compare_groups(checked, rules.kind, rules.group_size, rules.repeats_per_task)
-    elif rules.kind is JobKind.DPO:
-        checked, paired = pair_rows(checked, rules.pairing)
+        checked = with_step_advantages(checked, recipe)
+        checked = with_compared_rewards(checked, recipe)
+        checked = usable = compare_groups(checked, recipe)
+    elif isinstance(recipe, Preference):
+        checked, paired = pair_rows(checked, Pairing.of(recipe, rules.seed))
         usable = _without_advantage(paired)
     else:
         checked = usable = _without_advantage(mask_steps(checked, is_policys_mistake))
-    checked, accepted, reports = apply_strategies(checked, usable, rules.kind, rules.strategies)
+    checked, accepted, reports = apply_strategies(checked, usable, recipe, rules.strategies)
     accepted = accepted.with_columns(group_id=pl.col("part")).drop("part")
     accepted = accepted.sort(*order_of(rules.strategies), "pair_id", "side", "group_id", "session", "row_number")
     return Selection(
-        rows=accepted.with_columns(token_advantages(accepted, rules.credit)).with_columns(
-            token_rewards(accepted, rules.kind)
+        rows=accepted.with_columns(token_advantages(accepted, _credit(recipe))).with_columns(
+            token_rewards(accepted, recipe)
         ),
         row_tally=_tally(checked, "reason"),
         episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
-        group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
+        group_tally=_tally(_group_reasons(checked, recipe), "reason"),
         temperature=temperature if accepted.height else None,
         reports=reports,
         constrained_by=_counts(checked, "constrained_by", Rejection.TRUNCATED_SAMPLING.value),
         untrainable_calls=_counts(checked, "untrainable_calls", ""),
         out_of_range=tuple(out_of_range),
     )
+
+
+def _credit(recipe: Recipe) -> Credit:
+    return recipe.credit if isinstance(recipe, PolicyGradient) else Credit.BROADCAST
 
 
 def _without_advantage(rows: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +187,8 @@ def _row_reason(rules: Rules) -> pl.Expr:
         (prompt_tokens + response_tokens > rules.context_tokens, Rejection.CONTEXT_TOO_LONG),
         (_is_out_of_range(reward) | _has_step_out_of_range(), Rejection.REWARD_OUT_OF_RANGE),
     ]
-    if rules.kind.is_policy_gradient:
+    recipe = rules.recipe
+    if isinstance(recipe, PolicyGradient):
         logprobs = pl.col("logprobs")
         usable = (logprobs.list.len() == response_tokens) & logprobs.list.eval(pl.element().is_finite()).list.all()
         checks += [
@@ -203,24 +198,24 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (pl.col("temperature") == 0, Rejection.GREEDY_SAMPLING),
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
         ]
-        if rules.kind.is_group_relative:
+        if recipe.comparison is Comparison.GROUP:
             checks.append((pl.col("group_id") == "", Rejection.NO_GROUP))
-        if rules.credit is Credit.ATTRIBUTED:
+        if recipe.credit is Credit.ATTRIBUTED:
             checks.append((pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT))
-    elif rules.kind is JobKind.DPO:
+    elif isinstance(recipe, Preference):
         checks += [
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (pl.col("group_id") == "", Rejection.NO_GROUP),
             (pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT),
         ]
-    elif rules.min_reward is not None or rules.max_reward is not None:
+    elif isinstance(recipe, Imitation) and (recipe.min_reward is not None or recipe.max_reward is not None):
         checks += [
             (is_episode & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
-            (reward < pl.lit(rules.min_reward, pl.Float64), Rejection.BELOW_MIN_REWARD),
-            (reward > pl.lit(rules.max_reward, pl.Float64), Rejection.ABOVE_MAX_REWARD),
+            (reward < pl.lit(recipe.min_reward, pl.Float64), Rejection.BELOW_MIN_REWARD),
+            (reward > pl.lit(recipe.max_reward, pl.Float64), Rejection.ABOVE_MAX_REWARD),
         ]
     checks += [(is_old, Rejection.TOO_OLD) for is_old in too_old(rules.max_age_versions, rules.max_age_days)]
-    if rules.only_successful:
+    if isinstance(recipe, Imitation) and recipe.outcomes is Outcomes.SUCCESSFUL:
         checks.append((pl.col("outcome") != "success", Rejection.NOT_SUCCESSFUL))
     return pl.coalesce(
         *(pl.when(broken).then(pl.lit(why.value) if isinstance(why, Rejection) else why) for broken, why in checks),
@@ -268,9 +263,9 @@ def _sampler_checks(rules: Rules, is_captured: pl.Expr) -> list[tuple[pl.Expr, R
     return checks
 
 
-def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+def _group_reasons(checked: pl.DataFrame, recipe: Recipe) -> pl.DataFrame:
     """Return one row for each group: accepted when any of its parts is, else with a reason."""
-    if not kind.has_groups:
+    if not recipe.has_groups:
         return pl.DataFrame(schema={"reason": pl.String})
     # A reason of one episode is not a reason of its group.
     is_episode_reason = ~pl.col("reason").is_in(["", *sorted(REASONS_OF_GROUPS)])

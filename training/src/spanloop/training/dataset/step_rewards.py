@@ -15,76 +15,72 @@ from typing import Any, Final
 
 import polars as pl
 
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import Recipe
+from spanloop.training.recipes.choices import Credit
+from spanloop.training.recipes.policy_gradient import Comparison, PolicyGradient, StoredAdvantages
 
-from ..spec.choices import Credit
 from .call_returns import ROW, STEPS, join_steps, with_call_advantages
-from .groups import GROUP_ADVANTAGES, normalised_rewards
 
 NO_STEP_ADVANTAGES: Final = pl.lit(None, STEPS).alias("step_advantages")
 
 
-def with_step_advantages(checked: pl.DataFrame, kind: JobKind, credit: Credit, gamma: float) -> pl.DataFrame:
-    """Add ``step_advantages``, parallel to ``sampled_steps``; null where ``credit`` does not look at single calls.
+def with_step_advantages(checked: pl.DataFrame, recipe: PolicyGradient) -> pl.DataFrame:
+    """Add ``step_advantages``, parallel to ``sampled_steps``; null where the credit does not look at single calls.
 
-    ppo compares nothing: its steps have the sums of the scores themselves.
+    Without a comparison (ppo) the steps have the sums of the scores themselves.
 
     Args:
         checked: Rows with ``reason``, empty where the row can be trained on, and ``step_rewards``.
-        kind: The recipe.
-        credit: Of the job.
-        gamma: The discount of a call, for ``process``.
+        recipe: The recipe.
     """
-    if credit not in {Credit.PROCESS, Credit.PROCESS_GRPO}:
+    if recipe.credit not in {Credit.PROCESS, Credit.PROCESS_GRPO}:
         return checked.with_columns(NO_STEP_ADVANTAGES)
-    if credit is Credit.PROCESS and kind is not JobKind.PPO:
-        return with_call_advantages(checked, kind, gamma)
-    return _with_summed_scores(checked, kind)
+    if recipe.credit is Credit.PROCESS and isinstance(recipe, StoredAdvantages):
+        return with_call_advantages(checked, recipe)
+    return _with_summed_scores(checked, recipe)
 
 
-def _with_summed_scores(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+def _with_summed_scores(checked: pl.DataFrame, recipe: PolicyGradient) -> pl.DataFrame:
     """Add ``step_advantages``, null where no step of the row's comparison was scored."""
-    steps = _scored_steps(checked, kind)
-    groups = [steps] if kind in {JobKind.REINFORCE_PLUS_PLUS, JobKind.PPO} else steps.partition_by("group_id")
-    parts = [part.with_columns(_normalised(part["score"], kind)) for part in groups if part["score"].count()]
+    steps = _scored_steps(checked, recipe.comparison)
+    groups = steps.partition_by("group_id") if recipe.comparison is Comparison.GROUP else [steps]
+    parts = [part.with_columns(_normalised(part["score"], recipe)) for part in groups if part["score"].count()]
     following = pl.col("score").fill_null(0.0).reverse().cum_sum().reverse().over("episode_id")
     return join_steps(checked, [part.with_columns(step_advantages=following) for part in parts])
 
 
-def _scored_steps(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+def _scored_steps(checked: pl.DataFrame, comparison: Comparison) -> pl.DataFrame:
     """Return the steps of episodes that can be trained on, in order, with ``score``, null for one without.
 
     Without a comparison (ppo) the scores of rejected rows count too, because they follow the steps before them.
     """
     is_usable = pl.col("reason") == ""
-    is_taken = is_usable.any().over("episode_id") if kind is JobKind.PPO else is_usable
+    is_taken = is_usable.any().over("episode_id") if comparison is Comparison.NONE else is_usable
     rows = checked.filter(is_taken & (pl.col("sampled_steps").list.len() > 0))
     steps = rows.select("group_id", *ROW, step="sampled_steps", score="step_rewards").explode("step", "score")
     return steps.sort("group_id", "episode_id", "step")
 
 
-def _normalised(scores: pl.Series, kind: JobKind) -> pl.Series:
+def _normalised(scores: pl.Series, recipe: PolicyGradient) -> pl.Series:
     given: list[float] = scores.drop_nulls().to_list()
-    if kind is JobKind.REINFORCE_PLUS_PLUS:
-        values = iter(normalised_rewards(given, [1] * len(given)))
-    else:
-        values = iter(GROUP_ADVANTAGES[kind](given) if kind in GROUP_ADVANTAGES else given)
+    is_compared = recipe.comparison is not Comparison.NONE
+    values = iter(recipe.advantages(given, [1] * len(given)) if is_compared else given)
     return pl.Series("score", [None if score is None else next(values) for score in scores], dtype=pl.Float64)
 
 
-def token_rewards(rows: pl.DataFrame, kind: JobKind) -> pl.Series:
-    """Return ``rewards`` of ppo, so that the undiscounted return of a token is the sum of what follows it; else nulls.
+def token_rewards(rows: pl.DataFrame, recipe: Recipe) -> pl.Series:
+    """Return ``rewards`` for a critic, so that the undiscounted return of a token is the sum of what follows it.
 
     What follows a step are its own score, those of later steps, and the episode's own reward. The last trained token of
     a step has what follows it and not the next step of the row.
 
     Args:
         rows: With ``step_advantages`` of :func:`with_step_advantages`, ``is_scored`` and ``reward``.
-        kind: The recipe.
+        recipe: The recipe; one without a critic has nulls.
     """
     columns = ("loss_mask", "step_advantages", "sampled_starts", "sampled_ends", "reward", "is_scored")
-    is_ppo = kind is JobKind.PPO
-    rewards = [_rewards_of_row(row) if is_ppo else None for row in rows.select(columns).iter_rows(named=True)]
+    each = rows.select(columns).iter_rows(named=True)
+    rewards = [_rewards_of_row(row) if recipe.needs_critic else None for row in each]
     return pl.Series("rewards", rewards, dtype=pl.List(pl.Float32))
 
 

@@ -36,7 +36,7 @@ def insert_job(
 ) -> JobRow:
     """Insert a queued job; the database rejects a second one for the same firing of a schedule."""
     row = JobRow(
-        job_id=new_id(str(spec.kind), now),
+        job_id=new_id(spec.kind, now),
         spec=spec.model_dump_json(),
         state=str(JobState.QUEUED),
         attempt=0,

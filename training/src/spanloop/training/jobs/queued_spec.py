@@ -7,14 +7,12 @@ reads the stored text.
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from spanloop.training.jobs.kinds import JobKind
-
 
 class QueuedSpec(Protocol):
     """The settings of a job that decide when, where and how often it starts."""
 
     @property
-    def kind(self) -> JobKind:
+    def kind(self) -> str:
         """The recipe; the job's id begins with it."""
         ...
 

@@ -24,7 +24,7 @@ loaded all of its float32 weights are on each GPU for a moment.
 
 from typing import Final, NamedTuple, Protocol
 
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import Recipe
 
 from ..spec.choices import OptimizerDtype
 from .model_shape import ModelShape
@@ -47,13 +47,11 @@ class JobSettings(Protocol):
     """The settings that memory depends on, of a job's spec or plan."""
 
     @property
-    def kind(self) -> JobKind: ...  # noqa: D102
+    def recipe(self) -> Recipe: ...  # noqa: D102
     @property
     def ranks(self) -> int: ...  # noqa: D102
     @property
     def lora_rank(self) -> int: ...  # noqa: D102
-    @property
-    def kl_coefficient(self) -> float: ...  # noqa: D102
     @property
     def offload(self) -> bool: ...  # noqa: D102
     @property
@@ -83,8 +81,8 @@ class MemoryFactors(NamedTuple):
         return cls(
             ranks=settings.ranks,
             lora_rank=settings.lora_rank,
-            has_reference=settings.kl_coefficient > 0,
-            has_critic=settings.kind is JobKind.PPO,
+            has_reference=settings.recipe.needs_reference,
+            has_critic=settings.recipe.needs_critic,
             offload=settings.offload,
             moment_bytes=_BFLOAT16 if settings.optimizer_dtype is OptimizerDtype.BFLOAT16 else _FLOAT32,
         )

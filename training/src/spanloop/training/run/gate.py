@@ -14,7 +14,8 @@ import polars as pl
 
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import write_atomically
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom, Recipe
+from spanloop.training.recipes.policy_gradient import Comparison, PolicyGradient
 
 from ..dataset.held_out import HELD_OUT_NAME
 from ..dataset.pairs import Side
@@ -26,7 +27,7 @@ SCORES_NAME: Final = "held_out_logprobs.parquet"
 CHANCE: Final = 0.5
 
 
-def judge(kind: JobKind, scored: pl.DataFrame) -> GateResult:
+def judge(recipe: Recipe, scored: pl.DataFrame) -> GateResult:
     """Return the verdict on a stage.
 
     sft: the held-out rows, which are good episodes, are at least as likely as before. Policy gradients: the rows with
@@ -34,18 +35,19 @@ def judge(kind: JobKind, scored: pl.DataFrame) -> GateResult:
     the held-out pairs are ordered as their rewards.
 
     Args:
-        kind: Of the stage.
+        recipe: Of the stage.
         scored: A row each with ``before`` and ``after`` (sums of the trained tokens' log-probabilities, in nats),
             ``tokens``, ``reward``, ``group_id``, ``pair_id`` and ``side``.
 
     Raises:
         JobError: No held-out row is better than another.
     """
-    if kind is JobKind.DPO:
+    if recipe.learns_from is LearnsFrom.PAIRS:
         return _accuracy(scored)
-    if kind.is_policy_gradient:
+    if isinstance(recipe, PolicyGradient):
+        is_grouped = recipe.comparison is Comparison.GROUP
         mean = pl.col("reward").mean()
-        scored = scored.filter(pl.col("reward") > (mean.over("group_id") if kind.is_group_relative else mean))
+        scored = scored.filter(pl.col("reward") > (mean.over("group_id") if is_grouped else mean))
         if scored.is_empty():
             raise JobError(
                 "No held-out row has a reward above the mean, so the gate has nothing to measure.",
@@ -63,12 +65,12 @@ def _accuracy(scored: pl.DataFrame) -> GateResult:
     return GateResult(measure=ACCURACY, got=accuracy, expected=CHANCE, passed=accuracy >= CHANCE, rows=scored.height)
 
 
-def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: Device) -> GateResult:
+def run_gate(folder: Path, recipe: Recipe, *, before: Path, after: Path, device: Device) -> GateResult:
     """Score the held-out rows of a stage's folder under both models, and keep the verdict in the folder.
 
     Args:
         folder: Of the stage.
-        kind: Of the stage.
+        recipe: Of the stage.
         before: Hugging Face folder that the stage started from.
         after: The one that it made.
         device: That the stage computes on.
@@ -89,6 +91,6 @@ def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: 
             f"The held-out rows of {folder.name} could not be scored: exit status {status}.",
             next_step=f"spanloop jobs log {job_of(folder.name)} says why; spanloop jobs retry goes on here.",
         )
-    result = judge(kind, pl.read_parquet(folder / SCORES_NAME))
+    result = judge(recipe, pl.read_parquet(folder / SCORES_NAME))
     write_atomically(path, result.model_dump_json(indent=1))
     return result

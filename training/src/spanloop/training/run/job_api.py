@@ -14,7 +14,6 @@ from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.schedules import schedule_ticks
@@ -23,6 +22,7 @@ from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTr
 from spanloop.training.jobs.schedules.stored_schedules import check_cron, check_instant, next_firing
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
@@ -35,7 +35,6 @@ __all__ = [
     "FailureTrigger",
     "Job",
     "JobApi",
-    "JobKind",
     "JobLeaseLostError",
     "JobSpec",
     "JobState",
@@ -77,11 +76,14 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
-            JobError: ``spec.base`` names no registered model version, or one that was pruned.
+            JobError: ``spec.base`` names no registered model version, or one that was pruned; or the selector cannot be
+                used.
+            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for;
+                or the job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
         """
         check_verl(spec)
         self._registry.require_weights(self._registry.get(spec.base))
+        check_extensions(spec, self._paths.root)
         with self._database.write() as session:
             return _job(job_queue.insert_job(session, spec, now=self._clock()))
 
@@ -166,10 +168,13 @@ class JobApi:
             settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: There is no trigger or more than one, the schedule never ticks, or verl is installed
-                here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
+            ConfigurationError: There is no trigger or more than one, the schedule never ticks, verl is installed here
+                and does not have what ``spec.verl`` or ``spec.loggers`` ask for, or the job deploys, and the reader or
+                grader of ``[evaluation]`` cannot be used.
+            JobError: The selector cannot be used.
         """
         check_verl(spec)
+        check_extensions(spec, self._paths.root)
         now = self._clock()
         triggers = (
             cron,

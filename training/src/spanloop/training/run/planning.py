@@ -17,6 +17,7 @@ from ..models.base_model import BaseModelFacts
 from ..models.checkpoint_fence import NO_FENCE
 from ..models.checkpoints import latest_checkpoint
 from ..models.target_modules import check_target_modules
+from ..recipes.base import LearnsFrom
 from ..spec.job_spec import JobSpec
 from ..spec.strategy_names import Curriculum
 from ..verl_plugin.drift import steps_within
@@ -49,10 +50,11 @@ def make_plan(
     checkpoint = latest_checkpoint(checkpoint_dir)
     if spec.target_modules:
         check_target_modules(spec.target_modules, base.path)
-    validation_path = folder / HELD_OUT_NAME if spec.test_freq else None
+    validation_steps = spec.recipe.validation_steps
+    validation_path = folder / HELD_OUT_NAME if validation_steps else None
     longest = longest_computed_row(spec, max(manifest.longest_row_tokens, _longest_row(validation_path)))
     return TrainPlan(
-        kind=spec.kind,
+        recipe=spec.recipe,
         job_id=job_of(manifest.job_id),
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
@@ -64,14 +66,6 @@ def make_plan(
         failure_path=folder / "failure.json",
         steps=steps,
         batch_size=batch,
-        kl_budget=spec.kl_budget,
-        kl_coefficient=spec.kl_coefficient,
-        epochs=spec.epochs,
-        dpo_beta=spec.dpo_beta,
-        dpo_nll_weight=spec.dpo_nll_weight,
-        dpo_loss=spec.dpo_loss,
-        dpo_label_smoothing=spec.dpo_label_smoothing,
-        dpo_reference_free=spec.dpo_reference_free,
         lora_rank=spec.lora_rank,
         lora_alpha=spec.lora_alpha,
         lora_dropout=spec.lora_dropout,
@@ -81,13 +75,6 @@ def make_plan(
         lr_warmup_steps=spec.lr_warmup_steps,
         weight_decay=spec.weight_decay,
         clip_grad=spec.clip_grad,
-        critic_learning_rate=spec.critic_learning_rate,
-        gae_lambda=spec.gae_lambda,
-        cliprange_value=spec.cliprange_value,
-        value_coefficient=spec.value_coefficient,
-        clip_ratio_low=spec.clip_ratio_low,
-        clip_ratio_high=spec.clip_ratio_high,
-        loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
         shuffle=spec.curriculum is Curriculum.NONE,
@@ -100,7 +87,7 @@ def make_plan(
         save_every_steps=spec.save_freq or save_interval(steps),
         max_checkpoints=spec.max_ckpt_to_keep,
         validation_path=validation_path,
-        validate_every_steps=max(1, spec.test_freq),
+        validate_every_steps=max(1, validation_steps),
         loggers=spec.loggers,
         verl=spec.verl,
         backbone=spec.backbone,
@@ -122,7 +109,7 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     multiple = batch_multiple(spec)
     if units < multiple:
         raise JobError(
-            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
+            f"Job {manifest.job_id} has {units} {spec.recipe.batch_unit} for {spec.ranks} ranks; each rank needs one.",
             next_step="Submit it again with fewer ranks, or select more episodes.",
         )
     batch = batch_size(units, accumulated_batch(spec), multiple)
@@ -134,7 +121,7 @@ def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
 
     On several ranks verl's rows that fill a batch up count as rows.
     """
-    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 1
+    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.recipe.learns_from is LearnsFrom.ROWS else 1
     return max(longest_row_tokens, filling)
 
 
@@ -156,7 +143,7 @@ def batch_multiple(spec: JobSpec) -> int:
 
     The groups of a policy gradient need not divide: verl fills their rows up with rows that no token trains.
     """
-    return 1 if spec.kind.is_policy_gradient else spec.ranks
+    return 1 if spec.recipe.learns_from is LearnsFrom.ROWS else spec.ranks
 
 
 def batch_size(available: int, requested: int, multiple: int = 1) -> int:

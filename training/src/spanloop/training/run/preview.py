@@ -105,14 +105,14 @@ def preview(
     version = registry.get(spec.base)
     weights = weights_version(registry, version)
     base = with_lineage(read_base_model(version.reference, weights.path), registry)
-    spec = spec.model_copy(update={"policy_version": registry.exact(spec.policy_version)})
+    spec = spec.changed(policy_version=registry.exact(spec.policy_version))
     with connect(data_dir) as store:
         selection = select_dataset(
             store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share, consumed=consumed
         )
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = batch_units(spec.kind, rows)
+    units = batch_units(spec.recipe, rows)
     multiple = batch_multiple(spec)
     batch = batch_size(units, accumulated_batch(spec), multiple) if units >= multiple else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0

@@ -156,7 +156,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
             stage=attempt.stage.number,
             token=attempt.token,
             metadata={
-                "kind": str(attempt.spec.kind),
+                "kind": attempt.spec.kind,
                 "stage": attempt.stage.number,
                 "steps": checkpoint.step,
                 "gate": str(gate) if gate else "",
@@ -181,7 +181,7 @@ def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path
     if not attempt.stage.has_gate:
         return None
     with attempt.trace.span("rl.gate"):
-        gate = run_gate(attempt.folder, attempt.spec.kind, before=base.path, after=model, device=attempt.spec.device)
+        gate = run_gate(attempt.folder, attempt.spec.recipe, before=base.path, after=model, device=attempt.spec.device)
         metrics = {f"gate/{gate.measure}": gate.got, f"gate/{gate.measure}/expected": gate.expected}
         writer = MetricsWriter(store, attempt.training_id)
         writer.add([StepMetrics(step, metrics)])
@@ -212,7 +212,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         with attempt.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                attempt.spec.model_copy(update={"policy_version": attempt.registry.exact(attempt.spec.policy_version)}),
+                attempt.spec.changed(policy_version=attempt.registry.exact(attempt.spec.policy_version)),
                 base,
                 tokenizer_of=attempt.registry.tokenizer_fingerprint,
                 job_id=attempt.training_id,

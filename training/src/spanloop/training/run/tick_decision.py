@@ -67,7 +67,7 @@ def _decide_by_data(data_dir: DataDir, schedule: Schedule) -> TickPreview:
         return TickPreview(Decision(TickVerdict.WAITING, reason), data)
     if not data.transitions or not data.steps:
         return TickPreview(Decision(TickVerdict.SKIPPED, _nothing_new(first.spec, data)), data)
-    groups = f" in {data.groups.accepted:,} groups" if first.spec.kind.has_groups else ""
+    groups = f" in {data.groups.accepted:,} groups" if first.spec.recipe.has_groups else ""
     reason = f"{data.episodes.accepted:,} new trainable episodes{groups}, {data.transitions:,} transitions"
     return TickPreview(Decision(TickVerdict.SUBMITTED, reason), data)
 
@@ -75,8 +75,8 @@ def _decide_by_data(data_dir: DataDir, schedule: Schedule) -> TickPreview:
 def _nothing_new(spec: JobSpec, data: Preview) -> str:
     """Return why there is nothing to train on; of data that could be trained on later, the counts by reason."""
     if data.transitions:
-        return f"too few new {spec.kind.batch_unit} for {spec.ranks} ranks"
-    what = "groups" if spec.kind.has_groups else "episodes"
+        return f"too few new {spec.recipe.batch_unit} for {spec.ranks} ranks"
+    what = "groups" if spec.recipe.has_groups else "episodes"
     if not data.episodes.total:
         return f"no new trainable {what}: no episode that it has not trained on matches its filters"
     return f"no new trainable {what}: {data.episodes} episodes"

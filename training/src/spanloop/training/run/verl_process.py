@@ -189,7 +189,7 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
     """
     status = run.process.returncode
     kind, message, next_step = _reported(run.plan.failure_path)
-    where = f"Job {run.plan.job_id} ({run.plan.kind})"
+    where = f"Job {run.plan.job_id} ({run.plan.recipe.kind})"
     report = f"{kind} {message}".lower()
     if any(sign in report for sign in _DISK_SIGNS):
         return JobError(

@@ -4,41 +4,37 @@ Invariant: each message begins with the name of a setting and says what it needs
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom
+from spanloop.training.recipes.registry import recipe_names
 
-from .choices import Backbone, Credit, Device, DpoLoss
+from .choices import Backbone, Device
 from .defaults import LORA_ALPHA, MAX_ADAPTER_RANK
+from .flat_settings import unused_message
 from .job_settings import JobSettings
-from .presets import preset_values
-from .setting import setting_of
 from .strategy_names import Coreset
 from .verl_overrides import refused_overrides
-
-_CLIP_RANGES: Final = ("clip_ratio_low", "clip_ratio_high", "cliprange_value")
 
 
 def contradictions(spec: JobSettings) -> Iterator[str]:
     """Return what is wrong with the settings of ``spec``, each of which is valid alone."""
     yield from _unused(spec)
     yield from _of_data(spec)
-    yield from _of_credit(spec)
-    yield from _of_losses(spec)
     yield from _of_training(spec)
     yield from refused_overrides(spec.verl)
 
 
 def _unused(spec: JobSettings) -> Iterator[str]:
-    for name, field in type(spec).model_fields.items():
-        kinds = setting_of(field.metadata).kinds
-        if spec.kind not in kinds and getattr(spec, name) != _default(spec, name):
-            source = f"the preset {spec.preset} sets it, but it is " if name in preset_values(spec.preset) else ""
-            yield f"{name}: {source}a {', '.join(sorted(kinds))} setting that {spec.kind} does not use"
+    for name in sorted(spec.recipe.unused_settings):
+        if getattr(spec, name) != _default(spec, name):
+            yield unused_message(
+                name, [other for other in recipe_names() if other != spec.kind], spec.kind, spec.preset
+            )
 
 
 def _default(spec: JobSettings, name: str) -> Any:
-    return type(spec).model_fields[name].get_default(call_default_factory=True, validated_data={"kind": spec.kind})
+    return type(spec).model_fields[name].get_default(call_default_factory=True, validated_data={"recipe": spec.recipe})
 
 
 def _of_data(spec: JobSettings) -> Iterator[str]:
@@ -47,30 +43,11 @@ def _of_data(spec: JobSettings) -> Iterator[str]:
         yield "coreset_share, coreset_size: settings of a coreset, which is none"
     if spec.coreset is not Coreset.NONE and not has_size:
         yield f"coreset: {spec.coreset} needs coreset_share or coreset_size"
-    for name in ("pass_rate", "reward"):
-        lowest, highest = getattr(spec, f"min_{name}"), getattr(spec, f"max_{name}")
-        if lowest is not None and highest is not None and lowest > highest:
-            yield f"min_{name}: {lowest:g} is above the max_{name} of {highest:g}"
+    lowest, highest = spec.min_pass_rate, spec.max_pass_rate
+    if lowest is not None and highest is not None and lowest > highest:
+        yield f"min_pass_rate: {lowest:g} is above the max_pass_rate of {highest:g}"
     if spec.since is not None and spec.until is not None and spec.since >= spec.until:
         yield f"since: {spec.since} is not before until, {spec.until}"
-
-
-def _of_credit(spec: JobSettings) -> Iterator[str]:
-    if spec.kind is JobKind.PPO and spec.credit is Credit.ATTRIBUTED:
-        yield "credit: attributed weighs stored advantages, which ppo does not have"
-    if spec.kind is JobKind.PPO and spec.credit is Credit.PROCESS_GRPO:
-        yield "credit: process_grpo normalises scores by those of a group, which ppo does not compare; take process"
-    if spec.gamma != 1 and spec.credit not in {Credit.PROCESS, Credit.ATTRIBUTED}:
-        yield f"gamma: a setting of the credits process and attributed; {spec.credit} discounts nothing"
-
-
-def _of_losses(spec: JobSettings) -> Iterator[str]:
-    if spec.dpo_label_smoothing and spec.dpo_loss is not DpoLoss.SIGMOID:
-        yield f"dpo_label_smoothing: a setting of the loss sigmoid; {spec.dpo_loss} has none"
-    if spec.epochs == 1:
-        for name in _CLIP_RANGES:
-            if getattr(spec, name) != _default(spec, name):
-                yield f"{name}: one pass over a batch clips nothing; it needs epochs above 1"
 
 
 def _of_training(spec: JobSettings) -> Iterator[str]:
@@ -90,5 +67,5 @@ def _of_training(spec: JobSettings) -> Iterator[str]:
         yield "ray_address: the debug backbone uses no Ray cluster"
     if spec.backbone is Backbone.DEBUG and spec.ranks > 1:
         yield "ranks: the debug backbone is one process"
-    if not spec.kind.is_policy_gradient and spec.batch_groups % spec.ranks:
+    if spec.recipe.learns_from is not LearnsFrom.ROWS and spec.batch_groups % spec.ranks:
         yield f"batch_groups: a {spec.kind} batch of {spec.batch_groups} rows does not divide by {spec.ranks} ranks"

@@ -1,11 +1,11 @@
-"""Describe the fields of :class:`JobSettings` for options, form, job file and reference page.
+"""Describe the settings of a job and of every recipe for options, form, job file and reference page.
 
-Invariant: a field of ``JobSettings`` is described here without being named here, so a new field appears everywhere.
+Invariant: a field is described here without being named here, so a new field or recipe appears everywhere.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin
@@ -14,11 +14,14 @@ from annotated_types import Ge, Gt, Le
 from pydantic import AwareDatetime, ValidationError
 from pydantic.fields import FieldInfo
 
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.training.recipes.base import Recipe
+from spanloop.training.recipes.registry import DEFAULT_RECIPE, all_recipes
+from spanloop.training.recipes.setting import Panel, Setting, setting_of
 
+from .flat_settings import RECIPE
 from .job_settings import JobSettings
 from .presets import Preset, preset_values
-from .setting import Setting, setting_of
 
 NONE_TEXT: Final = "none"
 """Written for None, in an option, a job file and the form: TOML has no null."""
@@ -36,8 +39,10 @@ class SpecField(NamedTuple):
     is_optional: bool
     """None is a value, written ``none``."""
     is_required: bool
-    defaults: Mapping[JobKind, Any]
-    """The default of each kind of job; empty for a required field."""
+    recipes: tuple[str, ...]
+    """The names of the recipes that use it; others refuse a value that is not the default."""
+    defaults: Mapping[str, Any]
+    """The default with each recipe that uses it; empty for a required field."""
     minimum: float | None
     """Smallest value in a form, which the validation may still refuse; None without one."""
     maximum: float | None
@@ -47,7 +52,7 @@ class SpecField(NamedTuple):
 
     @property
     def shared_default(self) -> object:
-        """The default, when every kind has the same one; else None."""
+        """The default, when every recipe has the same one; else None."""
         values = list(self.defaults.values())
         return values[0] if values and all(value == values[0] for value in values) else None
 
@@ -58,13 +63,12 @@ class SpecField(NamedTuple):
 
     @property
     def default_text(self) -> str:
-        """The default for help and reference: ``required``, one value, or one value for each kind."""
+        """The default for help and reference: ``required``, one value, or one value for each recipe."""
         if self.is_required:
             return "required"
-        kinds = [kind for kind in JobKind if kind in self.setting.kinds]
-        texts = {kind: _text(self.defaults[kind]) for kind in kinds}
+        texts = {recipe: _text(default) for recipe, default in self.defaults.items()}
         if len(set(texts.values())) == 1:
-            return texts[kinds[0]]
+            return next(iter(texts.values()))
         return ", ".join(f"{kind}: {text}" for kind, text in texts.items())
 
     @property
@@ -81,15 +85,57 @@ _NONE_HELP: Final = f" ``{NONE_TEXT}``: no limit."
 
 @cache
 def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
-    """Return every field of :class:`JobSettings` in its order, with the defaults of ``preset``."""
-    fields = tuple(_described(name, field) for name, field in JobSettings.model_fields.items())
+    """Return every setting of a job and of all recipes, ``kind`` first, with the defaults of ``preset``.
+
+    Raises:
+        ConfigurationError: Two recipes have a setting of one name and different types.
+    """
+    recipes = all_recipes()
+    fields = {"kind": _kind(recipes)}
+    for name, field in JobSettings.model_fields.items():
+        if name != RECIPE:
+            defaults = {
+                recipe.name: _default(field, recipe)
+                for recipe in recipes.values()
+                if name not in recipe.unused_settings
+            }
+            fields[name] = _described(name, field, defaults)
+    for recipe in recipes.values():
+        for name, field in recipe.model_fields.items():
+            described = _described(name, field, {recipe.name: field.get_default()})
+            fields[name] = _shared(fields[name], described, recipe) if name in fields else described
     values = preset_values(preset)
     return tuple(
-        _with_default(field, preset, values[field.name]) if field.name in values else field for field in fields
+        _with_default(field, preset, values[field.name]) if field.name in values else field for field in fields.values()
     )
 
 
-def _described(name: str, field: FieldInfo) -> SpecField:
+def _kind(recipes: Mapping[str, type[Recipe]]) -> SpecField:
+    """Return the setting that names the recipe."""
+    make_enum: Any = StrEnum  # the names are known when it runs
+    names: type[StrEnum] = make_enum("RecipeName", {name: name for name in recipes})
+    summaries = [f"``{name}``: {_summary(recipe)}" for name, recipe in recipes.items()]
+    return SpecField(
+        name="kind",
+        help=f"The recipe. {' '.join(summaries)}",
+        value_type=names,
+        is_list=False,
+        is_optional=False,
+        is_required=False,
+        recipes=tuple(recipes),
+        defaults=dict.fromkeys(recipes, names(DEFAULT_RECIPE)),
+        minimum=None,
+        maximum=None,
+        setting=Setting(Panel.MODEL, is_basic=True),
+        preset=None,
+    )
+
+
+def _summary(recipe: type[Recipe]) -> str:
+    return " ".join((recipe.__doc__ or "").split("\n\n")[0].split())
+
+
+def _described(name: str, field: FieldInfo, defaults: Mapping[str, Any]) -> SpecField:
     value_type, is_list, is_optional = _value_type(field.annotation)
     limits = field.metadata
     return SpecField(
@@ -99,7 +145,8 @@ def _described(name: str, field: FieldInfo) -> SpecField:
         is_list=is_list,
         is_optional=is_optional,
         is_required=field.is_required(),
-        defaults={} if field.is_required() else {kind: _default(field, kind) for kind in JobKind},
+        recipes=tuple(defaults),
+        defaults={} if field.is_required() else defaults,
         minimum=next((_number(limit.ge if isinstance(limit, Ge) else limit.gt) for limit in limits
                       if isinstance(limit, Ge | Gt)), None),
         maximum=next((_number(limit.le) for limit in limits if isinstance(limit, Le)), None),
@@ -108,12 +155,26 @@ def _described(name: str, field: FieldInfo) -> SpecField:
     )  # fmt: skip
 
 
-def _default(field: FieldInfo, kind: JobKind) -> Any:
-    return field.get_default(call_default_factory=True, validated_data={"kind": kind})
+def _shared(first: SpecField, other: SpecField, recipe: type[Recipe]) -> SpecField:
+    """Return the field of a setting that several recipes have."""
+    for part in ("value_type", "is_list", "is_optional"):
+        if getattr(first, part) != getattr(other, part):
+            raise ConfigurationError(
+                f"The setting {first.name} of the recipe {recipe.name} is {other.type_text}; expected "
+                f"{first.type_text}, as in {', '.join(first.recipes)}.",
+                next_step="Give the recipe's setting another name.",
+            )
+    return first._replace(recipes=(*first.recipes, *other.recipes), defaults={**first.defaults, **other.defaults})
+
+
+def _default(field: FieldInfo, recipe: type[Recipe]) -> Any:
+    return (
+        None if field.is_required() else field.get_default(call_default_factory=True, validated_data={RECIPE: recipe()})
+    )
 
 
 def _with_default(field: SpecField, preset: Preset, value: Any) -> SpecField:
-    return field._replace(defaults=dict.fromkeys(JobKind, field.value_type(value)), preset=preset)
+    return field._replace(defaults=dict.fromkeys(field.defaults, field.value_type(value)), preset=preset)
 
 
 def _number(value: Any) -> float:
@@ -155,7 +216,7 @@ def problems(error: ValidationError) -> tuple[str, ...]:
 
 
 def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:
-    where = ".".join(str(part) for part in location)
+    where = ".".join(str(part) for part in location if part != RECIPE)
     optional = {field.name for field in spec_fields() if field.is_optional}
     if where in optional:
         message += f", or {NONE_TEXT} for no limit"
@@ -164,4 +225,5 @@ def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:
     elif message == "Field required":
         return f"{where}: missing"
     message = message.removeprefix("Value error, ")
+    message = message.removesuffix(".")
     return f"{where}: {message} (got {value!r})." if where else f"{message}."

@@ -28,9 +28,9 @@ class JobSpec(JobSettings):
 
     @model_validator(mode="after")
     def _valid_stages(self) -> Self:
-        if not self.then and not self.test_freq and self.held_out_share != HELD_OUT_SHARE:
+        if not self.then and not self.recipe.validation_steps and self.held_out_share != HELD_OUT_SHARE:
             raise ValueError("held_out_share: a setting of a job with stages (then), or with test_freq")
-        if self.test_freq and not self.held_out_share:
+        if self.recipe.validation_steps and not self.held_out_share:
             raise ValueError("test_freq: without a held_out_share no row is left to compute the loss of")
         if self.then:
             stage_specs(self)

@@ -57,12 +57,11 @@ PRESETS: Final[Mapping[Preset, Mapping[str, PresetValue]]] = {
 }
 
 
-def preset_values(preset: Preset) -> dict[str, Any]:
-    """Return the defaults that ``preset`` gives, by setting."""
-    return {name: entry.value for name, entry in PRESETS[preset].items()}
+def preset_values(preset: str) -> dict[str, Any]:
+    """Return the defaults that ``preset`` gives, by setting; an unknown preset gives none."""
+    return {name: entry.value for name, entry in PRESETS[Preset(preset)].items()} if preset in set(Preset) else {}
 
 
 def with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``settings`` with the values of their ``preset`` where they have none; an unknown preset adds none."""
-    name = settings.get("preset", Preset.ANY)
-    return (preset_values(Preset(name)) if name in set(Preset) else {}) | dict(settings)
+    return preset_values(str(settings.get("preset", Preset.ANY))) | dict(settings)

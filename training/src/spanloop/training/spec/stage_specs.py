@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from spanloop.training.jobs.kinds import JobKind
-
 from .defaults import HELD_OUT_SHARE
 from .fields import SpecField, problems, read_none, spec_fields
+from .flat_settings import flat_settings
 from .job_settings import JobSettings
 from .stage_text import parse_stage
 
@@ -24,7 +23,7 @@ def stage_specs(spec: Settings) -> tuple[Settings, ...]:
     Raises:
         ValueError: A stage is invalid; the message has its number and the setting.
     """
-    first = spec.model_copy(update={"then": (), "held_out_share": HELD_OUT_SHARE})
+    first = spec.changed(then=(), held_out_share=HELD_OUT_SHARE)
     return (first, *(_stage_spec(spec, text, number) for number, text in enumerate(spec.then, 2)))
 
 
@@ -38,18 +37,16 @@ def _stage_spec(spec: Settings, text: str, number: int) -> Settings:
             raise ValueError(f"then: stage {number}: {name} is a setting of the whole job")
     try:
         kind = type(spec).model_validate({"base": spec.base, "kind": given.get("kind", spec.kind)}).kind
-        inherited = {name: getattr(spec, name) for name, field in fields.items() if _is_inherited(field, spec, kind)}
+        values = flat_settings(spec)
+        inherited = {name: values[name] for name, field in fields.items() if _is_inherited(field, spec.kind, kind)}
         return type(spec).model_validate(inherited | {"base": spec.base, "name": spec.name} | read_none(given))
     except ValidationError as error:
         raise ValueError(f"then: stage {number}: {' '.join(problems(error))}") from error
 
 
-def _is_inherited(field: SpecField, spec: JobSettings, kind: JobKind) -> bool:
-    if (
-        field.setting.is_of_job
-        or field.setting.is_of_stage
-        or field.name == "kind"
-        or not {spec.kind, kind} <= field.setting.kinds
-    ):
+def _is_inherited(field: SpecField, before: str, kind: str) -> bool:
+    setting = field.setting
+    is_own = setting.is_of_job or setting.is_of_stage or field.name == "kind"
+    if is_own or not {before, kind} <= set(field.recipes):
         return False
-    return bool(field.defaults[spec.kind] == field.defaults[kind])
+    return bool(field.defaults[before] == field.defaults[kind])

@@ -34,7 +34,7 @@ class Stage(NamedTuple):
 
     def starting_from(self, reference: str) -> "Stage":
         """Return the stage with the version that it starts from."""
-        return self._replace(spec=self.spec.model_copy(update={"base": reference}))
+        return self._replace(spec=self.spec.changed(base=reference))
 
 
 def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
@@ -46,6 +46,6 @@ def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
     specs = stage_specs(spec)
     total = len(specs)
     return tuple(
-        Stage(number, total, stage, spec.held_out_share if number < total or stage.test_freq else 0.0)
+        Stage(number, total, stage, spec.held_out_share if number < total or stage.recipe.validation_steps else 0.0)
         for number, stage in enumerate(specs, 1)
     )

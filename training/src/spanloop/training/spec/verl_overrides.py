@@ -88,6 +88,7 @@ OWNED: Final[Mapping[str, str]] = _OF_PARTS | {
     f"{_ACTOR}.calculate_entropy": "the metric of the policy's entropy depends on it",
     f"{_ACTOR}.use_kl_loss": _setting("kl_coefficient"),
     f"{_ACTOR}.kl_loss_coef": _setting("kl_coefficient"),
+    f"{_ACTOR}.policy_loss._target_": _setting("kind"),
     f"{_ACTOR}.policy_loss.loss_mode": _setting("kind"),
     "critic.enable": _setting("kind"),
     "critic.cliprange_value": _setting("cliprange_value"),

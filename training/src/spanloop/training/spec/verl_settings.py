@@ -10,15 +10,10 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from .choices import DpoLoss, Logger
-from .defaults import (
-    CLIP_RANGE_VALUE,
-    MAX_CHECKPOINTS,
-    VALUE_COEFFICIENT,
-    default_clip_ratio_high,
-    default_clip_ratio_low,
-)
-from .setting import DPO, MODEL, OPTIMISATION, POLICY_GRADIENT, PPO, RUN, SFT, VERL
+from spanloop.training.recipes.setting import MODEL, OPTIMISATION, RUN, VERL
+
+from .choices import Logger
+from .defaults import MAX_CHECKPOINTS
 from .verl_overrides import override_texts
 
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*")
@@ -42,43 +37,6 @@ class VerlSettings(BaseModel):
     gradient_accumulation_steps: Annotated[int, OPTIMISATION] = Field(default=1, ge=1, le=65_536)
     """Batches whose gradients add up to one optimiser step, which so learns from ``batch_groups`` times as many groups,
     rows or pairs. Memory stays that of ``micro_batch_tokens``, and the loss is that of one batch of this size."""
-
-    clip_ratio_low: Annotated[float, POLICY_GRADIENT] = Field(
-        default_factory=default_clip_ratio_low, gt=0, lt=1, allow_inf_nan=False
-    )
-    """A probability ratio below 1 minus this is clipped (Schulman et al. 2017, equation 7), in passes after the first;
-    verl's default, for gspo that of Zheng et al. 2025, section 5.1. With one pass no ratio differs from 1."""
-
-    clip_ratio_high: Annotated[float, POLICY_GRADIENT] = Field(
-        default_factory=default_clip_ratio_high, gt=0, le=100, allow_inf_nan=False
-    )
-    """A probability ratio above 1 plus this is clipped; DAPO (Yu et al. 2025, section 3.1) takes 0.28."""
-
-    cliprange_value: Annotated[float, PPO] = Field(default=CLIP_RANGE_VALUE, gt=0, le=1e6, allow_inf_nan=False)
-    """A value moves at most so far from that of the step's start before its loss stops rewarding it, in passes after
-    the first; verl's default."""
-
-    value_coefficient: Annotated[float, PPO] = Field(default=VALUE_COEFFICIENT, gt=0, le=1e3, allow_inf_nan=False)
-    """Weight of the value loss (c1 in Schulman et al. 2017, equation 9). The critic has weights of its own, and AdamW
-    does not depend on the scale of gradients, so this decides from which error on ``clip_grad`` shortens its steps."""
-
-    dpo_loss: Annotated[DpoLoss, DPO] = DpoLoss.SIGMOID
-    """Loss of a pair, by its margin: ``sigmoid`` (Rafailov et al. 2023, equation 7), ``hinge`` (Zhao et al. 2023,
-    "SLiC-HF") or ``ipo`` (Azar et al. 2023, equation 17), which pulls the difference of the log-ratios, before
-    ``dpo_beta``, to ``1 / (2 dpo_beta)``."""
-
-    dpo_label_smoothing: Annotated[float, DPO] = Field(default=0.0, ge=0, le=0.5, allow_inf_nan=False)
-    """Assumed share of pairs whose order is wrong (Mitchell 2023, "A note on DPO with noisy preferences and
-    relationship to IPO"); of the loss ``sigmoid``."""
-
-    dpo_reference_free: Annotated[bool, DPO] = False
-    """Prefer the better attempt by the policy's log-probabilities alone, as if the reference gave all attempts the same
-    (``reference_free`` of the authors' code of DPO). Nothing holds the policy near the base, and no reference is
-    computed."""
-
-    test_freq: Annotated[int, SFT] = Field(default=0, ge=0, le=1_000_000)
-    """Compute the loss of the held-out rows (``held_out_share``) every so many steps and after the last one: the metric
-    ``val/loss``, a mean over tokens. 0 holds none out."""
 
     save_freq: Annotated[int, RUN] = Field(default=0, ge=0, le=1_000_000)
     """Steps between checkpoints, from which a killed job continues; the last step has one too. 0 writes about five a

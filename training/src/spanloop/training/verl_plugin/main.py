@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom
 from spanloop.training.spec.choices import Device
 from spanloop.training.verl_plugin.early_stopping import describe_failure
 
@@ -83,17 +83,18 @@ def train(plan: TrainPlan) -> None:
     precision = f"bfloat16 {'on' if plan.bfloat16 else 'off'}"
     print(f"verl computes on {plan.device}, {precision}, {plan.micro_batch_tokens:,} tokens in a pass", flush=True)  # noqa: T201 - the job's log
     prepare_device(plan.device)
-    trainer_of(plan.kind)(plan)
+    trainer_of(plan.recipe.learns_from)(plan)
 
 
-def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
-    """Return the function that trains a plan of ``kind``; it imports verl."""
-    if kind.is_policy_gradient:
-        from .policy_gradient import train  # noqa: PLC0415 - after the environment
-    elif kind is JobKind.DPO:
-        from .supervised.dpo import train  # noqa: PLC0415
-    else:
-        from .supervised.sft import train  # noqa: PLC0415
+def trainer_of(data: LearnsFrom) -> Callable[[TrainPlan], None]:
+    """Return the function that trains a plan whose recipe learns from ``data``; it imports verl."""
+    match data:
+        case LearnsFrom.ROWS:
+            from .policy_gradient import train  # noqa: PLC0415 - after the environment
+        case LearnsFrom.PAIRS:
+            from .supervised.dpo import train  # noqa: PLC0415
+        case LearnsFrom.TEXT:
+            from .supervised.sft import train  # noqa: PLC0415
     return train
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import LearnsFrom
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stages import stages_of
 from spanloop.training.spec.verl_overrides import refused_overrides
@@ -42,7 +42,7 @@ def check_verl(spec: JobSpec) -> None:
         return
     for stage in stages_of(spec):
         check_loggers(stage.spec)
-        check_overrides(stage.spec.kind, stage.spec.verl)
+        check_overrides(stage.spec.recipe.learns_from, stage.spec.verl)
 
 
 def check_loggers(spec: JobSpec) -> None:
@@ -59,34 +59,34 @@ def check_loggers(spec: JobSpec) -> None:
             )
 
 
-def check_overrides(kind: JobKind, overrides: tuple[str, ...]) -> None:
-    """Compare overrides with verl's configuration for ``kind``.
+def check_overrides(data: LearnsFrom, overrides: tuple[str, ...]) -> None:
+    """Compare overrides with verl's configuration for recipes that learn from ``data``.
 
     Raises:
         ConfigurationError: A key is unknown, a value cannot be read or has another type.
     """
     for text in overrides:
-        problem = _problem(kind, text)
+        problem = _problem(data, text)
         if problem:
             what, next_step = problem
             raise ConfigurationError(f"verl: {what}", next_step=next_step)
 
 
-def config_name(kind: JobKind) -> str:
-    """Return the name of verl's configuration for ``kind``."""
-    return "ppo_trainer" if kind.is_policy_gradient else "sft_trainer_engine"
+def config_name(data: LearnsFrom) -> str:
+    """Return the name of verl's configuration for recipes that learn from ``data``."""
+    return "ppo_trainer" if data is LearnsFrom.ROWS else "sft_trainer_engine"
 
 
-def _problem(kind: JobKind, text: str) -> tuple[str, str] | None:
+def _problem(data: LearnsFrom, text: str) -> tuple[str, str] | None:
     """Return what is wrong with an override, and the next step."""
     key, _, written = text.partition("=")
     try:
         value = _value(text)
     except ValueError as error:
         return f"the value of {key} is no value in Hydra's syntax: {written!r} ({error}).", _QUOTE
-    declared = find_key(default_config(config_name(kind)), key)
+    declared = find_key(default_config(config_name(data)), key)
     if isinstance(declared, UnknownKey):
-        return _unknown(kind, key, declared.parent)
+        return _unknown(data, key, declared.parent)
     is_interpolated = isinstance(value, str) and "${" in value
     return None if declared is None or is_interpolated else _wrong_type(key, value, declared)
 
@@ -122,8 +122,8 @@ def _value(text: str) -> Any:
     return override.value()
 
 
-def _unknown(kind: JobKind, key: str, parent: str) -> tuple[str, str]:
-    keys = [each for each in leaf_keys(default_config(config_name(kind))) if not any(refused_overrides((f"{each}=",)))]
+def _unknown(data: LearnsFrom, key: str, parent: str) -> tuple[str, str]:
+    keys = [each for each in leaf_keys(default_config(config_name(data))) if not any(refused_overrides((f"{each}=",)))]
     last = key.rpartition(".")[2]
     same_name = [each for each in keys if each.rpartition(".")[2] == last]
     near = [*same_name, *difflib.get_close_matches(key, keys, n=_NEAREST, cutoff=0.6)]
@@ -131,6 +131,6 @@ def _unknown(kind: JobKind, key: str, parent: str) -> tuple[str, str]:
     where = f"; {parent} is the last table of it that exists" if parent else ""
     hint = f"Did you mean {' or '.join(nearest)}? " if nearest else ""
     return (
-        f"{key} is no key of verl's {config_name(kind)} configuration{where}.",
+        f"{key} is no key of verl's {config_name(data)} configuration{where}.",
         f"{hint}The keys are in verl's folder trainer/config.",
     )

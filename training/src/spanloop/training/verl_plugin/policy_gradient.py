@@ -13,9 +13,10 @@ from functools import partial
 from typing import Any
 
 from spanloop.foundation.errors import JobError
-from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
+from spanloop.training.recipes.ppo import VALUE_COEFFICIENT, Ppo
 from spanloop.training.spec.choices import Backbone
 
+from .overrides.policy_gradient import policy_gradient_of, policy_gradient_overrides
 from .ranks import this_rank
 from .train_plan import TrainPlan
 
@@ -77,13 +78,13 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=config.critic.enable)
+    validate_config(config=config, use_reference_policy=plan.recipe.needs_reference, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
-    trainer.kl_budget = plan.kl_budget
+    trainer.recipe = recipe = policy_gradient_of(plan)
     trainer.samples_path = plan.samples_path
     trainer.lease_token = plan.lease_token
     trainer.max_checkpoints = plan.max_checkpoints
-    trainer.value_coefficient = plan.value_coefficient
+    trainer.value_coefficient = recipe.value_coefficient if isinstance(recipe, Ppo) else VALUE_COEFFICIENT
     trainer.queue_ready = queue_ready
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))

@@ -1,78 +1,77 @@
 # pyright: basic
-"""The policy loss of a single pass over a batch, and the weights that correct for the sampler.
+"""The policy loss of a recipe as verl calls it, and the comparison of the policy with the sampler.
 
 With one update of a batch, the policy at the start of the step is the policy that the update differentiates. So the
 log-probabilities that PPO recomputes beforehand equal those of the update's own forward pass, detached. Loss and
-gradient are those of verl's decoupled objective (ratio 1, truncated importance weight against the sampler), for three
-quarters of the compute. A ratio of 1 is never clipped, so verl's ``vanilla`` and ``gspo`` differ in nothing but the
-weights.
+gradient are those of verl's decoupled objective (ratio 1, importance weight against the sampler), for three quarters of
+the compute.
+
+verl imports this module for :class:`RecipeLossConfig`, in each process that trains; the recipe is looked up there.
 """
 
+import json
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+from verl.workers.config import PolicyLossConfig
 from verl.workers.utils.padding import response_from_nested
 
-from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, TRUNCATE_WEIGHTS_AT
+from spanloop.training.recipes.policy_gradient import TRUNCATE_WEIGHTS_AT, PolicyBatch, PolicyGradient
+from spanloop.training.recipes.registry import parse_recipe
+
+from .overrides.policy_gradient import RECIPE_LOSS
 
 GAP = "rollout_corr/logprob_abs_diff_mean"
 """Metric: mean over the trained tokens of ``|log p_engine - log p_sampler|``, in nats, before the step's update."""
 
 
-def token_weights(log_ratio: torch.Tensor) -> torch.Tensor:
-    """Return the truncated importance weight of each token; ``log_ratio`` (rows, tokens) is policy to sampler."""
-    return log_ratio.exp().clamp(max=TRUNCATE_WEIGHTS_AT)
+@dataclass
+class RecipeLossConfig(PolicyLossConfig):
+    """verl's configuration of a policy loss, with the recipe."""
+
+    recipe: str = ""
+    """The settings as JSON."""
+    single_pass: bool = False
+    """Whether ``old_log_prob`` is the sampler's, because each batch has one update."""
 
 
-def row_weights(log_ratio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Return the truncated importance weight of each row, for all of its tokens (rows, tokens).
-
-    ``exp(mean over trained tokens of log_ratio)``: the length-normalised ratio of a sequence (Zheng et al. 2025,
-    equation 7), here of the policy to the sampler.
-    """
-    tokens = mask.sum(-1, keepdim=True).clamp(min=1)
-    mean = (log_ratio * mask).sum(-1, keepdim=True) / tokens
-    return token_weights(mean).expand_as(log_ratio)
+@cache
+def _recipe(text: str) -> PolicyGradient:
+    recipe = parse_recipe(json.loads(text))
+    if not isinstance(recipe, PolicyGradient):
+        raise TypeError(f"got the recipe {recipe.kind}, expected a policy gradient")
+    return recipe
 
 
-@register_policy_loss(SINGLE_UPDATE_LOSS)
-def single_pass_loss(  # noqa: PLR0917 - verl's signature
+@register_policy_loss(RECIPE_LOSS)
+def recipe_loss(  # noqa: PLR0917 - verl's signature
     old_log_prob: torch.Tensor,
     log_prob: torch.Tensor,
     advantages: torch.Tensor,
     response_mask: torch.Tensor,
     loss_agg_mode: str = "token-mean",
     config: Any = None,
-    rollout_is_weights: torch.Tensor | None = None,  # noqa: ARG001
+    rollout_is_weights: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Verl's policy loss interface; all tensors (rows, response tokens), ``old_log_prob`` the sampler's."""
-    weights = token_weights(log_prob.detach() - old_log_prob)
-    return _loss(log_prob, weights * advantages, response_mask, loss_agg_mode, config)
-
-
-@register_policy_loss(SINGLE_UPDATE_ROW_LOSS)
-def single_pass_row_loss(  # noqa: PLR0917 - verl's signature
-    old_log_prob: torch.Tensor,
-    log_prob: torch.Tensor,
-    advantages: torch.Tensor,
-    response_mask: torch.Tensor,
-    loss_agg_mode: str = "seq-mean-token-mean",
-    config: Any = None,
-    rollout_is_weights: torch.Tensor | None = None,  # noqa: ARG001
-) -> tuple[torch.Tensor, dict[str, Any]]:
-    """As :func:`single_pass_loss`, with one importance weight for each row."""
-    weights = row_weights(log_prob.detach() - old_log_prob, response_mask)
-    return _loss(log_prob, weights * advantages, response_mask, loss_agg_mode, config)
-
-
-def _loss(
-    log_prob: torch.Tensor, weighted: torch.Tensor, mask: torch.Tensor, loss_agg_mode: str, config: Any
-) -> tuple[torch.Tensor, dict[str, Any]]:
-    ratio = (log_prob - log_prob.detach()).exp()
-    loss = agg_loss(loss_mat=-weighted * ratio, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
-    return loss, {}
+    """Verl's policy loss interface; all tensors (rows, response tokens)."""
+    settings: RecipeLossConfig = config.policy_loss
+    recipe, mask = _recipe(settings.recipe), response_mask
+    if settings.single_pass:
+        start = log_prob.detach()
+        weights = recipe.importance_weights(start - old_log_prob, mask)
+    else:
+        start = old_log_prob
+        weights = torch.ones_like(start) if rollout_is_weights is None else rollout_is_weights
+    losses = recipe.token_losses(PolicyBatch(log_prob, start, weights, advantages, mask))
+    loss = agg_loss(loss_mat=losses, loss_mask=mask, loss_agg_mode=loss_agg_mode, **config.global_batch_info)
+    if settings.single_pass:
+        return loss, {}
+    drift = ((start - log_prob.detach()) * mask).sum() / mask.sum().clamp(min=1)
+    return loss, {"actor/ppo_kl": drift.item()}
 
 
 def sampler_gap(log_probs: torch.Tensor, data: Any) -> dict[str, list[float]]:

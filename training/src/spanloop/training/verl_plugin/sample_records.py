@@ -17,10 +17,9 @@ import torch
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.workers.utils.padding import response_from_nested
 
-from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_ROW_LOSS
+from spanloop.training.recipes.policy_gradient import PolicyBatch, PolicyGradient
 from spanloop.training.verl_plugin.early_stopping import MaskedBatchError
 
-from .policy_loss import row_weights, token_weights
 from .supervised.preference_loss import PairedLogprobs, PreferenceLoss
 
 SAMPLE = "sample"
@@ -82,14 +81,14 @@ class PolicyRecords:
     Attributes:
         path: The file.
         step: The optimiser step.
-        loss: verl's ``loss_mode``.
+        recipe: The recipe.
         aggregation: verl's ``loss_agg_mode``.
         scale: verl's ``loss_scale_factor``.
     """
 
     path: Path
     step: int
-    loss: str
+    recipe: PolicyGradient
     aggregation: str
     scale: int | None
 
@@ -116,7 +115,11 @@ class PolicyRecords:
         engine = policy.to_padded_tensor(0.0).detach()
         mask = mask.float()
         ratios = (engine - sampler).exp() * mask
-        used = self._weights(engine - sampler, mask) if weights is None else weights.to_padded_tensor(0.0)
+        if weights is None:
+            used = self.recipe.importance_weights(engine - sampler, mask)
+        else:
+            used = weights.to_padded_tensor(0.0)
+        losses = self.recipe.token_losses(PolicyBatch(engine, engine, used, advantages, mask))
         tokens = mask.sum(-1)
         columns: dict[str, list[Any]] = {
             "advantage": _means(advantages, mask),
@@ -127,7 +130,7 @@ class PolicyRecords:
             "loss": [
                 float(
                     agg_loss(
-                        -(advantages * used)[[row]],
+                        losses[[row]],
                         mask[[row]],
                         self.aggregation,
                         batch_num_tokens=batch_tokens or int(tokens.sum()),
@@ -140,9 +143,6 @@ class PolicyRecords:
         }
         columns |= {SAMPLE: _positions(data), "tokens": [int(count) for count in tokens]}
         append_line(self.path, self.step, columns)
-
-    def _weights(self, log_ratio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return row_weights(log_ratio, mask) if self.loss == SINGLE_UPDATE_ROW_LOSS else token_weights(log_ratio)
 
     def write_update(self, data: Any, logprobs: torch.Tensor) -> None:
         """Write the rows of an engine's batch from the ``logprobs`` (nested, whole rows) of its only update."""

@@ -6,7 +6,7 @@ verl's V1 trainer asks an agent loop manager for the trajectories of each prompt
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
 are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
 of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
-importance correction, losses, updates) is stock, but for the importance weights of gspo. A batch of any
+importance correction, losses, updates) is stock, but for the recipe's importance weights and loss. A batch of any
 size is one optimizer step. Where its rows do not divide by the ranks, verl adds rows without a trained token.
 """
 
@@ -34,13 +34,15 @@ from verl.workers.utils.padding import response_to_nested
 from spanloop.foundation.errors import JobError
 from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
 from spanloop.training.models.checkpoints import discard_old, mark_complete
-from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
-from spanloop.training.spec.defaults import MAX_CHECKPOINTS, VALUE_COEFFICIENT
+from spanloop.training.recipes.policy_gradient import PolicyGradient
+from spanloop.training.recipes.ppo import VALUE_COEFFICIENT
+from spanloop.training.spec.defaults import MAX_CHECKPOINTS
 from spanloop.training.verl_plugin.drift import require_within
 
 from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
-from .policy_loss import GAP, mean_gap, row_weights
+from .overrides.policy_gradient import STORED_ADVANTAGES
+from .policy_loss import GAP, mean_gap
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
@@ -80,8 +82,8 @@ class StoredTrainer(PPOTrainer):
             mapping: Any = self.mapping
             self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
 
-    kl_budget: float | None = None
-    """Nats a token, see :mod:`spanloop.training.verl_plugin.drift`; None is no limit."""
+    recipe: PolicyGradient
+    """With the values of its settings."""
 
     value_coefficient: float = VALUE_COEFFICIENT
     """Weight of the critic's loss."""
@@ -117,7 +119,7 @@ class StoredTrainer(PPOTrainer):
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
         if self.config.algorithm.rollout_correction.bypass_mode:
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
-        require_within(self.kl_budget, metrics, self.global_steps)
+        require_within(self.recipe.kl_budget, metrics, self.global_steps)
         return updated
 
     samples_path: Path | None = None
@@ -138,7 +140,7 @@ class StoredTrainer(PPOTrainer):
         records = PolicyRecords(
             self.samples_path,
             self.global_steps,
-            actor.policy_loss.loss_mode,
+            self.recipe,
             actor.loss_agg_mode,
             actor.loss_scale_factor,
         )
@@ -161,25 +163,26 @@ class StoredTrainer(PPOTrainer):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Add the importance correction of a batch; the advantages that the dataset put into the queue stay.
+        """Add the recipe's importance weights to a batch; the advantages that the dataset put into the queue stay.
 
-        As verl's method of this name, without its estimator.
+        As verl's method of this name, without its estimator unless there is a critic.
         """
+        estimated = batch
         if self.config.algorithm.adv_estimator != STORED_ADVANTAGES:
-            return super()._compute_advantage(batch, metrics)
+            estimated = super()._compute_advantage(batch, metrics)
         correction = self.config.algorithm.rollout_correction
         if correction.bypass_mode:
-            return batch
+            return estimated
         fields = ["response_mask", "rollout_log_probs", "old_log_probs"]
         nested = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
         response_mask = nested["response_mask"]
         padded = DataProto(batch=nested.to_padded_tensor())
         data, correction_metrics = compute_rollout_correction_and_add_to_batch(padded, correction)
         metrics.update(correction_metrics)
-        if self.config.actor_rollout_ref.actor.policy_loss.loss_mode == GSPO_LOSS:
-            log_ratio = data.batch["old_log_probs"] - data.batch["rollout_log_probs"]
-            data.batch["rollout_is_weights"] = row_weights(log_ratio, data.batch["response_mask"])
-        names = [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
+        log_ratio = data.batch["old_log_probs"] - data.batch["rollout_log_probs"]
+        mask = data.batch["response_mask"]
+        data.batch["rollout_is_weights"] = self.recipe.importance_weights(log_ratio, mask) * mask
+        names = ("response_mask", "rollout_is_weights")
         output = {name: response_to_nested(data.batch[name], response_mask) for name in names}
         return tq.kv_batch_put(
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(output, batch_size=len(batch))

@@ -9,26 +9,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
-from spanloop.training.jobs.kinds import JobKind
 from spanloop.training.models.checkpoint_fence import NO_FENCE
-from spanloop.training.spec.choices import (
-    Backbone,
-    Device,
-    DpoLoss,
-    LearningRateSchedule,
-    Logger,
-    LossAggregation,
-    OptimizerDtype,
-)
-from spanloop.training.spec.defaults import (
-    CLIP_GRADIENT,
-    CLIP_RANGE_VALUE,
-    CRITIC_LEARNING_RATE,
-    DPO_BETA,
-    LORA_ALPHA,
-    MAX_CHECKPOINTS,
-    VALUE_COEFFICIENT,
-)
+from spanloop.training.recipes.registry import AnyRecipe
+from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, Logger, OptimizerDtype
+from spanloop.training.spec.defaults import CLIP_GRADIENT, LORA_ALPHA, MAX_CHECKPOINTS
 
 
 class TrainPlan(BaseModel):
@@ -36,7 +20,8 @@ class TrainPlan(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    kind: JobKind
+    recipe: AnyRecipe
+    """With the values of its settings."""
     job_id: str
     model_path: Path
     """Hugging Face folder of the base model."""
@@ -58,8 +43,6 @@ class TrainPlan(BaseModel):
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
     """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO, all accumulated."""
-    epochs: int = Field(ge=1, default=1)
-    """Passes over each batch; policy gradients only."""
     lora_rank: int = Field(ge=0, default=0)
     """0 trains all weights."""
     lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
@@ -67,34 +50,10 @@ class TrainPlan(BaseModel):
     target_modules: tuple[str, ...] = ()
     """Layers with low-rank matrices, by the last part of their names; empty: all linear layers."""
     learning_rate: float = Field(gt=0)
-    dpo_beta: float = Field(gt=0, default=DPO_BETA)
-    dpo_nll_weight: float = Field(ge=0, default=0.0)
-    """Weight of the better side's negative log-probability; DPO only."""
-    dpo_loss: DpoLoss = DpoLoss.SIGMOID
-    dpo_label_smoothing: float = Field(ge=0, le=0.5, default=0.0)
-    dpo_reference_free: bool = False
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
     weight_decay: float = Field(ge=0, default=0.0)
     clip_grad: float = Field(gt=0, default=CLIP_GRADIENT)
-    critic_learning_rate: float = Field(gt=0, default=CRITIC_LEARNING_RATE)
-    """PPO only."""
-    gae_lambda: float = Field(ge=0, le=1, default=1.0)
-    """PPO only."""
-    cliprange_value: float = Field(gt=0, default=CLIP_RANGE_VALUE)
-    """PPO only."""
-    value_coefficient: float = Field(gt=0, default=VALUE_COEFFICIENT)
-    """PPO only."""
-    clip_ratio_low: float | None = Field(gt=0, default=None)
-    """Policy gradients only. None: the kind's."""
-    clip_ratio_high: float | None = Field(gt=0, default=None)
-    """Policy gradients only. None: the kind's."""
-    kl_budget: float | None = Field(gt=0, default=None)
-    """Nats a token; the run fails with ``KlBudgetError`` above it. Policy gradients only."""
-    kl_coefficient: float = Field(ge=0, default=0.0)
-    """Weight of the KL loss to the base; policy gradients only."""
-    loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """Policy gradients only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; policy gradients only."""
     seed: int = 0

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from spanloop.training.dataset.rejections import Rejection
-from spanloop.training.jobs.kinds import JobKind
+from spanloop.training.recipes.base import Recipe
 from spanloop.training.spec.row_source import RowSource
 
 from ...spec.strategy_names import Coreset, Curriculum
@@ -34,20 +34,22 @@ class Applied(NamedTuple):
     reports: tuple[StrategyReport, ...]
 
 
-def apply_strategies(checked: pl.DataFrame, usable: pl.DataFrame, kind: JobKind, strategies: DataStrategies) -> Applied:
+def apply_strategies(
+    checked: pl.DataFrame, usable: pl.DataFrame, recipe: Recipe, strategies: DataStrategies
+) -> Applied:
     """Choose among the units with a row that can be trained on.
 
     Args:
         checked: Every input row with ``reason``, empty where it can be trained on.
         usable: The rows that are trained on where their ``reason`` is empty; ``checked`` itself, or the rows of pairs.
-        kind: Decides what a unit is.
+        recipe: Decides what a unit is.
         strategies: Of the job.
     """
-    unit = curriculum.group_of() if kind.has_groups else pl.col("episode_id")
+    unit = curriculum.group_of() if recipe.has_groups else pl.col("episode_id")
     rates = curriculum.pass_rates(checked)
     rows = usable.filter(pl.col("reason") == "").with_columns(unit=unit, group=curriculum.group_of())
     rows = rows.join(rates, on="group", how="left", maintain_order="left").drop("group")
-    choice = _Choice(rows, "groups" if kind.has_groups else "episodes")
+    choice = _Choice(rows, "groups" if recipe.has_groups else "episodes")
     _curriculum(choice, strategies)
     losses = _coreset(choice, strategies)
     _replay(choice, strategies)

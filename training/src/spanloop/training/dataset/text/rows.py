@@ -14,7 +14,8 @@ import polars as pl
 from spanloop.converters.exports.conversation import ChatConversation, Turn, chat_turns, conversations
 from spanloop.store import Store
 
-from ...spec.row_source import RowSource, Tokens
+from ...recipes.choices import Tokens
+from ...spec.row_source import RowSource
 from .rendering import NO_TOKENS, Renderer, RenderingError
 
 QUERY: Final = "training_steps"

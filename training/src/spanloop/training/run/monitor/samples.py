@@ -15,21 +15,21 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables.training import TRAINING_SAMPLES
 from spanloop.store import Store
-from spanloop.training.jobs.kinds import JobKind
 
 from ...dataset.manifest import DATA_NAME
 from ...dataset.row_age import AGE_COLUMNS
 from ...dataset.strategies.sample_metrics import METRIC_COLUMNS
 from .metrics import LineTail, StepMetrics, files_of_attempts
 
-TABLE: Final = "training_samples"
+TABLE: Final = TRAINING_SAMPLES.name
 _log: Final = logging.getLogger(__name__)
 _FILE_PREFIX: Final = "samples-"
 _IDENTITY: Final = ("episode_id", "revision", "trajectory_id", "row_number", "group_id", "policy_version")
 _STEP_POSITIONS: Final = ("loss_mask", "sampled_steps", "sampled_starts", "sampled_ends")
 _NUMBERS: Final = ("advantage", "old_logprob", "new_logprob", "importance_mean", "importance_max", "loss")
-_LINE: Final = {"sample": pl.UInt32, "tokens": pl.UInt32} | dict.fromkeys(_NUMBERS, pl.Float64)
+_LINE: Final = {name: TRAINING_SAMPLES.schema[name] for name in ("sample", "tokens", *_NUMBERS)}
 
 
 class SampleLine(NamedTuple):
@@ -77,11 +77,11 @@ class SampleWriter:
     Args:
         store: An open store.
         job_id: The job.
-        kind: Of the job.
+        kind: The name of the recipe.
         folder: Of the job, with its dataset.
     """
 
-    def __init__(self, store: Store, job_id: str, kind: JobKind, folder: Path) -> None:
+    def __init__(self, store: Store, job_id: str, kind: str, folder: Path) -> None:
         self._store = store
         self._job_id = job_id
         self._kind = kind
@@ -120,13 +120,12 @@ class SampleWriter:
         """Return rows of the table."""
         frames = [
             pl.DataFrame(line.columns, schema_overrides=_LINE).with_columns(
-                attempt=pl.lit(line.attempt, pl.UInt64), step=pl.lit(line.step, pl.UInt32)
+                attempt=pl.lit(line.attempt, TRAINING_SAMPLES.schema["attempt"]),
+                step=pl.lit(line.step, TRAINING_SAMPLES.schema["step"]),
             )
             for line in lines
         ]
-        records = pl.concat(frames, how="diagonal").with_columns(
-            job_id=pl.lit(self._job_id), kind=pl.lit(str(self._kind))
-        )
+        records = pl.concat(frames, how="diagonal").with_columns(job_id=pl.lit(self._job_id), kind=pl.lit(self._kind))
         missing = [name for name in _NUMBERS if name not in records.columns]
         return records.with_columns(pl.lit(None, pl.Float64).alias(name) for name in missing).join(
             self._rows, on="sample", how="left", maintain_order="left"

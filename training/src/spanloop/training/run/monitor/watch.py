@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spanloop.store import Store
 
+from ...recipes.policy_gradient import PolicyGradient
 from ...spec.job_spec import JobSpec
 from ...verl_plugin.early_stopping import EarlyStop
 from .job_trace import JobTrace
@@ -33,7 +34,10 @@ class TrainingWatch:
         self._trace = trace
         self._metrics = MetricsWriter(store, job_id)
         self._samples = SampleWriter(store, job_id, spec.kind, folder)
-        thresholds = Thresholds(spec.min_entropy_share, spec.max_flat_batches, spec.stall_minutes)
+        recipe = spec.recipe
+        thresholds = Thresholds(entropy_share=0, flat_batches=0, stall_minutes=spec.stall_minutes)
+        if isinstance(recipe, PolicyGradient):
+            thresholds = Thresholds(recipe.min_entropy_share, recipe.max_flat_batches, spec.stall_minutes)
         self._watchdogs = Watchdogs(thresholds, learning_rate=spec.learning_rate)
         earlier = logged_steps(folder)
         self._metrics.add(earlier + self._samples.poll())

@@ -1,8 +1,7 @@
 # pyright: basic
 """Run DPO as an extension of verl's SFT trainer; see :mod:`.preference_trainer`."""
 
-from spanloop.training.recipes.dpo import dpo_overrides
-
+from ..overrides.dpo import dpo_overrides
 from ..ranks import run_ranks
 from ..train_plan import TrainPlan
 

@@ -6,9 +6,10 @@ reference, ``b`` better and ``w`` worse, a pair's margin is ``m = beta * ((p_b -
 ``-log sigmoid(m)``; a batch's loss is the mean over its pairs. Pang et al. 2024 add ``-nll_weight * p_b / |b|`` for the
 ``|b|`` trained tokens of the better episode.
 
-The other losses of a margin (:class:`~spanloop.training.spec.choices.DpoLoss`): ``hinge`` is ``max(0, 1 - m)``; ``ipo``
-is ``((m - 1/2) / beta)^2``, which is ``(h - 1 / (2 beta))^2`` for the difference ``h`` of the log-ratios. With label
-smoothing ``e`` the sigmoid loss is ``-(1 - e) log sigmoid(m) - e log sigmoid(-m)``. Without a reference ``r`` is 0.
+The other losses of a margin (:class:`~spanloop.training.recipes.choices.DpoLoss`): ``hinge`` is ``max(0, 1 - m)``;
+``ipo`` is ``((m - 1/2) / beta)^2``, which is ``(h - 1 / (2 beta))^2`` for the difference ``h`` of the log-ratios. With
+label smoothing ``e`` the sigmoid loss is ``-(1 - e) log sigmoid(m) - e log sigmoid(-m)``. Without a reference ``r`` is
+0.
 
 Invariant: the derivative of the loss by a row's log-probability does not depend on where the row is computed. So the
 loss is computed from sums of the whole batch first, and the gradient is that of ``sum(weight * log-probability)`` in
@@ -21,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional
 
-from spanloop.training.spec.choices import DpoLoss
+from spanloop.training.recipes.choices import DpoLoss
 
 
 class PairedLogprobs(NamedTuple):

@@ -14,12 +14,21 @@ import torch
 from tensordict.tensorclass import NonTensorData
 from verl.utils import tensordict_utils as tu
 
+from spanloop.training.recipes.pairs import Preference
+
 from ..sample_records import append_line, pair_columns
 from ..train_plan import TrainPlan
 from .pair_dataset import collate_pairs
 from .preference_loss import PairedLogprobs, preference_loss
 from .reference_logprobs import load_or_compute
 from .sft_trainer import MarkingSftTrainer
+
+
+def preference_of(plan: TrainPlan) -> Preference:
+    """Return the recipe of the plan of a job that learns from pairs."""
+    if not isinstance(plan.recipe, Preference):
+        raise TypeError(f"{plan.job_id}: got the recipe {plan.recipe.kind}, expected one that learns from pairs")
+    return plan.recipe
 
 
 class PreferenceTrainer(MarkingSftTrainer):
@@ -36,7 +45,7 @@ class PreferenceTrainer(MarkingSftTrainer):
 
     def _build_ckpt_handler(self) -> None:
         # the engine has the base's weights here; a checkpoint is loaded afterwards
-        if self._plan.dpo_reference_free:
+        if preference_of(self._plan).dpo_reference_free:
             self.training_client.reference = torch.zeros(self.train_dataset.row_count, dtype=torch.float64)
         else:
             reference = load_or_compute(self._plan.dataset_path, self._base_logprobs)
@@ -76,7 +85,7 @@ class PreferenceWorker:
 
     Args:
         worker: With the loss :func:`weighted_logprobs`.
-        plan: Of a dpo job.
+        plan: Of a job that learns from pairs.
     """
 
     reference: torch.Tensor
@@ -87,6 +96,7 @@ class PreferenceWorker:
     def __init__(self, worker: Any, plan: TrainPlan) -> None:
         self._worker = worker
         self._plan = plan
+        self._recipe = preference_of(plan)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._worker, name)
@@ -108,10 +118,10 @@ class PreferenceWorker:
         )
         computed = preference_loss(
             rows,
-            beta=self._plan.dpo_beta,
-            nll_weight=self._plan.dpo_nll_weight,
-            loss=self._plan.dpo_loss,
-            label_smoothing=self._plan.dpo_label_smoothing,
+            beta=self._recipe.dpo_beta,
+            nll_weight=self._recipe.dpo_nll_weight,
+            loss=self._recipe.dpo_loss,
+            label_smoothing=self._recipe.dpo_label_smoothing,
         )
         data["row_weights"] = computed.row_weights.float()
         output = self._worker.train_batch(data)
@@ -119,7 +129,7 @@ class PreferenceWorker:
         if self._plan.samples_path is not None:
             append_line(self._plan.samples_path, self.step, pair_columns(data["row"], rows, computed))
         metrics = dict(computed.metrics)
-        if self._plan.dpo_reference_free:
+        if self._recipe.dpo_reference_free:
             # a divergence from no reference means nothing
             del metrics["dpo/kl_k2"]
         tu.get(output, "metrics").update(metrics, loss=float(computed.loss))

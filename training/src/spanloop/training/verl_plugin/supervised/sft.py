@@ -4,8 +4,7 @@
 verl's Ray variant loads data with eight processes on any machine, so the ranks are our own tasks (:mod:`.ranks`).
 """
 
-from spanloop.training.recipes.sft import sft_overrides
-
+from ..overrides.sft import sft_overrides
 from ..ranks import run_ranks
 from ..sample_records import SftRecorder
 from ..train_plan import TrainPlan

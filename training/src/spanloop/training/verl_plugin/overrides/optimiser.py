@@ -3,7 +3,8 @@
 from typing import Final
 
 from spanloop.training.spec.choices import OptimizerDtype
-from spanloop.training.verl_plugin.train_plan import TrainPlan
+
+from ..train_plan import TrainPlan
 
 _BFLOAT16_OPTIMISER: Final = "spanloop.training.verl_plugin.engine.bfloat16_adamw"
 """verl takes its ``AdamW`` instead of that of ``torch.optim``."""

@@ -1,22 +1,23 @@
 """The overrides of ppo's critic: a value function that starts from the base and learns from the stored rewards."""
 
-from spanloop.training.verl_plugin.train_plan import TrainPlan
+from spanloop.training.recipes.ppo import Ppo
 
+from ..train_plan import TrainPlan
 from .common import engine_overrides, kept_checkpoints
 from .optimiser import optimiser_overrides
 
 
-def critic_overrides(plan: TrainPlan) -> list[str]:
+def critic_overrides(plan: TrainPlan, recipe: Ppo) -> list[str]:
     """Return the overrides of verl's ``critic``, and of the advantages that its values give."""
     return [
-        f"algorithm.lam={plan.gae_lambda}",
+        f"algorithm.lam={recipe.gae_lambda}",
         "algorithm.gamma=1.0",
         "critic.enable=True",
         "critic.strategy=fsdp2",
         *engine_overrides(plan, model="critic.model", engine="critic.fsdp"),
-        *optimiser_overrides(plan, optimiser="critic.optim", learning_rate=plan.critic_learning_rate),
+        *optimiser_overrides(plan, optimiser="critic.optim", learning_rate=recipe.critic_learning_rate),
         f"critic.ppo_mini_batch_size={plan.batch_size}",
-        f"critic.ppo_epochs={plan.epochs}",
+        f"critic.ppo_epochs={recipe.epochs}",
         f"critic.data_loader_seed={plan.seed}",
         "critic.use_dynamic_bsz=True",
         f"critic.ppo_max_token_len_per_gpu={plan.micro_batch_tokens}",
@@ -25,6 +26,6 @@ def critic_overrides(plan: TrainPlan) -> list[str]:
         "critic.loss_agg_mode=token-mean",
         "critic.checkpoint.save_contents=[model,optimizer,extra]",
         "critic.checkpoint.load_contents=[model,optimizer,extra]",
-        f"critic.cliprange_value={plan.cliprange_value}",
+        f"critic.cliprange_value={recipe.cliprange_value}",
         f"trainer.max_critic_ckpt_to_keep={kept_checkpoints(plan)}",
     ]

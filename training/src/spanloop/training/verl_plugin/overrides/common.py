@@ -2,7 +2,8 @@
 
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.hydra_values import quoted
-from spanloop.training.verl_plugin.train_plan import TrainPlan
+
+from ..train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
 """verl stops at the number of steps; epochs only limit its loop."""
