@@ -116,6 +116,9 @@ _MOST_REMARK: Final = 200
 _FIGURE: Final = re.compile(r"\d+")
 
 
+_FEWEST_WORDS: Final = 4
+
+
 class WithoutData(EndingRule):
     """The last tool answered with a remark of which the last message holds nothing: at most one figure, and no name.
 
@@ -133,8 +136,8 @@ class WithoutData(EndingRule):
         is_deed = does_something(result.name) or is_note(result.name) or ends(result.name, is_answered=True)
         if result.is_error or is_deed or runs_code(call):
             return None
-        is_word = result.content.isascii() and len(result.content.split()) <= 1  # "saved" confirms
-        if is_word or not (_is_remark(result.content) or _denies_only(result.content)):
+        is_short = result.content.isascii() and len(result.content.split()) < _FEWEST_WORDS  # "saved at 9" confirms
+        if is_short or not (_is_remark(result.content) or _denies_only(result.content)):
             return None
         asked = "\n".join([*(message.text for message in before.span.input), call.arguments])
         news = {figure for figure in _FIGURE.findall(result.content) if figure not in asked}
