@@ -76,7 +76,7 @@ def test_no_unbounded_repeat_stands_within_another(pattern: FailurePattern) -> N
 
 def test_the_table_stays_small() -> None:
     assert len(PATTERNS) <= 48
-    assert sum(len(pattern.regex.pattern) for pattern in PATTERNS) <= 22_758
+    assert sum(len(pattern.regex.pattern) for pattern in PATTERNS) <= 23_312
 
 
 def test_a_pattern_reads_the_beginning_of_a_long_text() -> None:

@@ -8,13 +8,13 @@ from typing import Final
 
 _NONE: Final = r"(?:0+|none|null|nil|no|false|zero|n/a|kein\w*|ningun[oa]?|nenhum\w*|aucun\w*|нет|无|なし)"
 _NEGATED: Final = re.compile(
-    r"(?:\b(?:no|not|never|without|zero|0|nor|none of \w+|kein\w*|nie|ohne|sin|nunca|sem|sans|jamais|aucun\w*|без)"
-    r"\s+(?:\w+\s+){0,2}|(?:没有|无|未(?:发现|出现)?)\s*)$",
+    r"(?:\b(?:no|without|zero|0|kein\w*|ohne|sin|sem|sans|aucun\w*|без)\s+"
+    r"|\b(?:not|never|nor|none of \w+|nie|nunca|jamais)\s+(?:\w+\s+)?|(?:没有|无|未(?:发现|出现)?)\s*)$",
     re.IGNORECASE,
 )
 """Right before the words."""
 _COUNTED: Final = re.compile(
-    rf"[\w ]{{0,30}}\s*[:=\uff1a]\s*{_NONE}(?:\s+(?:times?|entries|events?|occurrences?|incidents?|mal|veces|fois))?"
+    rf"(?:[^\W\d]| ){{0,30}}\s*[:=\uff1a]\s*{_NONE}(?:\s+(?:times?|entries|events?|occurrences?|incidents?|mal|veces|fois))?"
     r"\s*(?:$|[.,;)\n。])|\s*(?:は|が)?\s*(?:ありません|なし|無し|検出されません)",
     re.IGNORECASE,
 )
@@ -46,6 +46,7 @@ _QUOTES: Final = {
     "『": "』",
     "\u2018": "\u2019",
 }
+_FIRST_WORD: Final = 3
 _NEAR: Final = 40
 """Characters around the words that are looked at."""
 
@@ -54,7 +55,8 @@ def is_mention(text: str, start: int, end: int) -> bool:
     """Whether the words of a failure at ``text[start:end]`` are denied, counted as none, or quoted."""
     behind = end - 1 if text[end - 1 : end] in {":", "\uff1a"} else end
     before, after = text[max(0, start - _NEAR) : start], text[behind : behind + _NEAR]
-    if _NEGATED.search(before) or _COUNTED.match(after):
+    # Several languages begin a complaint by "no": "No queda espacio".
+    if (start > _FIRST_WORD and _NEGATED.search(before)) or _COUNTED.match(after):
         return True
     return start > 0 and (_RECORD.match(text[:start]) is not None or _is_quoted(text, start, end))
 
