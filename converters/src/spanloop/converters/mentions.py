@@ -9,7 +9,7 @@ from typing import Final
 _NONE: Final = r"(?:0+|none|null|nil|no|false|zero|n/a|kein\w*|ningun[oa]?|nenhum\w*|aucun\w*|нет|无|なし)"
 _NEGATED: Final = re.compile(
     r"(?:\b(?:no|without|zero|0)\s+"
-    r"|\b(?:not|never|nor|none of \w+|nie|nunca|jamais)\s+(?:\w+\s+)?|(?:没有|无|未(?:发现|出现)?)\s*)$",
+    r"|\b(?:not|never|nor|none of \w+|nie|nunca|jamais)\s+(?:\w+\s+)?)$",
     re.IGNORECASE,
 )
 """Right before the words."""
