@@ -14,8 +14,8 @@ _NEGATED: Final = re.compile(
 )
 """Right before the words."""
 _COUNTED: Final = re.compile(
-    rf"(?:[^\W\d]| ){{0,30}}\s*[:=\uff1a]\s*{_NONE}(?:\s+(?:times?|entries|events?|occurrences?|incidents?|mal|veces|fois))?"
-    r"\s*(?:$|[.,;)\n。])|\s*(?:は|が)?\s*(?:ありません|なし|無し|検出されません)",
+    rf"(?:[^\W\d]| ){{0,30}}\s*[:=\uff1a]\s*{_NONE}(?:\s+(?:times?|entries|events?|incidents?|mal|veces|fois))?"
+    r"\s*(?:$|[.,;)\n。])",
     re.IGNORECASE,
 )
 """Right behind the words."""
