@@ -16,6 +16,7 @@ from spanloop.cli.app import app
 from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.plugins import lookup as extensions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
