@@ -17,8 +17,8 @@ from spanloop.messages.chat_forms import (
     joined_turns,
     message,
     split_answers,
-    tool_definitions,
 )
+from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
