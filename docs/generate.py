@@ -74,7 +74,7 @@ file, and the file over the default. `.env` files are not read. `spanloop serve 
 `spanloop serve clickhouse` port 8123.
 """
 RECIPE_DEFAULTS: Final = """Defaults that a recipe states, each with the paper or the measurement that it comes from. A
-package of your own adds a recipe ([how to](../how-to/extend.md)).
+package of your own adds a recipe ([how to](../how-to/extend/recipe.md)).
 """
 PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a setting that is given wins. `any` sets
 nothing.

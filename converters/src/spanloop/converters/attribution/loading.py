@@ -67,7 +67,7 @@ def rule_of_callable(function: Callable[..., object], what: str) -> type[Rule]:
     forms = ", ".join(f"({', '.join(arguments)})" for arguments in _BY_ARGUMENT)
     raise ConfigurationError(
         f"{what.capitalize()} takes ({', '.join(names)}), expected one of {forms}, then options by name.",
-        next_step="docs/how-to/extend.md has the form of a rule.",
+        next_step="docs/reference/extension-points.md has the form of a rule.",
     )
 
 
@@ -107,5 +107,5 @@ def _rule(reference: str) -> Rule:
     expected = ", ".join(kind.__name__ for kind in _BY_ARGUMENT.values())
     raise ConfigurationError(
         f"Attribution rule {reference!r} is a {type(rule).__name__}, expected a subclass of one of {expected}.",
-        next_step="docs/how-to/extend.md has the form of a rule.",
+        next_step="docs/reference/extension-points.md has the form of a rule.",
     )
