@@ -98,7 +98,7 @@ def texts_of(value: Any) -> Iterator[str]:
         for inner in cast("dict[str, Any]", value).values():
             yield from texts_of(inner)
     elif isinstance(value, list):
-        for inner in value:
+        for inner in value:  # pyright: ignore[reportUnknownVariableType]
             yield from texts_of(inner)
     elif isinstance(value, str):
         yield value

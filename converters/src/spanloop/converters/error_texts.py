@@ -19,7 +19,7 @@ from spanloop.messages.chat_forms import as_fields, as_list
 from .failure_patterns import MOST_TEXT, FailurePattern, failure_pattern, failure_patterns
 from .mentions import is_mention
 from .pattern_literals import required_literals
-from .status_codes import STATUS_IN_WORDS, STATUS_KEYS, is_error_status, status_in_words
+from .status_codes import STATUS_IN_WORDS, STATUS_KEYS, STATUS_STARTS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")
 """The call itself, or what was called, and nothing about what was asked for."""
@@ -87,7 +87,7 @@ class Verdicts:
             self._verdicts |= {
                 answer: _error_in_words(text, literals)
                 for (answer, text), literals in zip(texts.items(), present, strict=True)
-                if literals
+                if literals or _without_signs(text)[:1] in STATUS_STARTS
             }
 
 
@@ -126,7 +126,8 @@ def _error_in_words(content: str, literals: AbstractSet[str]) -> Verdict | None:
     if len(text) > _SHORT:
         return None
     head = text[:_HEAD]
-    if not _STATUS.isdisjoint(literals) and _HAS_CODE.search(head) and status_in_words(head):
+    may_name_status = head[:1] in STATUS_STARTS or not _STATUS.isdisjoint(literals)
+    if may_name_status and _HAS_CODE.search(head) and status_in_words(head):
         return Verdict("status", "", 0.85)
     for pattern, required in _WITHIN:
         if required.isdisjoint(literals):
