@@ -171,7 +171,11 @@ def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> N
     file = tmp_path / "job.toml"
     file.write_text('base = "m"\nsteps = 3\ndeploy = true\nsince = 2026-11-01T12:00:00Z\n')
     spec = submitted(with_model, str(file), "--steps", "7", "--no-deploy")
-    assert (spec.steps, spec.deploy, spec.since) == (7, False, datetime.fromisoformat("2026-11-01T12:00:00Z"))
+    assert (spec.optimiser.steps, spec.run.deploy, spec.episodes.since) == (
+        7,
+        False,
+        datetime.fromisoformat("2026-11-01T12:00:00Z"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_the_result_takes_the_bases_name_unless_it_has_one() -> None:
 
 def test_a_spec_is_frozen(spec: JobSpec) -> None:
     with pytest.raises(ValidationError):
-        spec.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
+        spec.optimiser.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_since_is_given_in_utc() -> None:

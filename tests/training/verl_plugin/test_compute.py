@@ -114,7 +114,7 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
         attempt=1,
         ray_folder=tmp_path,
     )
-    assert (plan.ranks, plan.batch_size) == (3, 3)
+    assert (plan.run.ranks, plan.batch_size) == (3, 3)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -58,7 +58,7 @@ def test_an_override_is_in_the_composed_configuration(
     check_verl(spec)
     plan = a_plan(Path("/nowhere"), kind=kind, device=Device.CPU, verl=JobSpec.model_validate_json(
         spec.model_dump_json()).verl)  # fmt: skip
-    node: Any = compose(config_name(find_recipe(kind).learns_from), RECIPES[kind](plan), plan.verl)
+    node: Any = compose(config_name(find_recipe(kind).learns_from), RECIPES[kind](plan), plan.run.verl)
     for part in key.split("."):
         node = node[part]
     assert node == value
@@ -185,13 +185,13 @@ def test_a_job_file_has_a_table_and_a_stage_its_own(tmp_path: Path) -> None:
         'use_prefix_grouper = true\noptim.betas = [0.9, 0.95]\n[[then]]\nkind = "sft"\nverl.optim.betas = [0.8, 0.9]\n'
     )
     spec = build_spec(read_job_file(file), where=str(file))
-    assert spec.verl == (
+    assert spec.run.verl == (
         "trainer.project_name='my, own'",
         f"{ACTOR}.clip_ratio_c=5.0",
         f"{ACTOR}.use_prefix_grouper=true",
         f"{ACTOR}.optim.betas=[0.9,0.95]",
     )
-    assert [stage.spec.verl for stage in stages_of(spec)] == [spec.verl, ("optim.betas=[0.8,0.9]",)]
+    assert [stage.spec.run.verl for stage in stages_of(spec)] == [spec.run.verl, ("optim.betas=[0.8,0.9]",)]
     check_verl(spec)
     assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
     assert override_texts({"a": {"b": "it's"}}) == (r"a.b='it\'s'",)

@@ -75,7 +75,7 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
+            ConfigurationError: verl is installed here and does not have what ``verl`` or ``loggers`` ask for.
             JobError: ``spec.base`` names no registered model version, or one that was pruned.
         """
         check_verl(spec)
@@ -165,7 +165,7 @@ class JobApi:
 
         Raises:
             ConfigurationError: There is no trigger or more than one, the schedule never ticks, or verl is installed
-                here and does not have what ``spec.verl`` or ``spec.loggers`` ask for.
+                here and does not have what ``verl`` or ``loggers`` ask for.
         """
         check_verl(spec)
         now = self._clock()
