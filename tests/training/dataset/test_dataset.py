@@ -307,7 +307,7 @@ def test_filters_of_the_spec(
     episodes: int,
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec.model_validate(GRPO.model_dump() | filters)
+    spec = GRPO.changed(**filters)
     assert (
         export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path).episodes.accepted
         == episodes

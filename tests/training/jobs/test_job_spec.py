@@ -68,10 +68,10 @@ def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> No
 
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
-    rates = {kind: JobSpec.of(kind=kind, base="tiny").learning_rate for kind in KINDS}
+    rates = {kind: JobSpec.of(kind=kind, base="tiny").optimiser.learning_rate for kind in KINDS}
     expected = {"sft": 1e-5, "dpo": 5e-7}
     assert rates == {kind: expected.get(kind, 1e-6) for kind in KINDS}
-    assert JobSpec.of(kind="sft", base="tiny", learning_rate=1e-3).learning_rate == 1e-3
+    assert JobSpec.of(kind="sft", base="tiny", learning_rate=1e-3).optimiser.learning_rate == 1e-3
 
 
 def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:

@@ -59,7 +59,7 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the parts beside the others.
 
     Raises:
-        ValueError: A part is no table, or has a setting that is not its own.
+        ValueError: A part is no table, has a setting that is not its own, or one that is given beside it, too.
     """
     flat = {name: value for name, value in settings.items() if name not in (RECIPE, *PARTS)}
     for part in (RECIPE, *PARTS):
@@ -73,6 +73,8 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in cast("Mapping[str, Any]", table).items():
             if part != RECIPE and name not in PARTS[part].model_fields:
                 raise ValueError(f"{name}: no setting of the part {part}")
+            if name in flat:
+                raise ValueError(f"{name}: given twice, once in the part {part}")
             flat[name] = value
     return flat
 
