@@ -226,4 +226,5 @@ def test_the_kind_decides_what_is_refused() -> None:
         "max_reward",
         "min_reward",
         "outcomes",
+        "test_freq",
     }
