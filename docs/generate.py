@@ -10,45 +10,46 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, fields
 from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from extension_page import extension_points_page
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
 
-from spanloop.collector.settings import Settings as CollectorSettings
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
+from spanloop.converters.schema import TABLES as CONVERTED_TABLES
 from spanloop.converters.schema import markdown as transitions_page
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.evaluation.graders import GRADERS
+from spanloop.evaluation.graders import GRADER_POINT
 from spanloop.evaluation.runner.answers import Output
 from spanloop.evaluation.tasks import RejectedReason
-from spanloop.evaluation.tasks.readers import READERS
+from spanloop.evaluation.tasks.readers import READER_POINT
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.plugins import Listed
 from spanloop.foundation.settings import (
     Evaluation,
     Guard,
     KeyLimits,
     Promotion,
-    Serve,
     Services,
     Storage,
     Tls,
     TrustedProxy,
 )
 from spanloop.foundation.settings.metric import Metric
-from spanloop.foundation.settings.serve import role_variable
-from spanloop.gateway.settings import EngineSettings, GatewaySettings
+from spanloop.foundation.settings.roles import ROLES
+from spanloop.foundation.settings.services import EnvironmentSection
+from spanloop.foundation.tables import TABLES
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.models import memory_estimate
-from spanloop.training.recipes.registry import BUILT_IN, find_recipe
+from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.presets import PRESETS
 
@@ -65,11 +66,12 @@ job does not use. Where the type ends with `none`, the text `none` lifts the lim
 the value of every setting.
 """
 ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
-relative path starts at the folder of the file.
+variable wins over the file. A relative path starts at the folder of the file.
 """
 ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
-is also an option (`--max-model-len`); the option wins over the variable, and that over the file. The variables are read
-by `spanloop serve` only.
+is also an option of `spanloop serve ROLE` (`--max-model-len`). The option wins over the variable, the variable over the
+file, and the file over the default. `.env` files are not read. `spanloop serve scheduler` has 0 slots by default, and
+`spanloop serve clickhouse` port 8123.
 """
 RECIPE_DEFAULTS: Final = """Defaults that a recipe states, each with the paper or the measurement that it comes from. A
 package of your own adds a recipe ([how to](../how-to/extend.md)).
@@ -78,15 +80,11 @@ PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a sett
 nothing.
 """
 SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
-the job ([how to write one](../how-to/extend.md)).
+the job ([how to write one](extension-points.md#selections)).
 """
-COLUMNS: Final = """
-SELECT table, name, type, default_kind, comment FROM system.columns
-WHERE database = currentDatabase() AND table NOT LIKE '.inner%' ORDER BY table, position
-"""
-TABLES: Final = """
+ENGINES: Final = """
 SELECT name, engine, sorting_key, partition_key FROM system.tables
-WHERE database = currentDatabase() AND name NOT LIKE '.inner%' ORDER BY name
+WHERE database = currentDatabase() AND name NOT LIKE '.inner%' AND engine != 'MaterializedView' ORDER BY name
 """
 
 
@@ -143,12 +141,12 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Evaluation)),
             "## Addresses and the shared folder\n",
             ADDRESSES,
-            table(("key", "default", "meaning"), section_fields(Services)),
+            table(("key", "variable", "meaning"), variables_of(Services)),
             "Section `[storage]`:\n",
-            table(("key", "default", "meaning"), section_fields(Storage)),
+            table(("key", "variable", "meaning"), variables_of(Storage)),
             "## Options of roles\n",
             ROLE_OPTIONS,
-            table(("section", "key", "variable", "meaning"), role_options()),
+            table(("section", "key", "variable", "default", "meaning"), role_options()),
             "## Limits, TLS and the dashboard's proxy\n",
             "Section `[limits]` of `spanloop.toml` ([limit a key](../how-to/use-api-keys.md#limit-a-key)).\n",
             table(("key", "default", "meaning"), section_fields(KeyLimits)),
@@ -156,14 +154,6 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Tls)),
             "Section `[dashboard.trusted_proxy]` ([log in](../how-to/log-in.md#let-a-proxy-log-users-in)).\n",
             table(("key", "default", "meaning"), section_fields(TrustedProxy)),
-            "## The collector\n",
-            "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
-            table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
-            "## The gateway\n",
-            "Options of `python -m spanloop.gateway`: `--help` lists their spelling.\n",
-            table(("setting", "default", "meaning"), dataclass_fields(GatewaySettings)),
-            "## vLLM, started by the gateway\n",
-            table(("setting", "default", "meaning"), dataclass_fields(EngineSettings)),
         ]
     )
 
@@ -207,7 +197,7 @@ def job_fields() -> Iterator[tuple[object, ...]]:
 
 def recipe_defaults() -> Iterator[tuple[object, ...]]:
     """Yield recipe, setting, value and source of each default that a built-in recipe states."""
-    for name in BUILT_IN:
+    for name in RECIPE_POINT.built_in:
         for setting, default in find_recipe(name).default_sources().items():
             yield f"`{name}`", f"`{setting}`", f"`{default.value}`", default.source
 
@@ -227,48 +217,41 @@ def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
         yield f"`{field.alias or name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
 
 
+def variables_of(section: type[EnvironmentSection]) -> Iterator[tuple[object, ...]]:
+    """Yield key, variable and docstring of each key of a section that the environment replaces."""
+    for name, field in section.model_fields.items():
+        yield f"`{name}`", f"`{section.variable(name)}`", field.description
+
+
 def role_options() -> Iterator[tuple[object, ...]]:
-    """Yield section, key, variable and docstring of each option of each role."""
-    for role, section in Serve():
-        for name, field in type(section).model_fields.items():
-            yield f"`[serve.{role}]`", f"`{name}`", f"`{role_variable(role, name)}`", field.description or ""
-
-
-def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:
-    """Yield name, default and docstring of each field of a settings class."""
-    module = sys.modules[cls.__module__]
-    docs = {name: doc for name, _, doc in documented_assignments(Path(str(module.__file__)), cls.__name__)}
-    for field in fields(cls):
-        if field.default is not MISSING:
-            default = f"`{_default(field.default)}`"
-        else:
-            default = "computed" if field.default_factory is not MISSING else "required"
-        yield f"`{field.name}`", default, docs[field.name]
-
-
-def _default(value: object) -> object:
-    return value.value if isinstance(value, Enum) else repr(value) if isinstance(value, str) else value
+    """Yield section, key, variable, default and docstring of each option of each role."""
+    for name, role in ROLES.items():
+        for key, default, meaning in section_fields(role):
+            variable = role.variable(str(key).strip("`"))
+            yield f"`[serve.{name}]`", key, f"`{variable}`", default, meaning
 
 
 def tables() -> str:
-    """Return every table and column of a freshly migrated database."""
+    """Return every table and view with its declared columns; engines and keys are those of a migrated database."""
     with tempfile.TemporaryDirectory() as folder:
         directory = DataDir(folder)
         with EmbeddedClickHouse(directory), connect(directory):
             connection = Connection(embedded_address(directory))
-            columns = connection.query(COLUMNS, doing="reading the columns").rows()
-            described = connection.query(TABLES, doing="reading the tables").rows()
+            described = connection.query(ENGINES, doing="reading the tables").rows()
             connection.close()
     parts = [
         "# Tables\n",
         NOTICE,
-        "The database after all migrations. See [transitions](transitions.md), [the store](../design/store.md).\n",
+        "The database after all migrations. See [the store](../design/store.md).\n",
     ]
     for name, engine, sorting_key, partition_key in described:
         parts += [f"## {name}\n", f"Engine `{engine}`" + (f", ordered by `{sorting_key}`" if sorting_key else "")]
         parts[-1] += (f", partitioned by `{partition_key}`" if partition_key else "") + ".\n"
-        rows = [row[1:] for row in columns if row[0] == name]
-        parts.append(table(("column", "type", "", "meaning"), ((f"`{r[0]}`", f"`{r[1]}`", r[2], r[3]) for r in rows)))
+        if TABLES[name] in CONVERTED_TABLES:
+            parts.append(f"The converters' page lists the [columns](transitions.md#{name}).\n")
+        else:
+            rows = ((f"`{c.name}`", f"`{c.sql_type}`", c.default_kind, c.meaning) for c in TABLES[name].columns)
+            parts.append(table(("column", "type", "", "meaning"), rows))
     return "\n".join(parts)
 
 
@@ -316,7 +299,7 @@ def _recording(path: Path) -> tuple[object, ...]:
         _scopes(RECORDINGS / "recordings" / path.name),
         len(episodes),
         len(steps),
-        sum(bool(step.get("is_trainable")) for step in steps),
+        sum("untrainable_reason" not in step for step in steps),
         sum(episode.get("tool_call_count", 0) for episode in episodes),
         sum(len(step.get("tool_results") or ()) for step in steps),
         sum(len(episode.get("failures") or ()) for episode in episodes),
@@ -349,41 +332,39 @@ def _scopes(path: Path) -> str:
 
 TASK_SOURCES: Final = """`spanloop run SOURCE` reads tasks. The kind of `SOURCE` chooses the reader, or
 `READER:SOURCE` and `--reader` name it. Options are `--reader-option NAME=VALUE`.
-[Extend](../how-to/extend.md) has readers of your own.
+[Extension points](extension-points.md#task-readers) has readers of your own.
 """
 REJECTED: Final = """A record that is no task is named with its place, and the next one is read.
 """
 GRADING: Final = """`--grader NAME` grades the answers of finished attempts; options are
 `--grader-option NAME=VALUE`. A verdict is a score, whether that is a success, and evidence.
-[Extend](../how-to/extend.md) has graders of your own.
+[Extension points](extension-points.md#graders) has graders of your own.
 """
 
 
 def tasks_and_graders() -> str:
     """Return every task reader and grader with its options."""
     parts = ["# Tasks and graders\n", NOTICE, "## Task readers\n", TASK_SOURCES]
-    for name, reader in READERS.items():
-        parts += [f"### {name}\n", f"{reader.summary}\n", *_options(reader)]
+    for reader in READER_POINT.built_in_listed():
+        parts += [f"### {reader.name}\n", f"{reader.help}\n", *_options(reader)]
     parts += ["### Records that are no task\n", REJECTED, table(("reason", "meaning"), _members(RejectedReason))]
     parts += ["## Answers\n", table(("`--answer`", "what is graded"), _members(Output)), "## Graders\n", GRADING]
-    for name, grader in GRADERS.items():
-        parts += [f"### {name}\n", f"{grader.summary} Version {grader.version}.\n", *_options(grader)]
+    for grader in GRADER_POINT.built_in_listed():
+        version = GRADER_POINT.find_class(grader.name).version
+        parts += [f"### {grader.name}\n", f"{grader.help} Version {version}.\n", *_options(grader)]
     return "\n".join(parts)
 
 
-def _options(cls: type[BaseModel]) -> Iterator[str]:
-    """Yield a table of the options of a reader or grader; nothing when it has none."""
-    docs = _docs(cls)
-    rows = (
-        (f"`{name}`", "required" if field.is_required() else f"`{_option_default(name, field.default)}`", docs[name])
-        for name, field in cls.model_fields.items()
-    )
-    if cls.model_fields:
-        yield table(("option", "default", "meaning"), rows)
+def _options(listed: Listed) -> Iterator[str]:
+    """Yield a table of the options of an extension; nothing when it has none."""
+    if listed.options:
+        yield table(("option", "default", "meaning"), _option_rows(listed))
 
 
-def _option_default(name: str, value: object) -> object:
-    return "the running one" if name == "python" else value if value or value == 0 else "none"
+def _option_rows(listed: Listed) -> Iterator[tuple[str, str, str]]:
+    for option in listed.options:
+        default = "required" if option.is_required else f"`{option.default or 'none'}`"
+        yield f"`{option.name}`", default, option.help
 
 
 def _members(cls: type[Enum]) -> Iterator[tuple[object, ...]]:
@@ -522,6 +503,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "settings.md": settings,
     "tables.md": tables,
     "tasks-and-graders.md": tasks_and_graders,
+    "extension-points.md": lambda: extension_points_page(NOTICE),
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,

@@ -1,5 +1,5 @@
-"""``examples/extending``: a package of its own adds a dialect, rule, judge, reward function, selection, task reader
-and grader by entry points; its recipe has a test of its own.
+"""``examples/extending``: a package of its own adds a dialect, rule, judge, reward function, selection, task reader,
+grader and dashboard page by entry points. Its recipe has tests of its own.
 """
 
 import sys
@@ -7,28 +7,39 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import streamlit as st
 
 from spanloop.converters.dialects import registered_dialects
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.tasks import read_tasks
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.pipeline.model_call_condition import model_call_condition
+from spanloop.runtime.extension_points import KINDS, extension_point
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
-from spanloop.store.client import Connection
+from spanloop.store.client import Address, Connection
 from spanloop.store.model_call_marks import mark_model_calls
 from spanloop.training.dataset.selector import load_selector
 
 from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.converters.pipeline_feed import Feed
+from ..dashboard.dashboard.conftest import clickhouse_url
+from ..dashboard.dashboard.dashboard_driver import open_page, registered_pages, table
 from ..training.selection_rows import row, rules, select
 
+TAKES_ANY = ("readers", "reasoning-gym")
+"""Gives options that it does not know to the generator."""
 CONFIGURATION = """
 [attribution]
-rules = ["stale_quote", "default"]
-judge = "first_step"
+rules = ["stale_quote:confidence=0.8", "default"]
+judge = "first_step:confidence=0.4"
 
 [rewards]
-functions = ["short_answer"]
+functions = ["short_answer:most=200"]
+
+[dashboard.pages.slow-tools]
+most = 1
 """
 
 
@@ -38,8 +49,10 @@ def world(extending: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spanloop.toml").write_text(CONFIGURATION)
     registered_dialects.cache_clear()
+    st.cache_resource.clear()
     yield World()
     registered_dialects.cache_clear()
+    st.cache_resource.clear()
 
 
 def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path) -> None:
@@ -50,7 +63,8 @@ def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path
     converted = world.convert(conversion_settings(tmp_path, environment={}).options)
     (failure,) = converted.failures.to_dicts()
     assert (failure["error_class"], failure["fault_owner"], failure["rule"]) == ("stale_quote", "policy", "stale_quote")
-    assert "short_answer" in str(converted.episodes.to_dicts())
+    assert failure["confidence"] == pytest.approx(0.8)
+    assert converted.episodes.item(0, "reward_breakdown") == {"short_answer": 0.5}
 
 
 def test_tasks_are_read_and_answers_graded(extending: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +88,7 @@ def test_the_judge_explains_a_failed_episode(world: World, tmp_path: Path) -> No
     conversion = conversion_settings(tmp_path, environment={})
     (failure,) = world.convert(conversion.options).failures.to_dicts()
     assert (failure["error_class"], failure["rule"]) == ("wrong_plan", "llm_judge")
+    assert failure["confidence"] == pytest.approx(0.4)
     assert conversion.judge_counts == {"answered": 1}
 
 
@@ -103,3 +118,40 @@ def test_a_job_keeps_one_row_for_each_answer(world: World) -> None:
     selection = select(rows, rules("sft", selector=load_selector("one_for_each_answer")))
     assert selection.rows["episode_id"].to_list() == ["a", "c"]
     assert selection.row_tally.rejected == {"not_selected": 1}
+
+
+def test_the_page_is_in_the_navigation_and_draws_what_is_stored(
+    world: World, store: Store, address: Address, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATA_DIR_ENV, str(Path.cwd()))
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
+    page = open_page("slow-tools")
+    assert (page.title[0].value, page.info[0].value) == ("Slow tools", "No tool has been called yet.")
+    entry = registered_pages(page)["slow-tools"]
+    assert (entry["page_name"], entry["icon"]) == ("Slow tools", ":material/timer:")
+    feed = Feed(store, connection)
+    feed.world = world
+    for tool in ("buy", "sell"):
+        world.span("tool", {"gen_ai.tool.name": tool}, trace=trace_id("t"))
+    feed.send()
+    page = open_page("slow-tools")
+    assert not page.exception
+    assert len(table(page)) == 1  # the option `most` of spanloop.toml
+    assert open_page("overview").title[0].value == "Overview"
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("kind", KINDS)
+def test_built_ins_and_the_package_pass_through_one_class_and_lookup(kind: str) -> None:
+    point = extension_point(kind)
+    listed = point.listed()
+    assert not [line for line in listed if line.problem]
+    assert [line.name for line in listed] == list(point.names)
+    by_package = [line for line in listed if line.source == "spanloop-extending 0.1.0"]
+    assert len(by_package) == 1
+    for line in listed:
+        assert line.help
+        assert issubclass(point.find_class(line.name), point.base)
+        assert all(option.help for option in line.options if option.is_required), line.name
+        with pytest.raises(ConfigurationError, match=r"there is no option 'no_such'|option 'size' is 'many'"):
+            point.find(line.name, {"size": "many"} if (kind, line.name) == TAKES_ANY else {"no_such": "1"})

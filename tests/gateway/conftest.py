@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Limits
+from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -40,8 +41,8 @@ def start_gateway(data_dir: DataDir) -> Generator[Callable[..., RunningGateway]]
     """Start a gateway with given settings on the test's data directory."""
     with Stack() as stack:
 
-        def start(**settings: Any) -> RunningGateway:
-            gateway = Gateway(GatewaySettings(data_dir=data_dir.path, **settings), data_dir)
+        def start(limits: Limits = Limits(), **settings: Any) -> RunningGateway:
+            gateway = Gateway(GatewaySettings(**settings), data_dir, limits)
             server = serving(gateway.application())
             return RunningGateway(stack.enter(server), data_dir, gateway, stop=lambda: stack.leave(server))
 

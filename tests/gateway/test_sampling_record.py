@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.sampling import RECORDED, UNRECORDED, constraining
+from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.capture.sampling_record import record_sampling
 from spanloop.gateway.engine.sampling import EngineSampling
 from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
-from spanloop.gateway.settings import EngineSettings
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until
 
@@ -162,7 +163,7 @@ def test_every_parameter_of_vllm_is_known() -> None:
 
 def launched(tmp_path: Path, *extra_args: str) -> EngineSampling:
     serving = ServingEnvironment(tmp_path, "vllm", "0.32.0", is_cpu=True)
-    settings = EngineSettings(extra_args=extra_args)
+    settings = EngineSettings(vllm_args=shlex.join(extra_args))
     return EngineSampling.of_command(launch_command(serving, str(tmp_path), tmp_path / "socket", settings).command)
 
 

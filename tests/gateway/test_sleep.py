@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.engine.unix_socket import engine_client
 from spanloop.gateway.engine.vllm_server import ChildEngine
-from spanloop.gateway.settings import EngineSettings
 
 _SERVER = """
 import http.server, os, pathlib, socketserver, sys

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.api_errors import ApiError, UnavailableError
 from spanloop.gateway.capture.recorder import to_frame
 from spanloop.gateway.capture.tokens import CaptureBuilder, CaptureContext, decode_captures, encode_captures
@@ -22,7 +23,6 @@ from spanloop.gateway.engine.admission import AdmissionControl, EngineEndpoint
 from spanloop.gateway.engine.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
-from spanloop.gateway.settings import EngineSettings
 
 from .support import write_model
 
@@ -217,9 +217,7 @@ def test_the_serving_environment_detects_a_cpu_build(
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     serving = find_serving_environment()
     assert (serving.package, serving.is_cpu) == (package, is_cpu)
-    started = launch_command(
-        serving, "/m", SOCKET, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8"))
-    )
+    started = launch_command(serving, "/m", SOCKET, EngineSettings(max_model_len=64, vllm_args="--max-num-seqs 8"))
     assert ("--enforce-eager" in started.command) == is_cpu
     assert ("LD_PRELOAD" in started.environment) == is_cpu
     assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
@@ -273,7 +271,7 @@ def test_an_adapter_is_served_beside_its_base(tmp_path: Path, rank: int, max_ran
     adapter = ServedAdapter.of(Deployment("m", "v2", "/m/v1", str(folder)))
     assert adapter == ServedAdapter("m@v2", str(folder), max_rank)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.33.0", is_cpu=False)
-    settings = EngineSettings(extra_args=("--gpu-memory-utilization", "0.4"))
+    settings = EngineSettings(vllm_args="--gpu-memory-utilization 0.4")
     launch = launch_command(serving, "/m/v1", SOCKET, settings, adapter)
     options = dict(zip(launch.command, launch.command[1:], strict=False))
     assert options["--model"] == "/m/v1"

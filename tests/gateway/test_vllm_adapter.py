@@ -14,9 +14,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
-from spanloop.gateway.settings import EngineSettings
 from spanloop.training.models.files.lora_adapter import LowRank, read_adapter, write_adapter
 from spanloop.training.models.files.lora_merge import merge_into_base
 from spanloop.training.models.files.weights import check_weights
@@ -108,7 +108,7 @@ def test_vllms_own_parser_takes_the_command_line_of_a_gpu(
     found = find_serving_environment()
     gpu = ServingEnvironment(found.path, "vllm", found.version, is_cpu=False)
     adapter = ServedAdapter("tiny@v2", "/adapters/v2", 16)
-    settings = EngineSettings(max_model_len=2048, extra_args=("--gpu-memory-utilization", "0.4"))
+    settings = EngineSettings(max_model_len=2048, vllm_args="--gpu-memory-utilization 0.4")
     launch = launch_command(gpu, str(base_folder), Path("/tmp/vllm.sock"), settings, adapter)
     python, _, module, *options = launch.command
     assert module == "vllm.entrypoints.openai.api_server"

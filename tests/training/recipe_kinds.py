@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from spanloop.training.recipes.base import LearnsFrom, Recipe
-from spanloop.training.recipes.registry import BUILT_IN, find_recipe, recipe_names
+from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe, recipe_names
 from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.flat_settings import flat_settings
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 Part = TypeVar("Part", bound=BaseModel)
-KINDS = tuple(BUILT_IN)
+KINDS = tuple(RECIPE_POINT.built_in)
 
 
 def is_policy_gradient(kind: str) -> bool:

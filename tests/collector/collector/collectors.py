@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector import Settings, create_app, dead_letters
+from spanloop.collector import create_app, dead_letters
 from spanloop.collector.blocks.record_kinds import encoded_traces_kind, signal_of
 from spanloop.collector.dead_letters import DeadLetter, Signal
 from spanloop.collector.health import Health
@@ -20,6 +20,7 @@ from spanloop.collector.otlp.clickhouse_encoding import encode_body
 from spanloop.collector.otlp.wire import MalformedError
 from spanloop.collector.receiver import Receiver
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.spool import Record, Spool
 
@@ -90,7 +91,7 @@ Launcher = Callable[..., CollectorProcess]
 class App:
     """The app in this process, on a real spool, without a writer."""
 
-    def __init__(self, directory: Path, settings: Settings) -> None:
+    def __init__(self, directory: Path, settings: CollectorSettings) -> None:
         self.metrics = Metrics()
         self.spool = Spool(directory, max_bytes=settings.spool_limit_bytes)
         self.health = Health(directory)

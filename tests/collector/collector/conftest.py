@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from spanloop.collector import Settings
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
@@ -49,7 +49,7 @@ def connection(address: Address, store: Store) -> Iterator[Connection]:
 @pytest.fixture
 async def app(tmp_path: Path) -> AsyncIterator[App]:
     """The app with small limits."""
-    opened = App(tmp_path / "spool", Settings(body_limit_bytes=2**20, spool_limit_bytes=2**21))
+    opened = App(tmp_path / "spool", CollectorSettings(body_limit_bytes=2**20, spool_limit_bytes=2**21))
     async with opened.client:
         yield opened
     opened.spool.close()

@@ -17,9 +17,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanloop.collector import Settings, create_app
+from spanloop.collector import create_app
 from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
 from spanloop.collector.endpoints.connections import IdleTimeoutProtocol
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.store import Store
 
 from .collectors import NOW_NS, PROTOBUF, SECOND_NS, TIMEOUT_S, App, CollectorProcess, Launcher, trace_request
@@ -31,7 +32,7 @@ JSON = "application/json"
 @pytest.fixture
 async def wide(tmp_path: Path) -> AsyncIterator[App]:
     """The app with the limits that it has outside tests."""
-    opened = App(tmp_path / "spool", Settings())
+    opened = App(tmp_path / "spool", CollectorSettings())
     async with opened.client:
         yield opened
     opened.spool.close()

@@ -9,6 +9,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.otlp.envelope import EVENT, LINK, RESOURCE, SCOPE, SPAN
 from spanloop.collector.otlp.schema import insert_statement, messages
+from spanloop.foundation.tables.arrivals import OTEL_TRACES
 
 INSERT_SPANS = (files("spanloop.collector") / "queries" / "collector_insert_spans.sql").read_text(encoding="utf-8")
 OUR_NAMES = {
@@ -50,6 +51,11 @@ def test_a_changed_insert_statement_is_put_right() -> None:
     changed = INSERT_SPANS.replace("optional string name = 5; ", "").replace("dropped_links_count UInt32, ", "")
     assert changed != INSERT_SPANS
     assert insert_statement(changed) == INSERT_SPANS
+
+
+def test_the_insert_statement_names_every_column_but_the_time_of_the_insert() -> None:
+    columns = INSERT_SPANS.partition("INSERT INTO otel_traces (")[2].partition(")")[0].split(",")
+    assert [column.strip() for column in columns] == [name for name in OTEL_TRACES.schema if name != "IngestedAt"]
 
 
 def test_the_insert_statement_is_the_one_that_was_measured() -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from spanloop.collector import Settings, Writer
+from spanloop.collector import Writer
 from spanloop.collector.blocks.frame_blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.blocks.protobuf_blocks import ProtobufBlock, ProtobufStrategy
 from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
 from spanloop.foundation.errors import NotRunningError, StoreError
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.spool import Batch, Spool, StoredRecord
 from spanloop.store import Store
 from spanloop.store.client import Address, Chunks, Connection
@@ -23,7 +24,7 @@ from spanloop.store.client import Address, Chunks, Connection
 from .collectors import trace_request
 
 MIB = 2**20
-SETTINGS = Settings(linger_s=0.01, block_bytes=300, drain_timeout_s=60)
+SETTINGS = CollectorSettings(linger_s=0.01, block_bytes=300, drain_timeout_s=60)
 
 
 class Faults(Store):

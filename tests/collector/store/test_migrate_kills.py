@@ -70,7 +70,7 @@ def main(address, next_file, version, number, moment):
 entry of the journal (0 and 1000)."""
 APPLIED, NOWHERE = 1000, (9999, 0, "")
 
-NEXT_FILE = ("0002_next.sql", """
+NEXT_FILE = (f"{len(migrations()) + 1:04}_next.sql", """
 -- What a migration may do: rename a table and put a view in its place, change views, columns, indexes and settings,
 -- and fill a table from the rows of another.
 RENAME TABLE evaluation_episodes TO former_evaluation_episodes;

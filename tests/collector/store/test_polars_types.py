@@ -6,9 +6,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spanloop.foundation.errors import StoreError
-from spanloop.store import Store
+from spanloop.foundation.tables.column import Column, Table
+from spanloop.foundation.tables.polars_types import polars_type
 from spanloop.store.client import Connection
-from spanloop.store.store import polars_type
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,6 @@ def test_an_unknown_type_is_named(unknown: str) -> None:
         polars_type(unknown)
 
 
-def test_every_table_has_a_schema(store: Store) -> None:
-    for table in store.query("store_counts")["table_name"]:
-        assert len(store.schema(table)) > 2
-
-
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ATTRIBUTES = st.dictionaries(TEXT, TEXT, max_size=4)
 ROW = st.fixed_dictionaries(
@@ -64,35 +59,38 @@ ROW = st.fixed_dictionaries(
         "flag": st.booleans(),
     }
 )
-TABLE = """
-CREATE TABLE anything (
-    id UInt64,
-    text String,
-    attributes Map(LowCardinality(String), String),
-    `events.attributes` Array(Map(LowCardinality(String), String)),
-    tokens Array(UInt32),
-    logprobs Array(Float32),
-    reward Nullable(Float64),
-    breakdown Map(LowCardinality(String), Float64),
-    flag Bool
-) ENGINE = Memory
+ANYTHING = Table(
+    "anything",
+    (
+        Column("id", "UInt64", "a number"),
+        Column("text", "String", "a text"),
+        Column("attributes", "Map(LowCardinality(String), String)", "a map"),
+        Column("events.attributes", "Array(Map(LowCardinality(String), String))", "a list of maps"),
+        Column("tokens", "Array(UInt32)", "a list"),
+        Column("logprobs", "Array(Float32)", "a list"),
+        Column("reward", "Nullable(Float64)", "a number or null"),
+        Column("breakdown", "Map(LowCardinality(String), Float64)", "a map"),
+        Column("flag", "Bool", "true or false"),
+    ),
+)
+SQL = f"""
+CREATE TABLE anything ({", ".join(f"`{column.name}` {column.sql_type}" for column in ANYTHING.columns)}) ENGINE = Memory
 """
 
 
 @pytest.fixture
 def anything(connection: Connection) -> str:
-    connection.command(TABLE, doing="making a table of all types")
+    connection.command(SQL, doing="making a table of all types")
     return "anything"
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(ROW, max_size=5))
-def test_any_values_round_trip(
-    store: Store, connection: Connection, anything: str, rows: list[dict[str, object]]
-) -> None:
+def test_any_values_round_trip(connection: Connection, anything: str, rows: list[dict[str, object]]) -> None:
     connection.command(f"TRUNCATE TABLE {anything}", doing="starting afresh")
-    frame = pl.DataFrame(rows, schema=store.schema(anything))
-    store.insert(anything, frame)
+    frame = ANYTHING.frame({name: [row[name] for row in rows] for name in ANYTHING.schema})
+    assert frame.equals(pl.DataFrame(rows, schema=ANYTHING.schema))
+    connection.insert(anything, frame)
     back = connection.query(f"SELECT * FROM {anything}", doing="reading back")
     assert back.schema == frame.schema
     assert back.sort("id", "text", "tokens").to_dicts() == frame.sort("id", "text", "tokens").to_dicts()

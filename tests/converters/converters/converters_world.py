@@ -76,6 +76,7 @@ class World:
         dropped: int = 0,
         service: str = "app",
         scope: str = "",
+        links: Sequence[tuple[str, str]] = (),
     ) -> str:
         own = span_id or f"{len(self.spans) + 1:016x}"
         begin = self.clock_s if start_s is None else start_s
@@ -96,6 +97,8 @@ class World:
                 "StatusMessage": error,
                 "Events.Name": ["exception"] if exception else [],
                 "Events.Attributes": [_items(values)] if exception else [],
+                "Links.TraceId": [linked[0] for linked in links],
+                "Links.SpanId": [linked[1] for linked in links],
                 "DroppedAttributesCount": dropped,
                 "IngestedAt": _us(begin + 1 if ingested_s is None else ingested_s),
             }
@@ -199,7 +202,8 @@ class World:
         )
 
     def span_frame(self) -> pl.DataFrame:
-        return _frame(self.spans, frames.SPANS)
+        has_links = any(row["Links.TraceId"] for row in self.spans)
+        return _frame(self.spans, pl.Schema({**frames.SPANS, **frames.LINKS}) if has_links else frames.SPANS)
 
     def score_frame(self) -> pl.DataFrame:
         return _frame(self.scores, frames.SCORES)
@@ -281,6 +285,12 @@ def stored_frame(spans: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """``spans`` with every column of the table ``otel_traces``, as a block that the store takes."""
     times = pl.col("Events.Name").list.eval(pl.lit(0, dtype=pl.Int64)).cast(pl.List(frames.TIME_NS))
     timed = spans.with_columns(times.alias("Events.Timestamp"))
+    if "Links.TraceId" in timed.columns:
+        counts = timed["Links.TraceId"].list.len().to_list()
+        empty: dict[str, Any] = {"Links.TraceState": "", "Links.Attributes": []}
+        timed = timed.with_columns(
+            pl.Series(name, [[value] * count for count in counts], dtype=schema[name]) for name, value in empty.items()
+        )
     return timed.select(
         pl.col(name) if name in timed.columns else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in schema.items()

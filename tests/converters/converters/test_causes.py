@@ -13,13 +13,14 @@ from spanloop.converters.attribution import (
     EndingRule,
     ErrorClass,
     Finding,
+    LlmJudge,
     Rules,
     ToolCallContext,
     ToolCallRule,
-    judged_ending,
 )
 from spanloop.converters.attribution.failure_dedup import is_same_error
 from spanloop.converters.enums import FaultOwner
+from spanloop.converters.steps import Episode
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
 
@@ -410,12 +411,13 @@ def test_the_last_thing_that_was_not_mended_decides() -> None:
 
 
 def test_a_rule_of_ones_own_may_name_a_class_of_its_own() -> None:
-    def see(context: ToolCallContext) -> Finding | None:
-        if context.result and "rm -rf" in context.call.arguments:
-            return Finding("danger", FaultOwner.POLICY, 1.0, "deletes files", {})
-        return None
+    class Danger(ToolCallRule):
+        def find(self, context: ToolCallContext) -> Finding | None:
+            if context.result and "rm -rf" in context.call.arguments:
+                return Finding("danger", FaultOwner.POLICY, 1.0, "deletes files", {})
+            return None
 
-    rules = RULES._replace(tool_calls=(ToolCallRule("danger", see), *RULES.tool_calls))
+    rules = RULES._replace(tool_calls=(Danger(), *RULES.tool_calls))
     world = told((asks("c1", arguments={"query": "rm -rf /"}), "done"), says("x"))
     found = world.convert(Options(rules=rules)).failures.row(0, named=True)
     assert (found["error_class"], found["rule"]) == ("danger", "danger")
@@ -423,7 +425,7 @@ def test_a_rule_of_ones_own_may_name_a_class_of_its_own() -> None:
 
 
 def with_judge(judge: AskedJudge) -> Options:
-    return Options(rules=RULES._replace(endings=(judged_ending(judge), *RULES.endings)))
+    return Options(rules=RULES._replace(endings=(LlmJudge(judge=judge), *RULES.endings)))
 
 
 def test_a_judge_is_asked_once_and_only_where_nothing_else_explains_a_failure() -> None:
@@ -472,6 +474,9 @@ def test_a_judge_that_cannot_be_understood_leaves_it_to_the_rules(answer: str) -
 
 
 def test_ending_rules_are_asked_in_order() -> None:
-    rule = EndingRule("silent", lambda _episode, _reward: None)
-    options = Options(rules=RULES._replace(endings=(rule,)))
+    class Silent(EndingRule):
+        def find(self, episode: Episode, reward: float | None) -> None:
+            del episode, reward
+
+    options = Options(rules=RULES._replace(endings=(Silent(),)))
     assert told(says("Rain."), reward=0.0).convert(options).failures.is_empty()

@@ -291,7 +291,7 @@ def test_one_call_in_roots_of_several_scopes_is_one_step(spans: list[tuple[str, 
             scope=scope,
             start_s=start,
             duration_s=duration,
-            response_id="r",
+            response_id="chatcmpl-4vNQ0bLw8mZr2kTqXfHs9dYc",
         )
     converted = world.convert()
     assert converted.transitions["trace_id"].to_list() == [trace_id("a")]

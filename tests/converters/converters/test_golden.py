@@ -1,5 +1,7 @@
 """Every recording of this repository gives what it gave: a change of the converters shows as a diff of ``golden/``.
 
+The files have the columns that a dialect decides; ``test_derived_columns`` checks the others.
+
 After a change that is meant, raise ``CONVERTER_VERSION``, write the files anew and read the diff:
 
     SPANLOOP_WRITE_GOLDEN=1 .venv/bin/pytest tests/converters/converters/test_golden.py

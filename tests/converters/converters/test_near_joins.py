@@ -70,13 +70,13 @@ def unasked(*, other: bool = False, opening: str = "What is it?", minutes: float
     return store
 
 
-def thread(*, service: str = "app", again: bool = False, at_once: bool = False) -> Store:
-    """Two questions under one conversation id; the second is another one, or the first once more."""
+def thread(*, service: str = "app", again: bool = False, answer: str = "So.") -> Store:
+    """Two questions under one conversation id; the second history is edited, or the first is asked once more."""
     store, ids = Store("What is it?"), {"gen_ai.conversation.id": THREAD}
     store.call("a", store.opening, text("assistant", "So."), attributes=ids, start_s=0)
-    second = store.opening if again else [store.opening[0], text("user", "And then?")]
-    start_s = 0.2 if at_once else 3
-    store.call("b", second, text("assistant", "Thus."), attributes=ids, start_s=start_s, service=service)
+    edited = [store.opening[0], text("user", "(summary)"), text("assistant", answer), text("user", "And then?")]
+    second = store.opening if again else edited
+    store.call("b", second, text("assistant", "Thus."), attributes=ids, start_s=3, service=service)
     return store
 
 
@@ -101,7 +101,7 @@ TWO: dict[str, Callable[[], Store]] = {
     "an answer without its call, after half an hour": lambda: unasked(minutes=31),
     "a conversation id of another service": lambda: thread(service="other"),
     "a conversation that starts over": lambda: thread(again=True),
-    "a conversation id of two runs at once": lambda: thread(at_once=True),
+    "a conversation id with another answer in the history": lambda: thread(answer="Not so."),
 }
 
 

@@ -5,10 +5,14 @@ import polars as pl
 import pytest
 
 from spanloop.converters import Converted, Options, convert
+from spanloop.converters.continuation import Evidence
+from spanloop.converters.normalise import normalise, read_spans
+from spanloop.converters.stitch import stitch
 from spanloop.converters.stitch.identity import is_unique
 
 from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
+UNIQUE = "call_4vNQ0bLw8mZr2kTqXfHs9dYc"
 THREAD = "6f1d9c52-0b7e-4a38-9d24-c8e5a1f07b36"
 
 
@@ -129,11 +133,66 @@ def test_a_conversation_id_that_may_repeat_joins_nothing_by_itself(conversation:
     assert repr(conversation) in detail
 
 
-def test_a_conversation_id_of_two_runs_at_once_is_the_id_of_a_process() -> None:
-    assert questions(THREAD).convert().episodes["step_count"].to_list() == [2]
-    converted = questions(THREAD, overlap=True).convert()
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_conversation_id_joins_no_history_that_lacks_the_earlier_answer(*, overlap: bool) -> None:
+    """A program that uses one id for all that its process does."""
+    converted = questions(THREAD, overlap=overlap).convert()
     assert converted.episodes["step_count"].to_list() == [1, 1]
     assert converted.open_joins.height == 1
+
+
+REPEATED: dict[str, list[dict[str, Any]]] = {
+    "its answer in an edited history": [text("user", "(summary)"), text("assistant", "Sunny, no rain at all.")],
+    "its answer as another agent's words": [text("user", "weather_agent: Sunny, no rain at all. Check this.")],
+    "its beginning in a shortened history": [*OPENING, text("assistant", "(shortened)")],
+    "a part of the prompt, without the system's": [],
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_conversation_id_joins_what_repeats_the_conversation(name: str) -> None:
+    world = World()
+    ids = {"gen_ai.conversation.id": THREAD}
+    world.call(OPENING, text("assistant", "Sunny, no rain at all."), trace=trace_id("a1"), attributes=ids)
+    seen = [*REPEATED[name], text("user", "And tomorrow?")]
+    world.call(seen, text("assistant", "Rain."), trace=trace_id("a2"), attributes=ids, start_s=7200)
+    assert world.convert().episodes["step_count"].to_list() == [2]
+
+
+def test_more_tokens_than_the_text_has_show_a_history_that_the_server_keeps() -> None:
+    world = World()
+    for number, tokens in enumerate([(40, 12), (61, 9)]):
+        counted = {"gen_ai.usage.input_tokens": tokens[0], "gen_ai.usage.output_tokens": tokens[1]}
+        asked = [text("user", ["What is the weather in Paris today?", "And tomorrow?"][number])]
+        attributes = {"gen_ai.conversation.id": THREAD, **counted}
+        world.call(asked, text("assistant", "x"), trace=trace_id(f"t{number}"), attributes=attributes)
+    assert world.convert().episodes["step_count"].to_list() == [2]
+
+
+def test_two_conversations_of_one_process_id_are_two_episodes() -> None:
+    world = World()
+    ids = {"gen_ai.conversation.id": THREAD}
+    said = {name: text("assistant", f"{name}: sunny") for name in "ab"}
+    opened = {name: [OPENING[0], text("user", f"question of {name}")] for name in "ab"}
+    for name in "ab":
+        world.call(opened[name], said[name], trace=trace_id(f"{name}1"), attributes=ids)
+    for name in "ab":
+        edited = [text("user", "(summary)"), said[name], text("user", "And tomorrow?")]
+        world.call(edited, text("assistant", "Rain."), trace=trace_id(f"{name}2"), attributes=ids)
+    assert shape(world.convert()) == sorted([sorted([trace_id(f"{n}1"), trace_id(f"{n}2")]) for n in "ab"])
+
+
+def test_calls_of_two_conversations_do_not_continue_each_other_for_their_words() -> None:
+    world = World()
+    other = "0d4b7c1e-93fa-4c52-8e06-5b1f9a27d3c8"
+    for name, conversation in (("a", THREAD), ("b", other)):
+        ids = {"gen_ai.conversation.id": conversation}
+        world.call(OPENING, text("assistant", "Sunny."), trace=trace_id(f"{name}1"), attributes=ids, start_s=0)
+    for name, conversation in (("a", THREAD), ("b", other)):
+        ids = {"gen_ai.conversation.id": conversation}
+        again = [*OPENING, text("assistant", "Sunny."), text("user", "And tomorrow?")]
+        world.call(again, text("assistant", "Rain."), trace=trace_id(f"{name}2"), attributes=ids, start_s=1)
+    assert shape(world.convert()) == sorted([sorted([trace_id(f"{n}1"), trace_id(f"{n}2")]) for n in "ab"])
 
 
 @pytest.mark.parametrize(("minutes", "counts"), [(20, [2]), (40, [1, 1])])
@@ -311,3 +370,25 @@ def test_loop_helper_makes_one_episode() -> None:
     world = World()
     loop(world, "x", steps=4)
     assert world.convert().episodes["step_count"].to_list() == [4]
+
+
+EVIDENCE: dict[Evidence, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    Evidence.TOOL_CALL_AND_HISTORY: ([*OPENING, asks(UNIQUE), answers(UNIQUE, "ok")], asks(UNIQUE)),
+    Evidence.TOOL_CALL: ([text("user", "(summary)"), asks(UNIQUE), answers(UNIQUE, "ok")], asks(UNIQUE)),
+    Evidence.HISTORY: ([*OPENING, text("assistant", "Sunny."), text("user", "?")], text("assistant", "Sunny.")),
+    Evidence.UNRECORDED_TOOL_CALL: ([*OPENING, answers("call_1", "ok")], asks("call_1")),
+    Evidence.UNRECORDED_OUTPUT: ([*OPENING, text("assistant", "Sunny."), text("user", "?")], text("assistant", "")),
+}
+
+
+@pytest.mark.parametrize("evidence", EVIDENCE)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_step_has_the_evidence_for_what_it_continues(evidence: Evidence, *, apart: bool) -> None:
+    seen, said = EVIDENCE[evidence]
+    world = World()
+    world.call(OPENING, said, trace=trace_id("t1"))
+    world.call(seen, text("assistant", "done"), trace=trace_id("t2" if apart else "t1"))
+    if evidence is Evidence.UNRECORDED_TOOL_CALL and not apart:
+        evidence = Evidence.TOOL_CALL  # within one trace an id suffices
+    spans = read_spans(normalise(world.span_frame()).told)
+    assert [*stitch(spans).evidence.values()] == [evidence]

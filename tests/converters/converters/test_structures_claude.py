@@ -23,12 +23,12 @@ Message = dict[str, Any]
 
 
 def one_at_a_time(agent: str, opening: str) -> tuple[tuple[str, ...], ...]:
-    """The tool that raises, the session, and the refusal."""
+    """The tool that raises, both questions of the session, of which Claude Code keeps the history, and the refusal."""
 
     def turn(result: str) -> tuple[str, str]:
         return f"{agent} {opening} {TOOL} span:{result} -", f"{agent} {opening}at - - -"
 
-    return turn("error"), (*turn("ok"), *turn("ok")), (f"{agent} {opening} - - request_failed",)
+    return turn("error"), turn("ok"), turn("ok"), (f"{agent} {opening} - - request_failed",)
 
 
 CITIES = "mcp__cities__get_"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.converters import Options
-from spanloop.converters.attribution import RULES, EndingRule, Finding, ToolCallContext, ToolCallRule
+from spanloop.converters.attribution import RULES, EndingRule, Finding, Rule, ToolCallContext, ToolCallRule
 from spanloop.converters.enums import FaultOwner
 from spanloop.converters.steps import Episode
 from spanloop.foundation.errors import ConfigurationError
@@ -28,11 +28,24 @@ def mumbles(_prompt: str) -> str:
     return "hm"
 
 
-def _every_call(context: ToolCallContext) -> Finding:
-    return Finding("seen", FaultOwner.TOOL, 0.9, context.call.name, {})
+class EveryCall(ToolCallRule):
+    def find(self, context: ToolCallContext) -> Finding:
+        return Finding("seen", FaultOwner.TOOL, 0.9, context.call.name, {})
 
 
-EVERY_CALL = ToolCallRule("every_call", _every_call)
+EVERY_CALL = EveryCall()
+
+
+def every_result(context: ToolCallContext, word: str) -> Finding | None:
+    return Finding(word, FaultOwner.TOOL, 0.9, context.message, {}) if word in context.message else None
+
+
+def every_span(span: object) -> None:
+    del span
+
+
+class AnyRule(Rule):
+    pass
 
 
 @pytest.fixture(autouse=True)
@@ -87,12 +100,14 @@ def test_a_judge_that_is_down_is_not_asked_again_until_the_pause_is_over(caplog:
     asked: list[float | None] = []
     now_s = 0.0
 
-    def dead(_episode: Episode, reward: float | None) -> None:
-        asked.append(reward)
-        raise ConnectionError("refused")
+    class Dead(EndingRule):
+        def find(self, episode: Episode, reward: float | None) -> None:
+            del episode
+            asked.append(reward)
+            raise ConnectionError("refused")
 
     counts: Counter[str] = Counter()
-    judge = guarded_judge(EndingRule("llm_judge", dead), counts, clock=lambda: now_s)
+    judge = guarded_judge(Dead(), counts, clock=lambda: now_s)
     options = Options(rules=RULES._replace(endings=(judge, *RULES.endings)))
     for _ in range(10):
         assert failed_episode().convert(options).failures["error_class"].to_list() == ["wrong_answer"]
@@ -109,6 +124,10 @@ def test_a_judge_that_is_down_is_not_asked_again_until_the_pause_is_over(caplog:
         ('["own_rules:EVERY_CALL", "default"]', "seen"),
         ('["default", "own_rules:EVERY_CALL"]', "tool_error"),
         ('["own_rules:EVERY_CALL"]', "seen"),
+        ('["own_rules:EveryCall", "default"]', "seen"),
+        ('["own_rules:every_result:word=boom", "default"]', "boom"),
+        ('["own_rules:every_result:word=bang", "default"]', "tool_error"),
+        ('["tool_raised"]', "tool_error"),
     ],
 )
 def test_rules_speak_in_the_order_of_the_file(tmp_path: Path, rules: str, error_class: str) -> None:
@@ -133,19 +152,38 @@ def test_a_rule_without_needs_sign_sees_calls_that_worked() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "message"),
     [
-        '[attribution]\njudge = "nobody"',
-        '[attribution]\njudge = "own_rules:NO_RULE"',
-        '[attribution]\nrules = ["nobody"]',
-        '[attribution]\nrules = ["own_rules:NO_RULE"]',
-        '[rewards]\nfunctions = ["nobody"]',
+        ('[attribution]\njudge = "nobody"', "No judge is called 'nobody'"),
+        ('[attribution]\njudge = "own_rules:NO_RULE"', "is int, expected a callable or a subclass of Judge"),
+        ('[attribution]\njudge = "model:model=nobody"', "model 'nobody' is not in spanloop.toml"),
+        ('[attribution]\njudge = "own_rules:mumbles:loudly=1"', "there is no option 'loudly'"),
+        ('[attribution]\nrules = ["nobody"]', "No attribution rule is called 'nobody'.*Known:.*unknown_tool"),
+        ('[attribution]\nrules = ["own_rules:NO_RULE"]', "is int, expected a callable or a subclass of Rule"),
+        ('[attribution]\nrules = ["own_rules:every_span"]', r"takes \(span\), expected one of \(step\), \(context\)"),
+        ('[attribution]\nrules = ["own_rules:AnyRule"]', "expected a subclass of one of ModelCallRule"),
+        ('[attribution]\nrules = ["own_rules:every_result"]', "option 'word' is required"),
+        ('[attribution]\nrules = ["loop:round=4"]', "no option 'round' .got '4'.; did you mean 'rounds'"),
+        ('[attribution]\nrules = ["loop:rounds=1"]', "option 'rounds' is '1', expected greater than or equal to 2"),
+        ('[rewards]\nfunctions = ["nobody"]', "No reward function is called 'nobody'"),
     ],
 )
-def test_what_cannot_be_found_or_is_none_is_refused(tmp_path: Path, content: str) -> None:
+def test_what_cannot_be_used_is_refused_before_anything_is_converted(
+    tmp_path: Path, content: str, message: str
+) -> None:
     configured(tmp_path, content)
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match=f"(?s){message}"):
         conversion_settings(tmp_path, environment={})
+
+
+def test_a_rule_named_beside_the_default_takes_the_place_of_the_built_in(tmp_path: Path) -> None:
+    configured(tmp_path, '[attribution]\nrules = ["loop:rounds=5", "default"]')
+    rules = conversion_settings(tmp_path, environment={}).options.rules
+    assert [(rule.name, rule.option_values()) for rule in rules.episodes] == [
+        ("loop", {"rounds": 5, "most_steps": 3}),
+        ("crash", {}),
+    ]
+    assert rules.tool_calls == RULES.tool_calls
 
 
 def test_rewards_of_the_environment_replace_those_of_the_file(tmp_path: Path) -> None:

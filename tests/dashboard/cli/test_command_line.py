@@ -63,7 +63,8 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 def test_help_imports_no_heavy_part() -> None:
     code = (
         "import sys; import spanloop.cli.app\n"
-        "heavy = {'torch', 'ray', 'verl', 'polars', 'pyarrow', 'clickhouse_connect', 'streamlit', 'sqlalchemy'}\n"
+        "heavy = {'torch', 'ray', 'verl', 'polars', 'pyarrow', 'clickhouse_connect', 'streamlit', 'sqlalchemy', "
+        "'pydantic', 'pydantic_settings'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

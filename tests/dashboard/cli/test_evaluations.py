@@ -14,9 +14,9 @@ import pytest
 from spanloop.cli import console
 from spanloop.cli.app import app
 from spanloop.evaluation.results import EvaluationError
-from spanloop.foundation import plugins as extensions
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.plugins import lookup as extensions
 from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
@@ -135,7 +135,7 @@ def test_records_that_are_no_task_are_counted_and_a_reader_that_raises_is_always
     models: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late_reader.py").write_text(
-        "def read(source, options):\n"
+        "def read(source, **options):\n"
         "    yield {'id': 'test-01'}\n"
         "    yield from range(20)\n"
         "    raise OSError('the wire is cut')\n"

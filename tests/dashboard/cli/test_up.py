@@ -18,9 +18,9 @@ import pytest
 from spanloop.cli.options import use_configuration
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.settings import Serve, find_configuration
-from spanloop.foundation.settings.serve import ServeGateway
-from spanloop.gateway.__main__ import parse_arguments
+from spanloop.foundation.settings import find_configuration
+from spanloop.foundation.settings.roles import GatewaySettings
+from spanloop.foundation.settings.sources import read_process
 from spanloop.runtime.services import Ports, services
 from spanloop.runtime.stack import check_free_space
 from spanloop.semconv.environment import CONFIG_ENV
@@ -123,11 +123,10 @@ def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, message: str) ->
 
 @pytest.mark.parametrize("given", ["", "--enforce-eager", "--tool-call-parser 'llama 3' --seed 1"])
 def test_the_gateway_gets_the_arguments_for_vllm(tmp_path: Path, given: str) -> None:
-    serve = Serve(gateway=ServeGateway(vllm_args=given))
-    (gateway,) = [each for each in services(Ports(), serve=serve) if each.name == "gateway"]
+    (gateway,) = [each for each in services(Ports(), vllm_args=given) if each.name == "gateway"]
     program, module, name, *arguments = gateway.command(DataDir(tmp_path))
     assert (program, module, name) == (sys.executable, "-m", "spanloop.gateway")
-    assert parse_arguments(arguments).engine.extra_args == tuple(shlex.split(given))
+    assert read_process(GatewaySettings, arguments).settings.extra_args == tuple(shlex.split(given))
 
 
 def _almost_full(_: object) -> SimpleNamespace:

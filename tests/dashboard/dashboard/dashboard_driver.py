@@ -6,13 +6,15 @@ import polars as pl
 import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Button
+from streamlit.util import calc_hash
 
 from spanloop.dashboard import visits
+from spanloop.dashboard.page import PAGE_POINT
 from spanloop.dashboard.service import APP
 from spanloop.dashboard.visits import Visitor
 from spanloop.foundation.keys.users import Role
 
-PAGES = ("overview", "episodes", "traces", "failures", "rewards", "evaluations", "compare", "jobs", "models")
+PAGES = tuple(PAGE_POINT.built_in)
 
 
 def visit_as_operator(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,12 +23,18 @@ def visit_as_operator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def open_page(page: str, **query: str) -> AppTest:
-    """Open a page by its file's stem, with query parameters."""
+    """Open a page by its name, with query parameters."""
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.switch_page(f"../pages/{page}.py")
+    app._page_hash = calc_hash(page)  # pyright: ignore[reportPrivateUsage] # switch_page knows pages of files only
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()
+
+
+def registered_pages(app: AppTest) -> dict[str, dict[str, Any]]:
+    """Return the entries of the navigation by their path in the address."""
+    pages: dict[str, Any] = dict(app._registered_pages)  # pyright: ignore[reportPrivateUsage]
+    return {info["url_pathname"]: info for info in pages.values()}
 
 
 def text_of(app: AppTest) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spanloop.evaluation.graders import GRADERS, GraderContext, GradingError, Verdict, load_grader
+from spanloop.evaluation.graders import GRADER_POINT, GraderContext, GradingError, Verdict, load_grader
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import ConfigurationError
 
@@ -211,6 +211,22 @@ def own_graders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         "near.version, near.required_fields = '7', ('answer',)\n"
         "def long(task, answer):\n"
         "    return Verdict(len(answer), True, {'answer': answer})\n"
+        "from pydantic import Field\n"
+        "from spanloop.evaluation.graders import Grader\n"
+        "class Within(Grader):\n"
+        "    by: float = Field(default=0.0, ge=0)\n"
+        "    def required_fields(self):\n"
+        "        return ('answer',)\n"
+        "    def grade(self, task, answer):\n"
+        "        return float(abs(float(answer) - task.fields['answer']) <= self.by)\n"
+        "def typed(task, answer, *, least: float):\n"
+        "    return least\n"
+        "async def later(task, answer):\n"
+        "    return 1\n"
+        "def only_task(task):\n"
+        "    return 1\n"
+        "class Answer:\n"
+        "    pass\n"
         "def broken(task, answer):\n"
         "    return {'': 'good', 'x': float('nan'), 'y': 1e308, 'z': 10**400, 'v': Verdict(3e38, True, {})}[answer]\n"
     )
@@ -235,7 +251,38 @@ def test_a_grader_of_ones_own(grade: Grade, tmp_path: Path) -> None:
 
 
 def test_every_grader_is_described() -> None:
-    for name, grader in GRADERS.items():
-        assert grader.name == name
-        assert grader.summary
-        assert grader.version
+    for listed in GRADER_POINT.listed():
+        assert listed.help
+        assert not listed.problem
+        assert all(option.help for option in listed.options), listed.name
+        assert GRADER_POINT.find_class(listed.name).version
+
+
+@pytest.mark.usefixtures("own_graders")
+@pytest.mark.parametrize(
+    ("reference", "options", "message"),
+    [
+        ("own_graders:near", {"withn": "2"}, "there is no option 'withn' (got '2'); did you mean 'within'"),
+        ("own_graders:typed", {}, "option 'least' is required"),
+        ("own_graders:typed", {"least": "much"}, "option 'least' is 'much', expected a valid number"),
+        ("own_graders:Within", {"by": "-1"}, "option 'by' is '-1', expected greater than or equal to 0"),
+        ("own_graders:later", {}, "is a coroutine function"),
+        ("own_graders:only_task", {}, "takes (task), expected (task, answer), then options by name"),
+        ("own_graders:Answer", {}, "is Answer, expected a callable or a subclass of Grader"),
+    ],
+)
+def test_options_of_a_grader_of_ones_own_are_checked_before_an_agent_runs(
+    tmp_path: Path, reference: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_grader(reference, options, GraderContext(tmp_path))
+    assert message in str(caught.value)
+
+
+@pytest.mark.usefixtures("own_graders")
+def test_a_grader_of_ones_own_is_a_class_like_the_built_in_ones(grade: Grade, tmp_path: Path) -> None:
+    assert grade("own_graders:Within", {"answer": 3}, "5", by="2").is_success
+    assert not grade("own_graders:Within:by=1", {"answer": 3}, "5").is_success
+    loaded = load_grader("own_graders:Within", {}, GraderContext(tmp_path))
+    assert (loaded.name, loaded.required_fields, len(loaded.version)) == ("own_graders:Within", ("answer",), 8)
+    assert grade("own_graders:typed:least=0.5", {}, "abc").score == 0.5

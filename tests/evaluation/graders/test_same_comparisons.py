@@ -35,13 +35,13 @@ KINDS: dict[str, tuple[Any, dict[str, str], list[str]]] = {
 def reward_of(kind: str, expected: Any, folder: Path) -> RewardFunction:
     match kind:
         case "exact":
-            return Exact({"t": expected})
+            return Exact(expected={"t": expected})
         case "numeric":
-            return Numeric({"t": expected})
+            return Numeric(expected={"t": expected})
         case "json":
-            return JsonSchema(SCHEMA)
+            return JsonSchema(json_schema=SCHEMA)
         case _:
-            return SqlMatch(folder / "shop.sqlite", {"t": expected})
+            return SqlMatch(database=folder / "shop.sqlite", expected={"t": expected})
 
 
 @pytest.mark.parametrize(("kind", "answer"), [(kind, answer) for kind, case in KINDS.items() for answer in case[2]])

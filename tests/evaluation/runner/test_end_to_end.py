@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +145,11 @@ def test_a_callables_answer_may_be_the_last_message_of_its_spans(spanloop: Spanl
     [
         ({"model": "other@v9"}, "spanloop models deploy other@v9"),
         ({"grader": "guess"}, "No grader is called 'guess'"),
+        ({"reader": "guess"}, "No task reader is called 'guess'"),
+        ({"reader": "csv", "reader_options": {"delimeter": ";"}}, "did you mean 'delimiter'"),
         ({"answer": "all"}, "line, stdout, message"),
         ({"run_id": "../up"}, "not a run's id"),
+        ({"cwd": Path("/nowhere")}, "/nowhere is not a directory"),
         ({"agent": "echo 'open"}, "No closing quotation"),
     ],
 )
@@ -155,7 +157,7 @@ def test_what_cannot_be_run_is_one_error_and_starts_nothing(
     store: Store, data_dir: DataDir, settings: dict[str, Any], error: str
 ) -> None:
     with serving(ModelsOnly().app()) as url, data_dir.announce("gateway", url), data_dir.announce("collector", url):
-        request = replace(RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo {question}"), **settings)
+        request = RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo {question}").model_copy(update=settings)
         with pytest.raises(SpanloopError) as caught:
             plan_run(data_dir, request, store, on_reject=print)
     assert error in str(caught.value)
@@ -168,4 +170,4 @@ def test_without_a_gateway_or_a_collector_the_next_step_is_named(store: Store, d
         plan_run(data_dir, request, store, on_reject=print)
     assert "spanloop up" in caught.value.next_step
     with pytest.raises(NotRunningError, match="No collector runs"):
-        plan_run(data_dir, replace(request, base_url="http://127.0.0.1:1/v1"), store, on_reject=print)
+        plan_run(data_dir, request.model_copy(update={"base_url": "http://127.0.0.1:1/v1"}), store, on_reject=print)

@@ -55,7 +55,7 @@ def test_a_task_reader_that_raises_ends_its_source_and_the_tasks_before_are_run(
     store: Store, folder: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "torn_reader.py").write_text(
-        "def read(source, options):\n    yield {'id': 'first', 'q': 1}\n    raise OSError('the wire is cut')\n"
+        "def read(source, **options):\n    yield {'id': 'first', 'q': 1}\n    raise OSError('the wire is cut')\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "torn_reader", raising=False)

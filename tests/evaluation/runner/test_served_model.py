@@ -2,7 +2,6 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -13,8 +12,8 @@ from spanloop.evaluation.runner.served_model import ServedModel, resolve_model
 from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.settings import GatewaySettings
 
 from ...gateway.support import TIMEOUT_S, StandIn, serving, wait_until, write_model
 from .conftest import ModelsOnly
@@ -79,7 +78,7 @@ def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
     KeyRing(data_dir).create("laptop", [Scope.INGEST])
     model = StandIn(write_model(tmp_path / "v1", 1))
     with serving(model.app()) as upstream:
-        gateway = Gateway(GatewaySettings(data_dir=data_dir.path, upstream=upstream), data_dir)
+        gateway = Gateway(GatewaySettings(upstream=upstream), data_dir)
         with serving(gateway.application()) as url, data_dir.announce("gateway", url):
             wait_until(lambda: gateway.admission.endpoint is not None)
             found, served = resolve_model(data_dir, "")
@@ -90,7 +89,8 @@ def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
             body = {"messages": [{"role": "user", "content": "hi"}]}
             chat = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=TIMEOUT_S)
     assert chat.status_code == 200
-    elsewhere = planning._environment(data_dir, replace(request, base_url="http://x/v1"), "http://x/v1", "m")
+    other = request.model_copy(update={"base_url": "http://x/v1"})
+    elsewhere = planning._environment(data_dir, other, "http://x/v1", "m")
     assert elsewhere["OPENAI_API_KEY"] == "sk-of-another-service"
 
 

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from spanloop.evaluation.tasks import Rejected, RejectedReason, TaskReading, read_tasks
+from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
@@ -103,7 +104,7 @@ def test_generated_tasks_depend_on_their_seed() -> None:
 @pytest.fixture
 def own_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "own_reader.py").write_text(
-        "def read(source, options):\n"
+        "def read(source, **options):\n"
         "    yield {'id': 'one', 'source': source, **options}\n"
         "    yield 'no mapping'\n"
         "    raise OSError('the wire is cut')\n"
@@ -129,6 +130,24 @@ def test_a_reader_of_ones_own_and_what_it_fails_at() -> None:
     assert reading.rejected == {RejectedReason.BROKEN: 1, RejectedReason.READER_FAILED: 1}
 
 
+def test_options_of_a_callable_are_its_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "typed_reader.py").write_text(
+        "def read(source, count: int, *, prefix='t'):\n"
+        "    return [{'id': f'{prefix}{number}', 'q': number} for number in range(count)]\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "typed_reader", raising=False)
+    reading = TaskReading("x", reader="typed_reader:read:count=2", options={"prefix": "u"})
+    assert [task.id for task in reading] == ["u0", "u1"]
+    for options, message in (
+        ({}, "option 'count' is required"),
+        ({"count": "many"}, "option 'count' is 'many', expected a valid integer"),
+        ({"count": "1", "prefx": "t"}, "no option 'prefx' .got 't'.; did you mean 'prefix'"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            find_reader("x", "typed_reader:read", options)
+
+
 @pytest.mark.parametrize(
     ("body", "cause", "accepted"),
     [
@@ -148,7 +167,7 @@ def test_whatever_a_reader_of_ones_own_raises_ends_its_source_and_not_the_run(
         "    def __iter__(self): raise KeyError('gone')\n"
         "    def __getitem__(self, name): raise KeyError('gone')\n"
         "    def __len__(self): return 1\n"
-        f"def read(source, options):\n    {body}\n"
+        f"def read(source, **options):\n    {body}\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "raising_reader", raising=False)

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
 
-from spanloop.collector import Settings, create_app
+from spanloop.collector import create_app
 from spanloop.collector.endpoints import app as collector_app
 from spanloop.collector.endpoints import otlp_grpc
 from spanloop.collector.endpoints.authentication import Authenticator
@@ -34,8 +34,8 @@ from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.keys.api_keys import Scope as KeyScope
 from spanloop.foundation.keys.users import Role, Users
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import CollectorSettings, GatewaySettings
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.settings import GatewaySettings
 from spanloop.spool import Spool
 
 OPEN = {"/healthz", "/login", "/logout"}
@@ -101,7 +101,7 @@ async def check(
 @pytest.fixture
 def receiver(data_dir: DataDir, tmp_path: Path) -> Iterator[Receiver]:
     with Spool(tmp_path / "spool", max_bytes=2**20) as spool:
-        receiver = Receiver(spool, Metrics(), Health(), Settings(), Authenticator(KeyRing(data_dir)))
+        receiver = Receiver(spool, Metrics(), Health(), CollectorSettings(), Authenticator(KeyRing(data_dir)))
         yield receiver
         receiver.close()
 
@@ -142,7 +142,7 @@ async def test_every_method_of_the_collectors_grpc(
 
 
 async def test_every_route_of_the_gateway(data_dir: DataDir, secrets: dict[KeyScope, str]) -> None:
-    gateway = Gateway(GatewaySettings(data_dir=data_dir.path, upstream="http://127.0.0.1:9"), data_dir)
+    gateway = Gateway(GatewaySettings(upstream="http://127.0.0.1:9"), data_dir)
     try:
         app = gateway.application()
         await check(app, app.routes, GATEWAY, secrets)

@@ -1,22 +1,21 @@
 """The certificate files of TLS: both or none, and such that fit."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys.exposure import reachable_url
-from spanloop.foundation.keys.tls import TlsFiles, add_tls_options, tls_files
+from spanloop.foundation.keys.tls import TlsFiles, tls_files
 from spanloop.foundation.settings import Tls
+from spanloop.foundation.settings.roles import DashboardSettings
+from spanloop.foundation.settings.sources import read_process
 
 from .certificates import make_certificate
 
 
-def options(*arguments: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_tls_options(parser)
-    return parser.parse_args(arguments)
+def options(*arguments: str) -> DashboardSettings:
+    return read_process(DashboardSettings, arguments).settings
 
 
 def test_options_win_over_the_file_and_nothing_is_plain_http(tmp_path: Path) -> None:

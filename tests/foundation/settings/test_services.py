@@ -8,12 +8,27 @@ import pytest
 from typer.testing import CliRunner
 
 from spanloop.cli.app import app
-from spanloop.cli.services.serve import MODULES, role_command
+from spanloop.cli.services.serve import role_command
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Serve, load_configuration
-from spanloop.foundation.settings.serve import ServeGateway, role_variable
+from spanloop.foundation.settings import Services, Storage, load_configuration
+from spanloop.foundation.settings.roles import (
+    ClickhouseSettings,
+    CollectorSettings,
+    GatewaySettings,
+    SchedulerSettings,
+)
 from spanloop.foundation.settings.services import export_settings
-from spanloop.semconv.environment import LOG_FORMAT_ENV
+from spanloop.foundation.settings.sources import read_process
+from spanloop.runtime.settings_checks import settings_checks
+from spanloop.semconv.environment import (
+    CLICKHOUSE_URL_ENV,
+    CONTROL_URL_ENV,
+    FILE_SUFFIX,
+    KEY_ENV,
+    LOG_FORMAT_ENV,
+    SERVICE_URL_ENVS,
+    SHARED_DIR_ENV,
+)
 
 FILE = """
 [services]
@@ -55,6 +70,20 @@ def test_the_file_completes_the_environment_which_wins(tmp_path: Path) -> None:
     }
 
 
+def test_each_address_is_a_variable_that_processes_read() -> None:
+    read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, KEY_ENV, SHARED_DIR_ENV}
+    fields = [(section, field) for section in (Services, Storage) for field in section.model_fields]
+    assert {section.variable(field).removesuffix(FILE_SUFFIX) for section, field in fields} == read
+
+
+def test_a_url_with_a_password_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "spanloop.toml").write_text('[services]\nclickhouse_url = "http://me:secret@host:1/db"\n')
+    configuration = load_configuration(tmp_path)
+    assert "secret" not in f"{configuration!r}"
+    (check,) = settings_checks(tmp_path)
+    assert (check.name, check.detail) == ("[services] of spanloop.toml", "clickhouse_url = **********")
+
+
 def test_a_url_is_named_once(tmp_path: Path) -> None:
     (tmp_path / "spanloop.toml").write_text('[services]\ncontrol_url = "sqlite:///x"\ncontrol_url_file = "x"')
     with pytest.raises(ConfigurationError, match="control_url and control_url_file are both set"):
@@ -63,22 +92,17 @@ def test_a_url_is_named_once(tmp_path: Path) -> None:
 
 def test_an_option_wins_over_the_file_and_unset_ones_are_left_to_the_module(tmp_path: Path) -> None:
     (tmp_path / "spanloop.toml").write_text(FILE)
-    serve = load_configuration(tmp_path).serve
-    command = role_command("collector", tmp_path, {"port": 4401}, serve.collector)
+    command = role_command(CollectorSettings, tmp_path, {"port": 4401})
     assert command[:5] == [sys.executable, "-m", "spanloop.collector", "--data-dir", str(tmp_path)]
-    assert command[5:] == ["--host=0.0.0.0", "--port=4401", "--allow-anonymous"]
-    assert role_command("gateway", tmp_path, {}, serve.gateway)[5:] == ["--vllm-args=--enforce-eager --seed 1"]
-    password = f"--password-file={tmp_path}/secrets/password"
-    assert role_command("clickhouse", tmp_path, {}, serve.clickhouse)[5:] == ["--port=8123", password]
-    assert role_command("scheduler", tmp_path, {}, serve.scheduler)[5:] == ["--slots=0"]
-    assert role_command("scheduler", tmp_path, {"slots": 2}, serve.scheduler)[5:] == ["--slots=2"]
-
-
-def test_each_role_has_a_section_and_a_variable_for_each_option() -> None:
-    assert set(Serve.model_fields) == set(MODULES)
-    assert role_variable("gateway", "max_model_len") == "SPANLOOP_SERVE_GATEWAY_MAX_MODEL_LEN"
-    assert ServeGateway(port=0).arguments() == ["--port=0"]
-    assert ServeGateway(port=1, host="::").arguments("port") == ["--host=::"]
+    assert command[5:] == ["--port=4401"]
+    settings = read_process(CollectorSettings, command[3:]).settings
+    assert (settings.host, settings.port, settings.allow_anonymous) == ("0.0.0.0", 4401, True)
+    gateway = read_process(GatewaySettings, role_command(GatewaySettings, tmp_path, {})[3:]).settings
+    assert gateway.extra_args == ("--enforce-eager", "--seed", "1")
+    clickhouse = read_process(ClickhouseSettings, role_command(ClickhouseSettings, tmp_path, {})[3:]).settings
+    assert (clickhouse.port, clickhouse.password_file) == (8123, tmp_path / "secrets" / "password")
+    assert role_command(SchedulerSettings, tmp_path, {})[5:] == ["--slots=0"]
+    assert role_command(SchedulerSettings, tmp_path, {"slots": 2})[5:] == ["--slots=2"]
 
 
 def test_serve_lets_its_role_log_in_the_requested_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +115,6 @@ def test_serve_lets_its_role_log_in_the_requested_format(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "execv", note)
     options = ["--data-dir", str(tmp_path), "--log-format", "json"]
     assert CliRunner().invoke(app, ["serve", "pipeline", *options]).exit_code == 0
-    assert started == [([sys.executable, "-m", MODULES["pipeline"], "--data-dir", str(tmp_path)], "json")]
+    assert started == [([sys.executable, "-m", "spanloop.pipeline", "--data-dir", str(tmp_path)], "json")]
     refused = CliRunner().invoke(app, ["serve", "pipeline", *options[:-1], "xml"])
     assert (refused.exit_code, len(started)) == (2, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.dataset.rejections import Rejection
-from spanloop.training.dataset.selector import COLUMNS, NamedSelector, load_selector
+from spanloop.training.dataset.selector import COLUMNS, NamedSelector, Selector, load_selector
 from spanloop.training.dataset.tally import Tally
 
 from ..recipe_kinds import KINDS
@@ -65,19 +65,54 @@ def test_what_is_no_selection_fails_with_its_name(function: Callable[[pl.DataFra
     assert caught.value.next_step
 
 
+def at_least(rows: pl.DataFrame, tokens: int) -> pl.Series:
+    return rows["response_token_ids"].list.len() >= tokens
+
+
+def raising(rows: pl.DataFrame, by: str) -> pl.Series:
+    raise TypeError(by, rows.height)
+
+
+class Failing(Selector):
+    """Raises."""
+
+    message: str = "no"
+
+    def select(self, rows: pl.DataFrame) -> pl.Series:
+        raise ValueError(self.message, rows.height)
+
+
+def test_a_callable_and_a_class_have_typed_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("own_selections")
+    module.__dict__.update({"at_least": at_least, "Failing": Failing, "raising": raising})
+    monkeypatch.setitem(sys.modules, "own_selections", module)
+    few, many = (load_selector(f"own_selections:at_least:tokens={number}") for number in (1, 1_000))
+    assert few.name == "own_selections:at_least"
+    assert select(ROWS[:3], rules(selector=few)).row_tally == Tally(3, {})
+    assert select(ROWS[:3], rules(selector=many)).row_tally == Tally(0, {Rejection.NOT_SELECTED: 3})
+    failing = load_selector("own_selections:Failing:message=gone")
+    with pytest.raises(JobError, match=rf"failed over 3 rows, in {__file__}:\d+: ValueError: \('gone', 3\)"):
+        select(ROWS, rules(selector=failing))
+    with pytest.raises(JobError, match=rf"in {__file__}:\d+: TypeError"):
+        select(ROWS, rules(selector=load_selector("own_selections:raising:by=x")))
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("nobody", "No selection is called 'nobody'"),
         ("no_such_module:f", "cannot be imported"),
-        ("own_selections:NUMBER", "is int, expected a function"),
+        ("own_selections:NUMBER", "is int, expected a callable or a subclass of Selector"),
+        ("own_selections:at_least:tokns=3", "there is no option 'tokns' .got '3'.; did you mean 'tokens'"),
+        ("own_selections:at_least:tokens=few", "option 'tokens' is 'few', expected a valid integer"),
+        ("own_selections:at_least", "option 'tokens' is required"),
     ],
 )
 def test_a_selector_that_cannot_be_loaded_fails_the_job(
     name: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = ModuleType("own_selections")
-    module.NUMBER = 3  # type: ignore[attr-defined]
+    module.__dict__.update({"NUMBER": 3, "at_least": at_least})
     monkeypatch.setitem(sys.modules, "own_selections", module)
     with pytest.raises(JobError, match=message) as caught:
         load_selector(name)

@@ -10,12 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.training.recipes.registry import BUILT_IN
 from spanloop.training.spec.fields import problems
 from spanloop.training.spec.flat_settings import flat_settings, split_settings
 from spanloop.training.spec.job_file import build_spec, read_job_file
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import parse_spec
+
+from ..recipe_kinds import KINDS
 
 FOLDER = Path(__file__).with_name("flat_settings")
 
@@ -44,7 +45,7 @@ def test_the_stored_job_is_the_one_of_the_job_file() -> None:
     assert in_parts("stored_job") == in_parts("job_file")
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_flat_settings_and_parts_are_two_forms_of_one_specification(kind: str) -> None:
     spec = JobSpec.of(base="m", kind=kind, steps=3, then=("kind=sft steps=2",))
     assert JobSpec.model_validate(flat_settings(spec)) == spec

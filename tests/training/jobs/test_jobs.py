@@ -39,6 +39,44 @@ def test_an_unknown_base_is_refused_with_the_next_step(api: JobApi, spec: JobSpe
     assert api.list() == ()
 
 
+@pytest.mark.parametrize(
+    ("selector", "message"),
+    [
+        ("nobody", "No selection is called 'nobody'"),
+        ("tests.training.dataset.test_dataset_selector:at_least:token=3", "no option 'token' .* did you mean 'tokens'"),
+    ],
+)
+def test_a_job_whose_selector_cannot_be_used_is_not_queued(
+    api: JobApi, spec: JobSpec, selector: str, message: str
+) -> None:
+    for refused in ({"selector": selector}, {"then": (f"kind=sft selector={selector}",)}):
+        wrong = JobSpec.model_validate({**spec.model_dump(), **refused})
+        with pytest.raises(JobError, match=message):
+            api.submit(wrong)
+        with pytest.raises(JobError, match=message):
+            api.schedule(wrong, cron="0 3 * * *")
+    assert (api.list(), api.schedules()) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "message"),
+    [
+        ('grader = "exact"\ngrader_options = { expcted = "a" }', "did you mean 'expected'"),
+        ('reader = "csv"\nreader_options = { delimeter = ";" }', "did you mean 'delimiter'"),
+        ('grader = "guess"', "No grader is called 'guess'"),
+    ],
+)
+def test_a_job_that_deploys_needs_a_reader_and_a_grader_that_can_be_used(
+    api: JobApi, spec: JobSpec, data_dir: DataDir, evaluation: str, message: str
+) -> None:
+    text = f'[evaluation]\ntasks = "tasks.csv"\nagent = "echo"\n{evaluation}\n'
+    (data_dir.path / "spanloop.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=message):
+        api.submit(spec.model_copy(update={"deploy": True}))
+    assert api.list() == ()
+    assert api.submit(spec).state is JobState.QUEUED
+
+
 def test_unknown_jobs_and_schedules_are_refused(api: JobApi) -> None:
     for ask in (api.get, api.cancel, api.retry, api.log, api.unschedule):
         with pytest.raises(JobError, match="'nothing'"):

@@ -14,8 +14,8 @@ from spanloop.foundation.errors import ConfigurationError, JobError, ServiceErro
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Guard, Promotion
 from spanloop.foundation.settings.metric import Metric
+from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -113,7 +113,7 @@ def served(
         parent = registry.add("m", write_model(tmp_path / f"v{number}", number), parent=parent).reference
     champion, candidate = StandIn(write_model(tmp_path / "base", 9)), StandIn(tmp_path / "v2", first_id=10**6)
     with serving(champion.app()) as upstream, serving(candidate.app()) as candidate_url:
-        gateway = Gateway(GatewaySettings(data_dir=data_dir.path, upstream=upstream), data_dir)
+        gateway = Gateway(GatewaySettings(upstream=upstream), data_dir)
         with serving(gateway.application()) as url, data_dir.announce("gateway", url):
             wait_until(lambda: gateway.admission.endpoint is not None)
             deployment.deploy(data_dir, "m@v1")

@@ -5,7 +5,6 @@ writer (spool, rows, ClickHouse) never sees a request. Start it with ``python -m
 """
 
 from .endpoints.app import create_app
-from .settings import Settings
 from .writer import Writer
 
-__all__ = ["Settings", "Writer", "create_app"]
+__all__ = ["Writer", "create_app"]

@@ -15,11 +15,13 @@ from typing import Any, Final, cast
 
 import polars as pl
 
+from spanloop.foundation.tables.arrivals import DEAD_LETTERS
+
 from .otlp.wire import MalformedError
 
 KIND: Final = "dead_letters"
 """The ``kind`` of dead letters' records in the spool."""
-TABLE: Final = "dead_letters"
+TABLE: Final = DEAD_LETTERS.name
 _MAX_IDS: Final = 100
 _MAX_DETAIL: Final = 2000
 
@@ -156,9 +158,4 @@ class DeadLetterRows:
 
     def to_frame(self) -> pl.DataFrame:
         """Return all rows so far, with the columns of ``dead_letters`` that have no default."""
-        schema = {
-            "dead_letter_id": pl.String(), "received_at": pl.Datetime("ns", "UTC"), "signal": pl.String(),
-            "reason": pl.String(), "detail": pl.String(), "content_type": pl.String(), "raw_base64": pl.String(),
-            "item_count": pl.UInt32(), "trace_ids": pl.List(pl.String()), "span_ids": pl.List(pl.String()),
-        }  # fmt: skip
-        return pl.DataFrame(self._rows, schema=schema)
+        return DEAD_LETTERS.from_dicts(self._rows)

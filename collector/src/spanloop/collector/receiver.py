@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.spool import Spool, SpoolDiskError, SpoolFullError
 
 from . import dead_letters
@@ -24,7 +25,6 @@ from .health import Health
 from .metrics import Metrics
 from .otlp.wire import MalformedError
 from .redaction.redactor import Redactor
-from .settings import Settings
 from .validation import Signal, Validation, dead_letter_of_body, validate_request
 
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Receiver:
         spool: Spool,
         metrics: Metrics,
         health: Health,
-        settings: Settings,
+        settings: CollectorSettings,
         authenticator: Authenticator | None = None,
         *,
         redactor: Redactor | None = None,

@@ -21,7 +21,10 @@ from spanloop.foundation.errors import PortInUseError, ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.exposure import check_exposure, reachable_url, warn_without_tls
 from spanloop.foundation.keys.limits import KeyLimiter
+from spanloop.foundation.keys.tls import TlsFiles
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Limits
+from spanloop.foundation.settings.roles import CollectorSettings
 from spanloop.foundation.telemetry.listening import listen
 from spanloop.foundation.telemetry.logs import traced
 from spanloop.semconv.environment import COLLECTOR_PORT
@@ -39,11 +42,11 @@ from .metrics import Metrics
 from .receiver import Receiver
 from .redaction.redactor import Redactor
 from .redaction.rules import load_rules
-from .settings import GRPC_PORT, Settings
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
 _SERVICE: Final = "collector"
+_GRPC_PORT: Final = 4317
 _STOP_GRACE_S: Final = 1.0
 
 
@@ -55,8 +58,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(data_dir: DataDir, settings: Settings) -> None:
+def run(
+    data_dir: DataDir, settings: CollectorSettings, *, limits: Limits = Limits(), tls: TlsFiles | None = None
+) -> None:
     """Serve until SIGTERM or SIGINT.
+
+    Args:
+        data_dir: The data directory.
+        settings: The collector's.
+        limits: Limits of rate, concurrency and body size by API key.
+        tls: The certificate of HTTP and gRPC; None is plain HTTP.
 
     Raises:
         PortInUseError: Another process listens on the port.
@@ -69,20 +80,27 @@ def run(data_dir: DataDir, settings: Settings) -> None:
     check_exposure(
         data_dir, settings.host, service="collector", scope=Scope.INGEST, allow_anonymous=settings.allow_anonymous
     )
-    warn_without_tls(settings.host, "collector", is_tls=settings.tls is not None)
-    redactor = Redactor(load_rules(data_dir, settings.redaction_file))
+    warn_without_tls(settings.host, "collector", is_tls=tls is not None)
+    redactor = Redactor(load_rules(data_dir, settings.redact))
     if redactor.rules:
         _log.info("redaction rules: %s", ", ".join(rule.name for rule in redactor.rules))
     listener = listen(_SERVICE, settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
-        asyncio.run(_serve(data_dir, settings, listener, spool, redactor))
+        asyncio.run(_serve(data_dir, settings, listener, spool, redactor, limits=limits, tls=tls))
 
 
 async def _serve(
-    data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool, redactor: Redactor
+    data_dir: DataDir,
+    settings: CollectorSettings,
+    listener: socket.socket,
+    spool: Spool,
+    redactor: Redactor,
+    *,
+    limits: Limits,
+    tls: TlsFiles | None,
 ) -> None:
     metrics, health = Metrics(), Health(data_dir.spool)
-    authenticator = Authenticator(KeyRing(data_dir), KeyLimiter(settings.limits))
+    authenticator = Authenticator(KeyRing(data_dir), KeyLimiter(limits))
     receiver = Receiver(spool, metrics, health, settings, authenticator, redactor=redactor)
 
     def open_store() -> Store:
@@ -91,10 +109,10 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     raise_open_file_limit()
-    server = _Server(uvicorn_config(traced(create_app(receiver)), settings.tls))
+    server = _Server(uvicorn_config(traced(create_app(receiver)), tls))
     _stop_on_signals(server)
     address: tuple[str, int] = listener.getsockname()[:2]
-    url = reachable_url(*address, is_tls=settings.tls is not None)
+    url = reachable_url(*address, is_tls=tls is not None)
     writer_task = asyncio.create_task(writer.run())
     writer_task.add_done_callback(lambda _: setattr(server, "should_exit", True))
     server_task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -103,7 +121,7 @@ async def _serve(
         # Imported objects stay alive: freeze them, so that garbage collections skip them.
         gc.collect()
         gc.freeze()
-        async with _grpc(data_dir, settings, receiver):
+        async with _grpc(data_dir, settings, receiver, tls):
             with data_dir.announce("collector", url):
                 _log.info("collector listens at %s, spool %s", url, data_dir.spool)
                 await server_task
@@ -124,20 +142,22 @@ async def _serve(
 
 
 @contextlib.asynccontextmanager
-async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> AsyncGenerator[None]:
+async def _grpc(
+    data_dir: DataDir, settings: CollectorSettings, receiver: Receiver, tls: TlsFiles | None
+) -> AsyncGenerator[None]:
     """Serve gRPC beside HTTP, announced in its own run file, until the block ends."""
-    if not settings.has_grpc:
+    if settings.no_grpc:
         yield
         return
-    async with serve_grpc(receiver, settings.host, _grpc_port(settings), settings.tls) as port:
-        url = reachable_url(settings.host, port, is_tls=settings.tls is not None)
+    async with serve_grpc(receiver, settings.host, _grpc_port(settings), tls) as port:
+        url = reachable_url(settings.host, port, is_tls=tls is not None)
         receiver.health.grpc_url = url
         with data_dir.announce("collector-grpc", url):
             _log.info("collector listens for gRPC at %s", url)
             yield
 
 
-def _grpc_port(settings: Settings) -> int:
+def _grpc_port(settings: CollectorSettings) -> int:
     """Return the port to listen on; a requested port has to be free."""
     if settings.grpc_port is not None:
         listen(_SERVICE, settings.host, settings.grpc_port, "--grpc-port").close()
@@ -145,11 +165,11 @@ def _grpc_port(settings: Settings) -> int:
     if settings.port != COLLECTOR_PORT:
         return 0
     try:
-        listen(_SERVICE, settings.host, GRPC_PORT, "--grpc-port").close()
+        listen(_SERVICE, settings.host, _GRPC_PORT, "--grpc-port").close()
     except PortInUseError:
-        _log.warning("port %d is in use, so gRPC listens on another port", GRPC_PORT)
+        _log.warning("port %d is in use, so gRPC listens on another port", _GRPC_PORT)
         return 0
-    return GRPC_PORT
+    return _GRPC_PORT
 
 
 async def _wait_for_start(server: uvicorn.Server, server_task: asyncio.Task[None]) -> None:

@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.blocks.log_rows import LogRows
 from spanloop.collector.blocks.span_rows import SpanRows
+from spanloop.foundation.tables.arrivals import OTEL_LOGS, OTEL_TRACES, SCORES
 from spanloop.store import Store
 
 from .import_requests import Score
@@ -99,9 +100,7 @@ def store_scores(store: Store, scores: Iterable[Score]) -> list[bool]:
             }
             for score in fresh
         ]
-        schema = store.schema("scores")
-        del schema["ingested_at"]
-        store.insert("scores", pl.DataFrame(rows, schema=schema))
+        store.insert(SCORES.name, SCORES.from_dicts(rows))
     return is_new
 
 
@@ -161,5 +160,5 @@ def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
         yield ordered[start : start + _IDS_PER_QUERY]
 
 
-_SPANS: Final = _TableKeys("otel_traces", _span_keys, _stored_spans)
-_LOGS: Final = _TableKeys("otel_logs", _log_keys, _stored_logs)
+_SPANS: Final = _TableKeys(OTEL_TRACES.name, _span_keys, _stored_spans)
+_LOGS: Final = _TableKeys(OTEL_LOGS.name, _log_keys, _stored_logs)

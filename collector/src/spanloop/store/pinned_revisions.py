@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-import polars as pl
+from spanloop.foundation.tables.episodes import PINNED_REVISIONS
 
 from .store import Store
 
@@ -13,5 +13,9 @@ def pin(store: Store, revisions: Iterable[tuple[str, int]]) -> None:
     Raises:
         StoreError: ClickHouse refused or is unreachable.
     """
-    schema = {"episode_id": pl.String, "revision": pl.UInt64}
-    store.insert("pinned_revisions", pl.DataFrame(list(revisions), schema=schema, orient="row"))
+    pairs = list(revisions)
+    columns: dict[str, list[object]] = {
+        "episode_id": [episode_id for episode_id, _ in pairs],
+        "revision": [revision for _, revision in pairs],
+    }
+    store.insert(PINNED_REVISIONS.name, PINNED_REVISIONS.frame(columns))

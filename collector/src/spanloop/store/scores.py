@@ -15,6 +15,7 @@ import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.tables.arrivals import SCORES
 from spanloop.semconv.attributes import MARK_NAME
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
@@ -165,9 +166,7 @@ def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:
         }
         for score in scores
     ]
-    schema = store.schema("scores")
-    del schema["ingested_at"]
-    store.insert("scores", pl.DataFrame(rows, schema=schema))
+    store.insert(SCORES.name, SCORES.from_dicts(rows))
     return [score.key for score in scores]
 
 

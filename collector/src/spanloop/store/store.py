@@ -4,28 +4,17 @@ Invariant: an insert is one block, stored completely or not at all. With a dedup
 block changes neither the table nor the targets of its materialized views. Values are never formatted into SQL.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from threading import Lock
-from typing import Final, NamedTuple, Self
+from collections.abc import Sequence
+from typing import Self
 
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables import Table, declaration
 
 from .client import Address, Chunks, Connection
 from .migrate import migrate
 from .named_queries import named_query
-
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
-
-
-class _Column(NamedTuple):
-    """An insertable column of a table."""
-
-    name: str
-    dtype: pl.DataType
-    has_default: bool
 
 
 class Store:
@@ -37,8 +26,6 @@ class Store:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._connection = Connection(address)
-        self._columns: dict[str, tuple[_Column, ...]] = {}
-        self._lock = Lock()
 
     @classmethod
     def open(cls, address: Address) -> Self:
@@ -89,8 +76,8 @@ class Store:
         )
 
     def schema(self, table: str) -> pl.Schema:
-        """Return the polars types of the insertable columns of ``table``. StoreError: the table does not exist."""
-        return pl.Schema({column.name: column.dtype for column in self._insertable(table)})
+        """Return the polars types of the insertable columns of ``table``. StoreError: no table has this name."""
+        return declaration(table).schema
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
         """Insert a frame as one block.
@@ -108,7 +95,7 @@ class Store:
             StoreError: A column is unknown or missing, a value does not fit, or ClickHouse rejected the block. Nothing
                 is stored. If the connection was lost, the block is stored or not: insert it again with its token.
         """
-        conformed = self._conform(table, frame)
+        conformed = _conform(declaration(table), frame)
         if frame.is_empty():
             return 0
         self._connection.insert(table, conformed, token=token)
@@ -135,8 +122,7 @@ class Store:
 
     def insert_native(self, table: str, block: bytes, *, token: str = "") -> None:
         """Insert a result of `read_native` with all insertable columns as one block; it raises as `insert`."""
-        columns = [column.name for column in self._insertable(table)]
-        self._connection.insert_bytes(table, columns, block, "Native", token=token)
+        self._connection.insert_bytes(table, list(self.schema(table)), block, "Native", token=token)
 
     def close(self) -> None:
         """Close the connections."""
@@ -148,80 +134,15 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _conform(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-        columns = self._insertable(table)
-        names = {column.name for column in columns}
-        unknown = [name for name in frame.columns if name not in names]
-        missing = [column.name for column in columns if not column.has_default and column.name not in frame.columns]
-        if unknown or missing:
-            raise StoreError(
-                f"A frame for table {table!r} has the wrong columns: unknown {unknown}, missing {missing}.",
-                next_step="Compare with Store.schema(table).",
-            )
-        try:
-            return frame.select(
-                pl.col(column.name).cast(column.dtype) for column in columns if column.name in frame.columns
-            )
-        except pl.exceptions.PolarsError as error:
-            got = {name: str(dtype) for name, dtype in frame.schema.items()}
-            raise StoreError(
-                f"A frame for table {table!r} does not fit its columns: {error}. Got {got}.",
-                next_step="Compare with Store.schema(table).",
-            ) from error
 
-    def _insertable(self, table: str) -> tuple[_Column, ...]:
-        with self._lock:
-            if table not in self._columns:
-                self._columns[table] = self._describe(table)
-            return self._columns[table]
-
-    def _describe(self, table: str) -> tuple[_Column, ...]:
-        if not _IDENTIFIER.fullmatch(table):
-            raise StoreError(f"{table!r} is not a table name.")
-        columns = self._connection.query(f"DESCRIBE TABLE `{table}`", doing=f"describing table {table!r}")
-        return tuple(
-            _Column(str(name), polars_type(str(kind)), has_default=default == "DEFAULT")
-            for name, kind, default in columns.select("name", "type", "default_type").iter_rows()
-            if default in {"", "DEFAULT"}
-        )
-
-
-_SCALARS: Final[Mapping[str, pl.DataType]] = {
-    "String": pl.String(),
-    "Bool": pl.Boolean(),
-    "UInt8": pl.UInt8(),
-    "UInt16": pl.UInt16(),
-    "UInt32": pl.UInt32(),
-    "UInt64": pl.UInt64(),
-    "Int8": pl.Int8(),
-    "Int16": pl.Int16(),
-    "Int32": pl.Int32(),
-    "Int64": pl.Int64(),
-    "Float32": pl.Float32(),
-    "Float64": pl.Float64(),
-    "Date": pl.Date(),
-    "DateTime": pl.Datetime("ms", "UTC"),
-}
-_WRAPPED: Final = re.compile(r"(Nullable|LowCardinality|Array|SimpleAggregateFunction)\((?:\w+, )?(.*)\)")
-_MAP: Final = re.compile(r"Map\((LowCardinality\(\w+\)|\w+), (.*)\)")
-_TIME: Final = re.compile(r"DateTime64\((\d)(?:, '[^']*')?\)")
-
-
-def polars_type(clickhouse_type: str) -> pl.DataType:
-    """Return the polars type of a ClickHouse column type. A type that spanloop does not use is a StoreError."""
-    if clickhouse_type in _SCALARS:
-        return _SCALARS[clickhouse_type]
-    if time := _TIME.fullmatch(clickhouse_type):
-        digits = int(time[1])
-        return pl.Datetime("ns" if digits > 6 else "us" if digits > 3 else "ms", "UTC")
-    if clickhouse_type.startswith("DateTime("):
-        return _SCALARS["DateTime"]
-    if wrapped := _WRAPPED.fullmatch(clickhouse_type):
-        inner = polars_type(wrapped[2])
-        return pl.List(inner) if wrapped[1] == "Array" else inner
-    if mapped := _MAP.fullmatch(clickhouse_type):
-        return pl.Map(polars_type(mapped[1]), polars_type(mapped[2]))
-    raise StoreError(
-        f"Column type {clickhouse_type} has no polars type; expected one of {', '.join(_SCALARS)}, DateTime64, "
-        "or Nullable, LowCardinality, Array or Map of these."
-    )
+def _conform(table: Table, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the frame with the types and in the order of the table's columns."""
+    table.check_names(frame.columns)
+    try:
+        return frame.select(pl.col(name).cast(table.schema[name]) for name in table.schema if name in frame.columns)
+    except pl.exceptions.PolarsError as error:
+        frame_types = {name: str(dtype) for name, dtype in frame.schema.items()}
+        raise StoreError(
+            f"A frame for table {table.name!r} does not fit its columns: {error}. Got {frame_types}.",
+            next_step="Compare with Store.schema(table).",
+        ) from error

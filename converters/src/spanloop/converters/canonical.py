@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from spanloop.foundation.tables.build_frame import clean_text
 from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
@@ -176,7 +177,7 @@ def _texts(name: str, values: Sequence[str | None]) -> pl.Series:
     try:
         return pl.Series(name, values, dtype=pl.String)
     except UnicodeEncodeError:
-        return pl.Series(name, [frames.clean_text(value) for value in values], dtype=pl.String)
+        return pl.Series(name, [clean_text(value) for value in values], dtype=pl.String)
 
 
 def _have_no_events(rows: pl.DataFrame) -> bool:

@@ -18,8 +18,9 @@ from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import Message, extend
 
 from .captures import NO_CAPTURE, Capture, Generation
+from .continuation import continues
 from .finish_reasons import STOP, TOOL_CALL, canonical_finish_reason
-from .spans import Problem, Span, SpanKind, repeats
+from .spans import Problem, Span, SpanKind
 
 SpanKey = tuple[str, str]
 
@@ -161,8 +162,8 @@ class _Choices:
 
     def _by_history(self, after: Span) -> list[int]:
         """The choice with which the history of ``after`` goes on from the input of the call."""
-        chain = set(after.input_chain)
-        return [place for place, digest in enumerate(self._call.output_chain) if digest in chain][:1]
+        choice = continues(self._call, after).choice
+        return [] if choice is None else [choice]
 
     def _by_ids(self, after: Span) -> list[int]:
         """The choices whose tool calls ``after`` has or answers, by an id that no other choice and no input has."""
@@ -178,9 +179,10 @@ class _Choices:
         """A captured choice of which the history of ``after`` has the text; the span need not have it."""
         if index == 0 and len(self._call.output) == 1:
             return [_Used(self._call.output[0], index)]
-        answer = after.input[len(self._call.input)] if repeats(self._call, after) else None
-        if answer is None or answer.role != "assistant":
+        continuation = continues(self._call, after)
+        if not continuation.repeats_input or continuation.new_messages[0].role != "assistant":
             return []
+        answer = continuation.new_messages[0]
         own = next((message for message in self._call.output if _action(message) == _action(answer)), answer)
         return [_Used(own, index)]
 
@@ -245,8 +247,9 @@ def _action(message: Message) -> _Action:
 
 def _news(call: Span, after: Span) -> Sequence[Message]:
     """The messages of ``after`` that ``call`` was not sent."""
-    if repeats(call, after):
-        return after.input[len(call.input) :]
+    continuation = continues(call, after)
+    if continuation.repeats_input:
+        return continuation.new_messages
     known = {message.digest for message in call.input}
     return [message for message in after.input if message.digest not in known]
 

@@ -1,19 +1,21 @@
 """One model call that two instrumentors recorded becomes one step.
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
-nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
+nothing of each other: siblings, or one alone in a trace of its own) comes from another scope of the same service; and
 their response ids, their inputs, or else their outputs with the ids of the tool calls agree, or (where one lies under
-the other) with the ids of the tool results that they were sent. One of them may have
-captured nothing. Of a nested pair the richer stays (output, input, token counts, then the inner one), of the others the
-outer one, whose trace tells of agents and tools; what only the other knows is taken over. The other is rejected by
-name.
+the other) with the ids of the tool results that they were sent. One of them may have captured nothing. Two whole traces
+are one call only by a unique id: two programs may send the same. Of a nested pair the richer stays (output, input,
+token counts, then the inner one), of the others the outer one, whose trace tells of agents and tools; what only the
+other knows is taken over. The other is rejected by name.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
+from .processes import Processes
 from .spans import Rejected, Span, SpanKind
 from .stitch.homes import inherit
 from .stitch.identity import is_unique
@@ -30,10 +32,47 @@ class Collapsed(NamedTuple):
     """Duplicate → the span that stays for it."""
 
 
-def collapse(spans: Sequence[Span]) -> Collapsed:
-    """Drop the model calls that repeat another one."""
+class _Origins:
+    """Which spans of different traces one program may have recorded."""
+
+    def __init__(self, spans: Sequence[Span], processes: Processes | None) -> None:
+        self._spans = spans
+        self._processes = processes
+
+    def may_be_one(self, outer: Span, inner: Span) -> bool:
+        """Whether one process may have recorded both."""
+        return outer.trace_id == inner.trace_id or self._are_of_one_process(outer, inner) is not False
+
+    def is_unlinked(self, outer: Span, inner: Span) -> bool:
+        """Whether one of them is part of a program's trace and the other a tracer's span that was not linked to it.
+
+        Two whole traces are of two programs. So are two calls alone, unless they are known to be of one process.
+        """
+        if outer.trace_id == inner.trace_id or self._is_alone(outer) != self._is_alone(inner):
+            return True
+        return self._is_alone(outer) and self._are_of_one_process(outer, inner) is True
+
+    def _are_of_one_process(self, outer: Span, inner: Span) -> bool | None:
+        return None if self._processes is None else self._processes.are_one(outer.key, inner.key)
+
+    def _is_alone(self, span: Span) -> bool:
+        return self._sizes[span.trace_id] == 1
+
+    @cached_property
+    def _sizes(self) -> Counter[str]:
+        return Counter(span.trace_id for span in self._spans)
+
+
+def collapse(spans: Sequence[Span], processes: Processes | None = None) -> Collapsed:
+    """Drop the model calls that repeat another one.
+
+    Args:
+        spans: In the order of start and id.
+        processes: The processes of the spans, as far as they are known.
+    """
     if not _may_repeat(spans):
         return Collapsed(list(spans), [], {})
+    origins = _Origins(spans, processes)
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
@@ -41,9 +80,9 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
-    dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
-    dropped.update(_bare(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
-    dropped.update(_unnamed(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
+    for duplicates in (_unlinked, _bare, _unnamed):
+        calls = (span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped)
+        dropped.update(duplicates(calls, origins))
     if not dropped:
         return Collapsed(list(spans), [], {})
     rejected = [
@@ -120,7 +159,7 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     return kept
 
 
-def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _unlinked(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls that another tracer recorded at the time of an equal one: dropped → kept.
 
     Equal are calls with one input, with one response id, or with one output whose tool calls have equal ids.
@@ -134,7 +173,7 @@ def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
                 buckets[place].append(call)
         for members in buckets.values():
             if len(members) > 1:
-                dropped.update(_at_once(members, needs_containment=evidence is _by_input))
+                dropped.update(_at_once(members, origins, evidence))
     return dropped
 
 
@@ -166,7 +205,7 @@ def _by_results(call: Span) -> Evidence:
     return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
 
 
-def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _bare(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
@@ -186,12 +225,23 @@ def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
         starts = [call.start_ns for call in full]
         for bare in members:
             before = bisect_left(starts, bare.end_ns)
-            if before and not (bare.input or bare.output) and full[before - 1].end_ns > bare.start_ns:
+            if before and not (bare.input or bare.output) and _is_of(full[before - 1], bare, origins):
                 dropped[bare.key] = full[before - 1]
     return dropped
 
 
-def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+def _is_of(full: Span, bare: Span, origins: _Origins) -> bool:
+    """Whether ``bare`` took place during ``full``; for a counted id in another trace, whether it lies right within."""
+    if full.end_ns <= bare.start_ns or not origins.may_be_one(full, bare):
+        return False
+    if full.trace_id == bare.trace_id or is_unique(bare.response_id):
+        return True
+    is_within = full.start_ns <= bare.start_ns and bare.end_ns <= full.end_ns
+    is_one_model = not bare.request_model or not full.request_model or bare.request_model == full.request_model
+    return is_within and is_one_model and bare.recorder != full.recorder
+
+
+def _unnamed(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls of which no word is known, right within one that another scope knows more of, but no response id.
 
     Mistral's SDK traces itself so, and Anthropic's what was refused or goes through a framework's stream; one for one,
@@ -208,7 +258,7 @@ def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
         waiting: list[Span] = []
         for call in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
             waiting = [outer for outer in waiting if outer.end_ns > call.start_ns]
-            around = (outer for outer in waiting if _may_know(outer, call))
+            around = (outer for outer in waiting if _may_know(outer, call) and origins.may_be_one(outer, call))
             if not (call.input or call.output) and (outer := next(around, None)) is not None:
                 waiting.remove(outer)
                 dropped[call.key] = outer
@@ -230,22 +280,38 @@ def _may_know(outer: Span, inner: Span) -> bool:
     return is_within and is_open and agrees and outer.has_failed == inner.has_failed
 
 
-def _at_once(members: Iterable[Span], *, needs_containment: bool) -> dict[SpanKey, Span]:
+def _at_once(members: Iterable[Span], origins: _Origins, evidence: Callable[[Span], Evidence]) -> dict[SpanKey, Span]:
     """Each call that ran during an earlier one of another tracer, and the one that it ran in; one for one a tracer."""
     waiting: list[tuple[Span, set[str]]] = []
     found: dict[SpanKey, Span] = {}
     for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
         waiting = [(outer, recorders) for outer, recorders in waiting if outer.end_ns > inner.start_ns]
         for outer, recorders in waiting:
-            is_contained = inner.end_ns <= outer.end_ns or not needs_containment
-            is_other = inner.recorder not in recorders or _is_one_response(outer, inner)
-            if is_contained and is_other and _may_be_equal(outer, inner):
+            is_contained = inner.end_ns <= outer.end_ns or evidence is not _by_input
+            if is_contained and _is_recorded_twice(outer, inner, recorders, origins, is_id=evidence is _by_output):
                 found[inner.key] = outer
                 recorders.add(inner.recorder)
                 break
         else:
             waiting.append((inner, {inner.recorder}))
     return found
+
+
+def _is_recorded_twice(outer: Span, inner: Span, recorders: Collection[str], origins: _Origins, *, is_id: bool) -> bool:
+    """Whether ``inner`` is ``outer``, seen by a tracer that is none of ``recorders``.
+
+    Args:
+        outer: The call that began first.
+        inner: One with an equal input, response id or output.
+        recorders: Tracers that recorded ``outer``.
+        origins: Of all spans.
+        is_id: Whether the two agree in ids of tool calls; across traces those are unique.
+    """
+    if not (_may_be_equal(outer, inner) and origins.may_be_one(outer, inner)):
+        return False
+    if _is_one_response(outer, inner):
+        return True
+    return inner.recorder not in recorders and (is_id or origins.is_unlinked(outer, inner))
 
 
 def _is_one_response(outer: Span, inner: Span) -> bool:

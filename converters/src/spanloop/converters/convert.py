@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.foundation.tables.episodes import EPISODES, FAILURES, TRAJECTORIES, TRANSITIONS
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -19,30 +20,33 @@ from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Generations, join_captures, read_generations
 from .choices import CapturedTokens
+from .clock_skew import without_clock_skew
 from .collapse import collapse
+from .continuation import continues, is_recorded
 from .error_texts import Verdicts
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .processes import Processes
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
-    Values,
-    episode_row,
-    failure_rows,
+    episode_columns,
+    failure_columns,
     group_of,
     has_ended,
     newest_us,
-    trajectory_rows,
-    transition_rows,
+    trajectory_columns,
+    transition_columns,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind, repeats
+from .spans import Rejected, SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
+from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
 from .trainable import abandoned, untrainable
-from .trajectories import Extensions, extensions, merge, token_columns
+from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
@@ -99,7 +103,15 @@ def convert(
         tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
-            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+            normalise(whole, logs, attributes),
+            scored,
+            tags,
+            sampled,
+            options,
+            links=span_links(spans),
+            processes=Processes(spans),
+            traces=traces,
+            together=together,
         )
 
 
@@ -122,6 +134,8 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    links: Links,
+    processes: Processes,
     traces: frozenset[str] | None,
     together: Sequence[Collection[str]],
 ) -> Converted:
@@ -130,8 +144,9 @@ def _convert(
     spans = read_spans(normalised, log)
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
-    collapsed = collapse(spans)
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    collapsed = collapse(without_clock_skew(spans, links), processes)
+    links = kept_links(links, collapsed.kept)
+    stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
@@ -141,9 +156,7 @@ def _convert(
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
-    episodes = [
-        build_episode(group, stitched.parents, captures, captured_tokens, verdicts) for group in stitched.groups
-    ]
+    episodes = [build_episode(group, stitched, captures, captured_tokens, verdicts) for group in stitched.groups]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
@@ -157,7 +170,7 @@ def _convert(
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
+    return _frames(judged, rejected, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -169,7 +182,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
     # One without an answer may have been sent a part of the turn only.
-    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
+    after |= {step.continues: step for step in reversed(episode.steps) if is_recorded(step.span)}
     problems = {
         step.index: problem
         for step in episode.steps
@@ -177,7 +190,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
                 _at(episode.steps, step.previous),
             )
         )
@@ -197,12 +210,9 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     )
 
 
-def _going_on(step: Step, following: Step | None) -> Step | None:
-    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
-    if following is None or not step.span.output or not repeats(step.span, following.span):
-        return None
-    said, told = step.span.output[0], following.span.input[len(step.span.input)]
-    return following if told.digest == said.digest else None
+def _repeating_output(step: Step, following: Step | None) -> Step | None:
+    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
+    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:
@@ -231,38 +241,11 @@ def _context(episode: Episode) -> list[Rejected]:
 def _frames(
     judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
-    rejections = frames.build(sorted(rejected), frames.REJECTED)
-    if not judged:
-        return Converted(
-            episodes=frames.empty(frames.EPISODES),
-            transitions=frames.empty(frames.TRANSITIONS),
-            trajectories=frames.empty(frames.TRAJECTORIES),
-            failures=frames.empty(frames.FAILURES),
-            rejected=rejections,
-            open_joins=open_joins,
-        )
-    transitions: list[Values] = []
-    trajectories: list[Values] = []
-    failures: list[Values] = []
-    for found in judged:
-        transitions += transition_rows(found)
-        trajectories += trajectory_rows(found)
-        failures += failure_rows(found)
-    token_rows = [row for found in judged for row in found.token_rows]
     return Converted(
-        episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=_with_tokens(transitions, tokens),
-        trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
-        failures=frames.build(failures, frames.FAILURES),
-        rejected=rejections,
+        episodes=EPISODES.frame(episode_columns(judged)),
+        transitions=TRANSITIONS.frame(transition_columns(judged, tokens)),
+        trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
+        failures=FAILURES.frame(failure_columns(judged)),
+        rejected=frames.REJECTED_ROWS.from_records(sorted(rejected)),
         open_joins=open_joins,
     )
-
-
-def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFrame:
-    """``transitions``, each with the tokens of the capture that it names, if any."""
-    place = list(frames.TRANSITIONS).index("prompt_token_ids")
-    captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
-    found = [tokens[name].gather(captures) for name in tokens.columns]
-    columns = [column.fill_null([]) for column in found] if captures.null_count() else found
-    return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)

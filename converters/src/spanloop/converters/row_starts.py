@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from spanloop.converters.enums import RowStart
 
+from .continuation import continues
 from .spans import Span
 
 _Item = TypeVar("_Item", int, bytes, str)
@@ -25,11 +26,11 @@ def by_messages(before: Span, after: Span) -> RowStart | None:
     """
     if not before.input or not before.output or not after.input:
         return RowStart.PROMPT_DIVERGED
+    if continues(before, after).choice == 0:
+        return None
     whole = [*(message.digest for message in before.input), before.output[0].digest]
     now = [message.digest for message in after.input]
     shared = common(whole, now)
-    if shared == len(whole):
-        return None
     if shared == len(now):
         return RowStart.BRANCH
     return RowStart.CONTEXT_TRUNCATED if _lacks_a_piece(whole, now, shared) else RowStart.HISTORY_EDITED

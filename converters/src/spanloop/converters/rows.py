@@ -1,13 +1,15 @@
-"""An episode and all that was found out about it → rows of the four tables.
+"""Columns of the four tables, by name, from judged episodes.
 
 Invariant: rows of one episode agree on id, revision, task and group. Nothing is decided here that another module
-decides: this one spells out.
+decides. A column is a list over all rows: polars takes it as it is, and a row costs no object of its own.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import polars as pl
 
 from spanloop.converters.enums import TokenSource
 from spanloop.messages import digest, dump
@@ -20,9 +22,10 @@ from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem
 from .steps import Episode, Step
 from .tool_results import ToolResult
-from .trajectories import Row, exact_tokens
+from .trajectories import Row, exact_tokens, token_columns
 
-Values = tuple[object, ...]
+Columns = dict[str, Sequence[object] | pl.Series]
+"""The columns of a table by name, all of one length."""
 
 NO_ACTION: Final = '{"role":"assistant","parts":[]}'
 """The action of a call that gave none."""
@@ -78,120 +81,162 @@ def has_ended(step: Step) -> bool:
     return sum(not result.is_error for result in step.results) == len(span.output[0].tool_calls)
 
 
-def episode_row(judged: Judged) -> Values:
-    """A row of ``episodes``."""
-    episode, steps = judged.episode, judged.episode.steps
-    spans, first, last = episode.spans, steps[0], steps[-1]
-    started_ns = min([span.start_ns for span in spans])
-    decided_by = decisive(judged.failures) if judged.outcome != "success" else None
-    return (
-        episode.episode_id,
-        judged.revision,
-        CONVERTER_VERSION,
-        episode.episode_key,
-        episode.task_id,
-        judged.group_id,
-        episode.session_id,
-        first.span.service_name,
-        first.agent_name,
-        next((step.model for step in steps if step.model), ""),
-        next((step.policy_version for step in steps if step.policy_version), ""),
-        sorted({span.trace_id for span in spans}),
-        started_ns,
-        max(span.end_ns for span in spans) - started_ns,
-        len(steps),
-        len(spans),
-        sum(len(step.span.output[0].tool_calls) for step in steps if step.span.output),
-        sum(result.is_error for step in steps for result in step.results),
-        sum(step.span.input_tokens for step in steps),
-        sum(step.span.output_tokens for step in steps),
-        judged.outcome,
-        judged.rewards.value,
-        dict(sorted(judged.rewards.breakdown.items())),
-        has_ended(last),
-        not has_ended(last),
-        str(decided_by.finding.error_class) if decided_by else "",
-        str(decided_by.finding.owner) if decided_by else "",
-        judged.rewards.marks,
-    )
+def episode_columns(judged: Sequence[Judged]) -> Columns:
+    """Columns of ``episodes``, a row for each episode."""
+    episodes = [each.episode for each in judged]
+    first = [episode.steps[0] for episode in episodes]
+    spans = [episode.spans for episode in episodes]
+    starts_ns = [min([span.start_ns for span in each]) for each in spans]
+    ended = [has_ended(episode.steps[-1]) for episode in episodes]
+    decided_by = [decisive(each.failures) if each.outcome != "success" else None for each in judged]
+    return {
+        "episode_id": [episode.episode_id for episode in episodes],
+        "revision": [each.revision for each in judged],
+        "converter_version": [CONVERTER_VERSION] * len(judged),
+        "episode_key": [episode.episode_key for episode in episodes],
+        "task_id": [episode.task_id for episode in episodes],
+        "group_id": [each.group_id for each in judged],
+        "session_id": [episode.session_id for episode in episodes],
+        "service_name": [step.span.service_name for step in first],
+        "agent_name": [step.agent_name for step in first],
+        "model": [next((step.model for step in episode.steps if step.model), "") for episode in episodes],
+        "policy_version": [
+            next((step.policy_version for step in episode.steps if step.policy_version), "") for episode in episodes
+        ],
+        "trace_ids": [sorted({span.trace_id for span in each}) for each in spans],
+        "started_at": starts_ns,
+        "duration_ns": [
+            max([span.end_ns for span in each]) - start_ns for each, start_ns in zip(spans, starts_ns, strict=True)
+        ],
+        "step_count": [len(episode.steps) for episode in episodes],
+        "span_count": [len(each) for each in spans],
+        "tool_call_count": [
+            sum([len(step.span.output[0].tool_calls) for step in episode.steps if step.span.output])
+            for episode in episodes
+        ],
+        "tool_error_count": [sum([_error_count(step) for step in episode.steps]) for episode in episodes],
+        "input_tokens": [sum([step.span.input_tokens for step in episode.steps]) for episode in episodes],
+        "output_tokens": [sum([step.span.output_tokens for step in episode.steps]) for episode in episodes],
+        "outcome": [each.outcome for each in judged],
+        "reward": [each.rewards.value for each in judged],
+        "reward_breakdown": [_breakdown(each.rewards.breakdown) for each in judged],
+        "is_terminated": ended,
+        "is_truncated": [not is_end for is_end in ended],
+        "error_class": [str(failure.finding.error_class) if failure else "" for failure in decided_by],
+        "fault_owner": [str(failure.finding.owner) if failure else "" for failure in decided_by],
+        "marks": [each.rewards.marks for each in judged],
+    }
 
 
-def transition_rows(judged: Judged) -> list[Values]:
-    """Rows of ``transitions``, by step; in the place of its tokens the row of ``Generations.tokens`` that has them."""
+class _StepRow(NamedTuple):
+    """A step, with what its columns are made from."""
+
+    judged: Judged
+    step: Step
+    failure: Failure | None
+    """First failure of the step."""
+    problem: Problem | None
+    tokens: Generation | None
+    reward: float | None
+    breakdown: dict[str, float]
+    """One object for all steps that agree: see `map_series`."""
+    state: str
+    next_state: str
+    is_last: bool
+    """Whether no step follows."""
+    is_end: bool
+
+
+def transition_columns(judged: Sequence[Judged], tokens: pl.DataFrame) -> Columns:
+    """Columns of ``transitions``, a row for each step; ``tokens`` are those of ``Generations``."""
+    rows = [row for each in judged for row in _step_rows(each)]
+    steps, spans = [row.step for row in rows], [row.step.span for row in rows]
+    generations = [step.capture.generation for step in steps]
+    return {
+        "transition_id": [f"{row.judged.episode.episode_id}/{row.step.index}" for row in rows],
+        "episode_id": [row.judged.episode.episode_id for row in rows],
+        "revision": [row.judged.revision for row in rows],
+        "step": [step.index for step in steps],
+        "task_id": [row.judged.episode.task_id for row in rows],
+        "group_id": [row.judged.group_id for row in rows],
+        "agent_name": [step.agent_name for step in steps],
+        "trace_id": [span.trace_id for span in spans],
+        "span_id": [span.span_id for span in spans],
+        "response_id": [span.response_id for span in spans],
+        "model": [step.model for step in steps],
+        "policy_version": [step.policy_version for step in steps],
+        "state": [row.state for row in rows],
+        "tools": [span.tools for span in spans],
+        "action": [span.output[0].json if span.output else NO_ACTION for span in spans],
+        "tool_results": [_results_json(step.results) if step.results else "[]" for step in steps],
+        "next_state": [row.next_state for row in rows],
+        "reward": [row.reward for row in rows],
+        "reward_breakdown": [row.breakdown for row in rows],
+        "is_terminated": [row.is_end for row in rows],
+        "is_truncated": [row.is_last and not row.is_end for row in rows],
+        "finish_reason": [span.finish_reason for span in spans],
+        "sampling": [
+            _sampling(generation.sampling if generation else (), span.sampling)
+            for generation, span in zip(generations, spans, strict=True)
+        ],
+        "token_source": [_token_source(row.step).value if row.tokens else TokenSource.NONE.value for row in rows],
+        "capture_join": [step.capture.join for step in steps],
+        **_gather_tokens(rows, tokens),
+        "is_trainable": [row.problem is None for row in rows],
+        "untrainable_reason": [row.problem.reason.value if row.problem else "" for row in rows],
+        "untrainable_detail": [row.problem.detail if row.problem else _unused_choices(row.step) for row in rows],
+        "tool_error_count": [_error_count(step) for step in steps],
+        "error_class": [str(row.failure.finding.error_class) if row.failure else "" for row in rows],
+        "fault_owner": [str(row.failure.finding.owner) if row.failure else "" for row in rows],
+        "input_tokens": [span.input_tokens for span in spans],
+        "output_tokens": [span.output_tokens for span in spans],
+        "started_at": [span.start_ns for span in spans],
+        "duration_ns": [span.duration_ns for span in spans],
+    }
+
+
+def _step_rows(judged: Judged) -> list[_StepRow]:
     by_step: dict[int, Failure] = {}
     for failure in judged.failures:
         by_step.setdefault(failure.step.index, failure)
-    shared = _Shared(
-        judged.episode.task_id,
-        judged.group_id,
-        judged.rewards.value,
-        dict(sorted(judged.rewards.breakdown.items())),
-        [step.span.history.json for step in judged.episode.steps],
-    )
-    return [_transition(judged, step, by_step.get(step.index), shared) for step in judged.episode.steps]
+    rewards = judged.rewards
+    breakdown = _breakdown(rewards.breakdown)
+    states = [step.span.history.json for step in judged.episode.steps]
+    rows: list[_StepRow] = []
+    for step in judged.episode.steps:
+        reward, of_step = broadcast(rewards, step.index) if rewards.steps else (rewards.value, None)
+        is_last = step.following is None
+        rows.append(
+            _StepRow(
+                judged,
+                step,
+                by_step.get(step.index),
+                judged.problems.get(step.index),
+                _tokens(step),
+                reward,
+                breakdown if of_step is None else _breakdown(of_step),
+                states[step.index],
+                "" if step.following is None else states[step.following],
+                is_last,
+                is_last and has_ended(step),
+            )
+        )
+    return rows
 
 
-class _Shared(NamedTuple):
-    """What the transitions of an episode have in common."""
-
-    task_id: str
-    group_id: str
-    reward: float | None
-    breakdown: dict[str, float]
-    """One object for all of them: see ``frames.maps``."""
-    states: list[str]
-    """Of each step."""
+def _breakdown(by_name: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(by_name.items()))
 
 
-def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Shared) -> Values:
-    episode_id, span = judged.episode.episode_id, step.span
-    reward, breakdown = shared.reward, shared.breakdown
-    if judged.rewards.steps:
-        reward, told = broadcast(judged.rewards, step.index)
-        breakdown = dict(sorted(told.items()))
-    problem = judged.problems.get(step.index)
-    tokens = _tokens(step)
-    generation = step.capture.generation
-    is_last = step.following is None
-    is_end = is_last and has_ended(step)
-    return (
-        f"{episode_id}/{step.index}",
-        episode_id,
-        judged.revision,
-        step.index,
-        shared.task_id,
-        shared.group_id,
-        step.agent_name,
-        span.trace_id,
-        span.span_id,
-        span.response_id,
-        step.model,
-        step.policy_version,
-        shared.states[step.index],
-        span.tools,
-        span.output[0].json if span.output else NO_ACTION,
-        _written(step.results) if step.results else "[]",
-        "" if step.following is None else shared.states[step.following],
-        reward,
-        breakdown,
-        is_end,
-        is_last and not is_end,
-        span.finish_reason,
-        _sampling(generation.sampling if generation else (), span.sampling),
-        _token_source(step).value if tokens else TokenSource.NONE.value,
-        step.capture.join,
-        tokens.row if tokens else None,
-        problem is None,
-        problem.reason.value if problem else "",
-        problem.detail if problem else _unused_choices(step),
-        sum([result.is_error for result in step.results]),
-        str(failure.finding.error_class) if failure else "",
-        str(failure.finding.owner) if failure else "",
-        span.input_tokens,
-        span.output_tokens,
-        span.start_ns,
-        span.duration_ns,
-    )
+def _error_count(step: Step) -> int:
+    return sum([result.is_error for result in step.results])
+
+
+def _gather_tokens(rows: Sequence[_StepRow], tokens: pl.DataFrame) -> dict[str, pl.Series]:
+    """The tokens of each step's capture; empty lists for a step without one."""
+    captures = pl.Series([row.tokens.row if row.tokens else None for row in rows], dtype=pl.UInt32)
+    columns = {name: tokens[name].gather(captures) for name in tokens.columns}
+    return {name: column.fill_null([]) for name, column in columns.items()} if captures.null_count() else columns
 
 
 def _unused_choices(step: Step) -> str:
@@ -200,7 +245,7 @@ def _unused_choices(step: Step) -> str:
     return f"span {step.span.span_id}: choices of its output that are no steps: {unused}" if unused > 0 else ""
 
 
-def _written(results: Sequence[ToolResult]) -> str:
+def _results_json(results: Sequence[ToolResult]) -> str:
     return dump([result.as_json() for result in results])
 
 
@@ -224,61 +269,58 @@ def _token_source(step: Step) -> TokenSource:
     return TokenSource.SPAN if step.capture.join == IN_SPAN else TokenSource.CAPTURED
 
 
-def trajectory_rows(judged: Judged) -> list[Values]:
-    """Rows of ``trajectories``, by row number, without their tokens (see ``token_columns``)."""
-    task_id, group_id = judged.episode.task_id, judged.group_id
-    return [_trajectory(judged, number, row, (task_id, group_id)) for number, row in enumerate(judged.token_rows)]
+def trajectory_columns(judged: Sequence[Judged], tokens: pl.DataFrame) -> Columns:
+    """Columns of ``trajectories``, a row for each token row; ``tokens`` are those of ``Generations``."""
+    numbered = [(each, number, row) for each in judged for number, row in enumerate(each.token_rows)]
+    owners, rows = [each for each, _, _ in numbered], [row for _, _, row in numbered]
+    return {
+        "trajectory_id": [f"{each.episode.episode_id}/{number}" for each, number, _ in numbered],
+        "episode_id": [each.episode.episode_id for each in owners],
+        "revision": [each.revision for each in owners],
+        "row_number": [number for _, number, _ in numbered],
+        "task_id": [each.episode.task_id for each in owners],
+        "group_id": [each.group_id for each in owners],
+        "agent_name": [row.steps[0].agent_name for row in rows],
+        "policy_version": [row.steps[0].policy_version for row in rows],
+        "first_step": [row.steps[0].index for row in rows],
+        "last_step": [row.steps[-1].index for row in rows],
+        "row_start": [str(row.row_start) for row in rows],
+        **{column.name: column for column in token_columns(rows, tokens)},
+        "sampled_steps": [[step.index for step in row.steps] for row in rows],
+        "sampled_starts": [[segment.start for segment in row.segments] for row in rows],
+        "sampled_ends": [[segment.end for segment in row.segments] for row in rows],
+        "step_rewards": [[own_reward(each.rewards, step.index) for step in row.steps] for each, _, row in numbered],
+        "tokenizers": [sorted({step.tokenizer for step in row.steps}) for row in rows],
+        "reward": [broadcast(each.rewards, row.steps[-1].index)[0] for each, _, row in numbered],
+        "is_trainable": [row.is_trainable for row in rows],
+        "untrainable_reason": ["" if row.is_trainable else str(row.problems[0].reason) for row in rows],
+    }
 
 
-def _trajectory(judged: Judged, number: int, row: Row, ids: tuple[str, str]) -> Values:
-    episode_id, first, last = judged.episode.episode_id, row.steps[0], row.steps[-1]
-    return (
-        f"{episode_id}/{number}",
-        episode_id,
-        judged.revision,
-        number,
-        *ids,
-        first.agent_name,
-        first.policy_version,
-        first.index,
-        last.index,
-        str(row.row_start),
-        [step.index for step in row.steps],
-        [segment.start for segment in row.segments],
-        [segment.end for segment in row.segments],
-        [own_reward(judged.rewards, step.index) for step in row.steps],
-        sorted({step.tokenizer for step in row.steps}),
-        broadcast(judged.rewards, last.index)[0],
-        row.is_trainable,
-        "" if row.is_trainable else str(row.problems[0].reason),
-    )
-
-
-def failure_rows(judged: Judged) -> list[Values]:
-    """Rows of ``failures``, in the order of steps."""
-    episode_id = judged.episode.episode_id
-    return [
-        (
-            f"{episode_id}/{number}",
-            episode_id,
-            judged.revision,
-            judged.episode.task_id,
-            failure.trace_id,
-            failure.span_id,
-            failure.step.index,
-            failure.step.agent_name,
-            failure.tool_name,
-            failure.step.model,
-            failure.step.policy_version,
-            str(failure.finding.error_class),
-            str(failure.finding.owner),
-            failure.is_recovered,
-            failure.finding.message,
-            dump(failure.finding.evidence),
-            failure.finding.confidence,
-            failure.rule,
-            failure.fingerprint,
-            failure.occurred_ns,
-        )
-        for number, failure in enumerate(judged.failures)
-    ]
+def failure_columns(judged: Sequence[Judged]) -> Columns:
+    """Columns of ``failures``, in the order of steps."""
+    numbered = [(each, number, failure) for each in judged for number, failure in enumerate(each.failures)]
+    owners, failures = [each for each, _, _ in numbered], [failure for _, _, failure in numbered]
+    findings = [failure.finding for failure in failures]
+    return {
+        "failure_id": [f"{each.episode.episode_id}/{number}" for each, number, _ in numbered],
+        "episode_id": [each.episode.episode_id for each in owners],
+        "revision": [each.revision for each in owners],
+        "task_id": [each.episode.task_id for each in owners],
+        "trace_id": [failure.trace_id for failure in failures],
+        "span_id": [failure.span_id for failure in failures],
+        "step": [failure.step.index for failure in failures],
+        "agent_name": [failure.step.agent_name for failure in failures],
+        "tool_name": [failure.tool_name for failure in failures],
+        "model": [failure.step.model for failure in failures],
+        "policy_version": [failure.step.policy_version for failure in failures],
+        "error_class": [str(finding.error_class) for finding in findings],
+        "fault_owner": [str(finding.owner) for finding in findings],
+        "is_recovered": [failure.is_recovered for failure in failures],
+        "message": [finding.message for finding in findings],
+        "evidence": [dump(finding.evidence) for finding in findings],
+        "confidence": [finding.confidence for finding in findings],
+        "rule": [failure.rule for failure in failures],
+        "fingerprint": [failure.fingerprint for failure in failures],
+        "occurred_at": [failure.occurred_ns for failure in failures],
+    }

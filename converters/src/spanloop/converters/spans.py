@@ -110,12 +110,6 @@ class Span(NamedTuple):
         return self.is_error or bool(self.error_type)
 
 
-def repeats(call: Span, after: Span) -> bool:
-    """Whether ``after`` was sent all that ``call`` was sent; what it holds for an id may then be an older answer."""
-    count = call.history.length
-    return 0 < count < after.history.length and after.history.digests[count - 1] == call.history.digest
-
-
 class Rejected(NamedTuple):
     """A row of input that becomes no transition, and why."""
 

@@ -17,9 +17,10 @@ from spanloop.messages.chat_forms import as_fields, as_list
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
+from .continuation import Evidence, continues
 from .error_texts import Verdicts
-from .spans import Span, SpanKind, repeats
-from .stitch import Group, SpanKey, inherit
+from .spans import Span, SpanKind
+from .stitch import Group, SpanKey, Stitched, inherit
 from .tool_results import ToolResult, tool_results
 from .untold_answers import with_told_answers
 from .written_calls import with_written_calls
@@ -42,6 +43,8 @@ class Step:
     following: int | None
     results: tuple[ToolResult, ...]
     capture: Capture
+    evidence: Evidence | None = None
+    """Why it continues the step ``continues``; None for the first step of a conversation."""
 
     @property
     def policy_version(self) -> str:
@@ -89,7 +92,7 @@ class Episode:
 
 def build_episode(
     group: Group,
-    parents: Mapping[SpanKey, SpanKey],
+    stitched: Stitched,
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
     verdicts: Verdicts,
@@ -98,11 +101,12 @@ def build_episode(
     calls = with_told_answers(group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
-    continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
-    threads = _threads(calls, continues, agents)
-    previous = _previous(continues, threads)
-    following = _following(continues, previous)
-    calls, captures = with_used_choices(calls, captures, next_calls(continues, following), group.context, tokens)
+    parents = (index_of.get(stitched.parents.get(call.key, ("", ""))) for call in calls)
+    above = [_earlier(parent, index) for index, parent in enumerate(parents)]
+    threads = _threads(calls, above, agents)
+    previous = _previous(above, threads)
+    following = _following(above, previous)
+    calls, captures = with_used_choices(calls, captures, next_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     results = _results(calls, following, group.context, verdicts)
     steps = tuple(
@@ -111,11 +115,12 @@ def build_episode(
             span=call,
             agent_name=agents[call.key],
             thread=threads[index],
-            continues=continues[index],
+            continues=above[index],
             previous=previous[index],
             following=following.get(index),
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
+            evidence=None if above[index] is None else stitched.evidence.get(call.key),
         )
         for index, call in enumerate(calls)
     )
@@ -280,10 +285,11 @@ def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Ver
         return ()
     queues = [tools.by_id.get(tool_call.id) or tools.by_name.get(tool_call.name) for tool_call in asked]
     spans = [waiting.popleft() if waiting else None for waiting in queues]
-    news = after.input[len(call.input) :] if after else ()
+    continuation = continues(call, after) if after else None
+    news = continuation.new_messages if continuation else ()
     responses = [response for message in news for response in message.tool_responses]
     own = {tool_call.id for tool_call in asked}
-    if after and not responses and not repeats(call, after):
+    if after and continuation and not responses and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         told = (response for message in after.input for response in message.tool_responses)
         responses = [response for response in told if response.id and response.id in own]

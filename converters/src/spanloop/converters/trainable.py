@@ -13,9 +13,11 @@ from spanloop.messages import Message
 from spanloop.semconv import attributes as names
 
 from .attribution import Failure, is_incomplete
+from .continuation import continues, is_recorded
 from .finish_reasons import LENGTH, TOOL_CALL
-from .spans import Problem, Span, repeats
+from .spans import Problem, Span
 from .steps import Step, Thread
+from .untold_answers import unrecorded_output
 
 
 def untrainable(
@@ -39,7 +41,8 @@ def untrainable(
         detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
-    problem = span.problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
+    problem = span.problem or (unrecorded_output(span) if _is_empty(span) else None)
+    problem = problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
     if problem is not None:
         return problem
     reason = _MASKED_BY.get(decided_by.finding.owner) if decided_by is not None else None
@@ -54,6 +57,11 @@ _MASKED_BY: Final = {
     FaultOwner.HARNESS: UntrainableReason.ENVIRONMENT_FAULT,
     FaultOwner.UNKNOWN: UntrainableReason.UNATTRIBUTED_FAILURE,
 }
+
+
+def _is_empty(span: Span) -> bool:
+    """Whether the answer is an object without any part: the tracer did not write down what the model said."""
+    return bool(span.output) and not is_recorded(span) and '"parts":[]' in span.output[0].json
 
 
 def _lacks(span: Span, attribute: str, what: str) -> Problem:
@@ -120,7 +128,8 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
     if after is None or not step.span.output:
         return None
     asked = {call.id: call for call in step.span.output[0].tool_calls}
-    news = after.span.input[len(step.span.input) :]
+    continuation = continues(step.span, after.span)
+    news = continuation.new_messages
     if not asked:
         first = next((message for message in news if message.role != "assistant"), None)
         what = "tool calls" if first is not None and first.tool_responses else ""
@@ -128,7 +137,7 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
         told = [call for message in news for call in message.tool_calls if call.id and call.id in asked]
         lacks = any(asked[call.id].arguments == _NOTHING != call.arguments for call in told)
         what = "arguments" if lacks else ""
-        if not what and repeats(step.span, after.span) and _is_part(asked, step.span.input, news):
+        if not what and continuation.repeats_input and _is_part(asked, step.span.input, news):
             what = "other tool calls"
     lacking = f"without the {what} that the history of span {after.span.span_id} tells of"
     return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking) if what else None
@@ -157,13 +166,13 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
         return None
     one, other = before.span, step.span
     if step.continues == before.index and _lacks_calls(one):
-        news = other.input[len(one.input) :]
+        news = continues(one, other).new_messages
         if not any(message.tool_calls for message in news):
             lacking = f"without the tool calls that span {one.span_id} ended for"
             return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)
     if not before.results or not other.response_id.startswith(_RESPONSE):
         return None
-    if one.trace_id != other.trace_id or not other.input or one.input_chain[-1:] != other.input_chain[-1:]:
+    if one.trace_id != other.trace_id or not continues(one, other).is_same_input:
         return None
     lacking = f"the same as before the tools that span {one.span_id} asked for had answered"
     return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)

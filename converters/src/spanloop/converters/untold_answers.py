@@ -8,14 +8,17 @@ missing. Which tools were called and how they fared is told so.
 from collections import Counter
 from collections.abc import Sequence
 
+from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import Message
+from spanloop.semconv import attributes as names
 
-from .spans import Span
+from .continuation import continues, is_recorded
+from .spans import Problem, Span
 
 
 def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
     """The calls of an episode, those without an answer with the one that a later call was sent as theirs."""
-    silent = [call for call in calls if call.input and not call.output and not call.has_failed]
+    silent = [call for call in calls if call.input and not call.has_failed and not is_recorded(call)]
     if not silent:
         return calls
     asked = Counter(call.input_chain[-1] for call in calls if call.input)
@@ -24,17 +27,23 @@ def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
         for call in silent
         if asked[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
     }
-    return [call._replace(output=(found[call.key],)) if call.key in found else call for call in calls]
+    return [_with_answer(call, found[call.key]) if call.key in found else call for call in calls]
+
+
+def _with_answer(call: Span, answer: Message) -> Span:
+    return call._replace(output=(answer,), problem=call.problem or unrecorded_output(call))
+
+
+def unrecorded_output(call: Span) -> Problem:
+    """Why a call whose answer a tracer left out cannot be trained on."""
+    where = f"span {call.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
+    return Problem(UntrainableReason.MISSING_CONTENT, f"{where}: an answer without any part")
 
 
 def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
     """What the model said to ``call``, as all the calls that go on from it tell."""
-    count = len(call.input)
-    nexts = [
-        other.input[count:]
-        for other in calls
-        if len(other.input) > count and other.input_chain[count - 1] == call.input_chain[-1]
-    ]
+    continuations = (continues(call, other) for other in calls)
+    nexts = [continuation.new_messages for continuation in continuations if continuation.repeats_input]
     if not nexts or len({news[0].digest for news in nexts}) > 1:
         return None
     answer, *others = min(nexts, key=len)

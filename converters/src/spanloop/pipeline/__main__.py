@@ -4,7 +4,6 @@ Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conve
 stays, and the next round continues there.
 """
 
-import argparse
 import logging
 import math
 import signal
@@ -13,22 +12,17 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple
 
 from spanloop.converters.dialects import registered_dialects
-from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreError
+from spanloop.foundation.errors import NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.telemetry.logs import add_log_option, configure_logging, report_failure
+from spanloop.foundation.settings.roles import PipelineSettings
+from spanloop.foundation.settings.sources import Process
+from spanloop.foundation.telemetry.role_process import run_role
 from spanloop.foundation.telemetry.status import Status
-from spanloop.foundation.telemetry.status_listener import (
-    StatusAddress,
-    add_status_options,
-    serving_status,
-    status_address,
-)
-from spanloop.semconv.environment import default_data_dir
+from spanloop.foundation.telemetry.status_listener import StatusAddress, serving_status, status_address
 from spanloop.store import Store, connect
 from spanloop.store.model_call_marks import mark_model_calls
 
@@ -40,7 +34,6 @@ from .run import run
 from .service_metrics import PipelineMetrics
 
 SERVICE: Final = "pipeline"
-INTERVAL_S: Final = 5.0
 ERASE_INTERVAL_S: Final = 600.0
 """Seconds between two clean-ups of replaced revisions."""
 MARK_S: Final = 5.0
@@ -54,14 +47,12 @@ def serve(
     *,
     interval_s: float,
     stop: threading.Event,
-    config: Path | None = None,
     address: StatusAddress | None = None,
 ) -> None:
     """Convert every ``interval_s`` seconds until ``stop`` is set.
 
     Args:
         data_dir: An opened data directory. The function waits for its store.
-        config: The configuration file; None looks for ``spanloop.toml``.
         interval_s: Pause between two rounds, in seconds.
         stop: Event that ends the loop after the current batch; what is left of the round waits for the next run.
         address: Where to listen for ``/healthz`` and ``/metrics``; None does not listen.
@@ -69,7 +60,7 @@ def serve(
     Raises:
         SpanloopError: An error that waiting does not resolve, such as a store of a newer version.
     """
-    conversion = conversion_settings(data_dir.path, config)
+    conversion = conversion_settings(data_dir.path)
     status = Status(SERVICE)
     with (
         closing(PipelineMetrics(data_dir)) as metrics,
@@ -138,15 +129,7 @@ def _rounds(store: Store, loop: _Loop) -> None:
         stop.wait(0 if unmarked_days else loop.interval_s)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m spanloop.pipeline", description=__doc__)
-    parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
-    parser.add_argument("--interval-s", type=float, default=INTERVAL_S, help="seconds between rounds (%(default)s)")
-    parser.add_argument("--config", type=Path, help="configuration file (default: spanloop.toml, where there is one)")
-    add_status_options(parser)
-    add_log_option(parser)
-    options = parser.parse_args(arguments)
+def _serve(process: Process[PipelineSettings]) -> None:
     stop = threading.Event()
 
     def request_stop(_number: int, _frame: FrameType | None) -> None:
@@ -154,19 +137,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, request_stop)
-    try:
-        data_dir = DataDir(options.data_dir)
-        configure_logging(SERVICE, data_dir.path, requested=options.log_format, config=options.config)
-        serve(
-            data_dir.open(),
-            interval_s=options.interval_s,
-            stop=stop,
-            config=options.config,
-            address=status_address(options),
-        )
-    except SpanloopError as error:
-        return report_failure(error)
-    return 0
+    settings = process.settings
+    serve(
+        DataDir(process.data_dir).open(),
+        interval_s=settings.interval_s,
+        stop=stop,
+        address=status_address(settings),
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    return run_role(PipelineSettings, _serve, arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.converters.stitch.span_links import MAX_LINKED_TRACES
 from spanloop.store import Store
 
 from .batches import Batch
@@ -114,7 +115,7 @@ def _required_traces(store: Store, batch: Batch, *, by_session: bool) -> _Requir
     batch_and_session = batch.trace_ids | _traces_of_scored_sessions(store, batch)
     related = _traces_sharing_ids(store, batch, batch.trace_ids if batch.is_named else (), by_session=by_session)
     over_limit = related.over_limit
-    trace_ids = {*batch_and_session - over_limit, *related.trace_ids}
+    trace_ids = {*batch_and_session, *related.trace_ids, *_linked_traces(store, batch)} - over_limit
     stored = stored_episodes(store, trace_ids=trace_ids)
     reconverted = set(batch_and_session - over_limit)
     for members in stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list():
@@ -128,6 +129,24 @@ def _required_traces(store: Store, batch: Batch, *, by_session: bool) -> _Requir
         over_limit & batch.trace_ids,
         related.may_exceed_limit,
     )
+
+
+def _linked_traces(store: Store, batch: Batch) -> set[str]:
+    """Return traces that span links connect with the batch's, in either direction."""
+    parts = [
+        store.query(
+            "pipeline_linked",
+            trace_ids=ids,
+            given_from_ns=batch.started_ns,
+            given_until_ns=batch.ended_ns,
+            from_ns=_clamp_ns(batch.started_ns - STITCH_WINDOW_NS),
+            until_ns=_clamp_ns(batch.ended_ns + STITCH_WINDOW_NS),
+            max_linked=MAX_LINKED_TRACES,
+            max_traces=MAX_NEIGHBOURS,
+        )
+        for ids in slices(batch.trace_ids)
+    ]
+    return {str(trace_id) for part in parts for trace_id in part["trace_id"]}
 
 
 def _traces_of_scored_sessions(store: Store, batch: Batch) -> set[str]:

@@ -11,20 +11,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
+
+from pydantic import InstanceOf, PrivateAttr
 
 from spanloop.converters import Options
-from spanloop.converters.attribution import RULES, AskedJudge, EndingRule, LocatedFinding, judged_ending
-from spanloop.converters.attribution.loading import attribution_rules
+from spanloop.converters.attribution import (
+    AskedJudge,
+    EndingRule,
+    LlmJudge,
+    LocatedFinding,
+    attribution_rules,
+)
 from spanloop.converters.rewards import reward_functions
 from spanloop.converters.steps import Episode
-from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.model_client import BudgetExceededError, ModelClient
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.model_client import BudgetExceededError
 from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.semconv.environment import REWARDS_ENV
 
-JUDGES: Final = "spanloop.judges"
+from .judges import JUDGE_POINT, Judge, JudgeContext
 
 MOST_FAILURES: Final = 3
 PAUSE_S: Final = 300.0
@@ -56,67 +61,62 @@ def conversion_settings(
     configuration = load_configuration(data_dir, file)
     references = [name for name in environment.get(REWARDS_ENV, "").split(",") if name.strip()]
     functions = reward_functions(references or configuration.rewards.functions)
-    rules = attribution_rules(configuration.attribution.rules, RULES)
+    rules = attribution_rules(configuration.attribution.rules)
     counts: Counter[str] = Counter()
     if configuration.attribution.judge:
-        ask = _judge(configuration, data_dir)
-        judge = AskedJudge(ask, configuration.attribution.judge)
-        rules = rules._replace(endings=(guarded_judge(judged_ending(judge), counts), *rules.endings))
+        judge = AskedJudge(_judge(configuration, data_dir).ask, configuration.attribution.judge)
+        rules = rules._replace(endings=(guarded_judge(LlmJudge(judge=judge), counts), *rules.endings))
     options = Options(
         reward_functions=functions, rules=rules, train_abandoned_attempts=configuration.training.abandoned_attempts
     )
     return Conversion(options, counts)
 
 
-def _judge(configuration: Configuration, data_dir: Path) -> Callable[[str], str]:
-    clients = {name: ModelClient(model, data_dir).ask for name, model in configuration.models.items()}
-    judge = configuration.attribution.judge
-    found = find_extension(judge, group=JUDGES, what="judge", built_in=clients)
-    if not callable(found):
-        raise ConfigurationError(
-            f"Judge {judge!r} is {type(found).__name__}, expected a callable from a prompt to an answer.",
-            next_step="See docs/how-to/extend.md for the form of a judge.",
-        )
-    return cast("Callable[[str], str]", found)
+def _judge(configuration: Configuration, data_dir: Path) -> Judge:
+    reference = configuration.attribution.judge
+    options = {"model": reference} if reference in configuration.models else {}
+    judge = JUDGE_POINT.find("model" if options else reference, options)
+    return judge.bind(JudgeContext(data_dir, configuration.models))
 
 
-class _CircuitBreaker:
+class GuardedJudge(EndingRule):
     """Asks a rule, counts what became of it, and pauses it after failures in a row."""
 
-    def __init__(self, rule: EndingRule, counts: Counter[str], clock: Callable[[], float]) -> None:
-        self._rule: Final = rule
-        self._counts: Final = counts
-        self._clock: Final = clock
-        self._failures_in_a_row = 0
-        self._paused_until_s = float("-inf")
+    rule: InstanceOf[EndingRule]
+    counts: InstanceOf[Counter[str]]
+    clock: Callable[[], float]
+    _failures_in_a_row: int = PrivateAttr(default=0)
+    _paused_until_s: float = PrivateAttr(default=float("-inf"))
 
-    def see(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
-        """What the rule sees; None where it fails or is paused."""
-        if self._clock() < self._paused_until_s:
-            self._counts["skipped"] += 1
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the rule's finding; None where it fails or is paused."""
+        if self.clock() < self._paused_until_s:
+            self.counts["skipped"] += 1
             return None
         try:
-            found = self._rule.see(episode, reward)
+            finding = self.rule.find(episode, reward)
         except BudgetExceededError:
-            self._counts["over_budget"] += 1
+            self.counts["over_budget"] += 1
             return None
         except Exception as error:  # noqa: BLE001 - a judge is anybody's code, and the rules can do without it
             self._failed(error)
             return None
         self._failures_in_a_row = 0
-        self._counts["unusable" if found is None else "answered"] += 1
-        return found
+        self.counts["unusable" if finding is None else "answered"] += 1
+        return finding
 
     def _failed(self, error: Exception) -> None:
-        self._counts["failed"] += 1
+        self.counts["failed"] += 1
         self._failures_in_a_row += 1
         if self._failures_in_a_row < MOST_FAILURES:
             return
         self._failures_in_a_row = 0
-        self._paused_until_s = self._clock() + PAUSE_S
+        self._paused_until_s = self.clock() + PAUSE_S
         _log.warning("the judge failed %d times in a row, rules decide for %.0f s: %s", MOST_FAILURES, PAUSE_S, error)
 
 
 def guarded_judge(rule: EndingRule, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> EndingRule:
-    """``rule``, silent where it fails."""
-    return EndingRule(rule.name, _CircuitBreaker(rule, counts, clock).see)
+    """Return ``rule``, silent where it fails."""
+    guarded = GuardedJudge(rule=rule, counts=counts, clock=clock)
+    guarded.set_name(rule.name)
+    return guarded

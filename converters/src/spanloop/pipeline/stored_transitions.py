@@ -12,13 +12,11 @@ import polars as pl
 
 from spanloop.converters.message_numbers import MessageNumbers
 from spanloop.converters.ragged import flat
+from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, TRANSITION_ROWS
 from spanloop.store import Store
 
 KEY: Final = ("episode_id", "revision")
-_RANGES: Final = pl.List(pl.UInt32)
-_MESSAGES: Final = pl.Schema(
-    {"episode_id": pl.String(), "revision": pl.UInt64(), "number": pl.UInt32(), "message": pl.String()}
-)
+_RANGES: Final = TRANSITION_ROWS.schema["state"]
 
 Numbers = defaultdict[tuple[str, int], MessageNumbers]
 """The numbered messages by (episode_id, revision)."""
@@ -36,13 +34,19 @@ def insert_transitions(store: Store, transitions: pl.DataFrame) -> None:
     """
     numbers = Numbers(MessageNumbers)
     rows = number_states(transitions, numbers).with_columns(share_prompts(transitions))
-    messages = [(*key, number, text) for key, each in numbers.items() for number, text in enumerate(each.messages)]
-    frame = pl.DataFrame(messages, schema=_MESSAGES, orient="row")
+    frame = EPISODE_MESSAGES.frame(
+        {
+            "episode_id": [episode_id for (episode_id, _), each in numbers.items() for _ in each.messages],
+            "revision": [revision for (_, revision), each in numbers.items() for _ in each.messages],
+            "number": [number for each in numbers.values() for number in range(len(each.messages))],
+            "message": [text for each in numbers.values() for text in each.messages],
+        }
+    )
     if "converted_at" in transitions.columns:
         # Of two conversions of a revision the later one counts, in both tables.
         frame = frame.join(transitions.group_by(KEY).agg(pl.col("converted_at").max()), on=KEY, how="left")
-    store.insert("episode_messages", frame)
-    store.insert("transition_rows", rows)
+    store.insert(EPISODE_MESSAGES.name, frame)
+    store.insert(TRANSITION_ROWS.name, rows)
 
 
 def number_states(transitions: pl.DataFrame, numbers: Numbers) -> pl.DataFrame:

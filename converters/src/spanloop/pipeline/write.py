@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 import polars as pl
 
 from spanloop.converters import CONVERTER_VERSION, Converted
-from spanloop.converters.frames import EPISODES
+from spanloop.foundation.tables.episodes import EPISODES, REPLACED_REVISIONS
 from spanloop.store import Store
 
 from .affected_traces import AffectedTraces, stored_episodes
@@ -21,7 +21,7 @@ from .report import Report, count_reasons
 from .stored_transitions import insert_transitions
 
 _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
-_REVISIONS: Final = pl.Schema({"episode_id": pl.String(), "revision": pl.UInt64()})
+_REVISIONS: Final = REPLACED_REVISIONS.required
 
 
 class _Content(NamedTuple):
@@ -74,7 +74,9 @@ def write(
             store.insert(table, written[table])
     check()
     store.insert("replaced_revisions", plan.replaced)
-    episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
+    episodes = _renumber(converted.episodes, plan.revisions).with_columns(
+        pl.lit(0, dtype=EPISODES.schema["is_deleted"]).alias("is_deleted")
+    )
     check()
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
     return _report(written, plan, converted, loaded.affected)
@@ -192,7 +194,7 @@ def _tombstones(
                     "is_deleted": 1,
                 }
             )
-    return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
+    return pl.DataFrame(rows, schema=EPISODES.required | {"is_deleted": EPISODES.schema["is_deleted"]})
 
 
 def _report(written: dict[str, pl.DataFrame], plan: _Plan, converted: Converted, affected: AffectedTraces) -> Report:

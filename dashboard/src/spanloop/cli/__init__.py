@@ -14,6 +14,7 @@ _MODULES: Final = {
         "psutil",
         "pyarrow",
         "pydantic",
+        "pydantic_settings",
         "rich",
         "safetensors",
         "sqlalchemy",

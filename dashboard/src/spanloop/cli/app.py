@@ -16,7 +16,7 @@ from .data import convert, dead_letters, export, import_, marks, redact, scores,
 from .learning import canary, evaluate, evaluations, jobs, models, promotion, schedules, train
 from .learning import run as run_command
 from .learning.spec_options import SpecCommand
-from .services import administration, audit, doctor, instrument, keys, serve, status, up, users
+from .services import administration, audit, doctor, extensions, instrument, keys, serve, status, up, users
 
 app = typer.Typer(
     name="spanloop",
@@ -69,12 +69,13 @@ app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
-app.command(rich_help_panel="Learn")(run_command.run)
+app.command(rich_help_panel="Learn", cls=run_command.RunCommand)(run_command.run)
 app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(evaluate.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Learn")
+app.command(rich_help_panel="Learn")(extensions.extensions)
 app.command(rich_help_panel="Learn")(promotion.promote)
 app.add_typer(canary.app, name="canary", rich_help_panel="Learn")
 for command in (

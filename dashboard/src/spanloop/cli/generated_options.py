@@ -4,12 +4,17 @@ Importing the class, and pydantic with it, would slow every other command down.
 """
 
 import inspect
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 from typer.main import get_command
+
+if TYPE_CHECKING:
+    from spanloop.foundation.settings.section import Section
 
 _META_KEY: Final = "spanloop.cli.generated_options"
 
@@ -29,6 +34,49 @@ def given_options(context: typer.Context) -> dict[str, Any]:
     return options
 
 
+def section_options(
+    section: "type[Section]",
+    *,
+    without: Collection[str] = (),
+    defaults: Mapping[str, object] = MappingProxyType({}),
+    variable: Callable[[str], str] | None = None,
+) -> Iterator[GeneratedOption]:
+    """Yield an option for each field of a section of ``spanloop.toml``.
+
+    Args:
+        section: Its class.
+        without: Fields that get no option.
+        defaults: Shown in place of those of the class.
+        variable: Returns the environment variable of a field; None for options without one.
+    """
+    for name, field in section.model_fields.items():
+        if name in without:
+            continue
+        value_type = _value_type(field.annotation)
+        meaning = f"{field.description} May be given several times." if value_type == list[str] else field.description
+        option = typer.Option(
+            section.option(name),
+            envvar=variable(name) if variable else None,
+            help=" ".join(str(meaning).replace("``", "`").split()),
+            metavar="NAME=VALUE" if value_type == list[str] else None,
+            show_default=_default_text(defaults.get(name, field.get_default(call_default_factory=True))),
+        )
+        yield GeneratedOption(name, Annotated[value_type | None, option])
+
+
+def _value_type(annotation: Any) -> Any:
+    """Return the type of an option's text: that of the field, without pydantic's checks and without None."""
+    if get_origin(annotation) is dict:
+        return list[str]
+    plain = next((each for each in get_args(annotation) if each is not type(None)), annotation)
+    plain = get_args(plain)[0] if get_origin(plain) is Annotated else plain
+    return plain if plain in {bool, int, float, Path} else str
+
+
+def _default_text(default: object) -> str | bool:
+    return False if default is None or default is False or default == {} else str(default) or False
+
+
 class GeneratedCommand(TyperCommand):
     """A command with further options, which :func:`given_options` returns."""
 
@@ -46,7 +94,12 @@ class GeneratedCommand(TyperCommand):
         """Run the command; the generated options are not arguments of its function."""
         names = [option.name for option in self.generate()]
         values = {name: ctx.params.pop(name) for name in names}
-        ctx.meta[_META_KEY] = {name: value for name, value in values.items() if value not in (None, [], ())}
+        # What a variable says is not an option: its reader finds it, and a secret stays out of the process list.
+        ctx.meta[_META_KEY] = {
+            name: value
+            for name, value in values.items()
+            if value not in (None, [], ()) and ctx.get_parameter_source(name).name == "COMMANDLINE"
+        }
         return super().invoke(ctx)
 
 

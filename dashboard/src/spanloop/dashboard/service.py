@@ -69,8 +69,8 @@ def serve(
 
     Raises:
         PortInUseError: Another process listens on the port.
-        ConfigurationError: The host is not an address of this machine, nobody would have to log in there, or the
-            dashboard extra is not installed.
+        ConfigurationError: The host is not an address of this machine, nobody would have to log in there, a page
+            or its options cannot be used, or the dashboard extra is not installed.
         DataDirectoryError: The data directory is unusable.
     """
     configuration = configuration or Dashboard()
@@ -99,6 +99,10 @@ def serve(
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.private_key,
     )
+    if configuration.pages:
+        from .navigation import check_pages  # noqa: PLC0415 - streamlit, whose absence is an error of its own above
+
+        check_pages(configuration.pages)
     asyncio.run(_run(_Server(config), data_dir, reachable_url(host, port, is_tls=tls is not None)))
 
 

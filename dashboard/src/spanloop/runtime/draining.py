@@ -62,9 +62,9 @@ async def _write_spool(directory: "DataDir", timeout_s: float) -> None:
     from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
     from spanloop.collector.health import Health
     from spanloop.collector.metrics import Metrics
-    from spanloop.collector.settings import Settings
     from spanloop.collector.writer import Writer
     from spanloop.foundation.errors import NotRunningError
+    from spanloop.foundation.settings.roles import CollectorSettings
     from spanloop.spool import Spool
     from spanloop.store import connect
 
@@ -72,7 +72,7 @@ async def _write_spool(directory: "DataDir", timeout_s: float) -> None:
         if not spool.stats.records:
             return
         health = Health()
-        settings = Settings(linger_s=0.0, drain_timeout_s=0.0)
+        settings = CollectorSettings(linger_s=0.0, drain_timeout_s=0.0)
         strategy = ProtobufStrategy(RefusedRanges(directory.spool / "refused"))
         writer = Writer(spool, lambda: connect(directory), Metrics(), health, settings=settings, strategy=strategy)
         writing = asyncio.create_task(writer.run())

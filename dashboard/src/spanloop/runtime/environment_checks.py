@@ -17,6 +17,7 @@ from spanloop.semconv.environment import CONTROL_URL_ENV, SERVICE_URL_ENVS, defa
 from .check import Check
 from .service_checks import service_checks
 from .services import Ports, check_ports, services
+from .settings_checks import settings_checks
 
 _EXTRAS: Final = {
     "server": ("chdb-core", "clickhouse-connect", "polars", "starlette", "uvicorn", "sqlalchemy"),
@@ -44,6 +45,7 @@ def all_checks(data_dir: Path | None) -> list[Check]:
         _check_control_database(directory),
         _check_disk(directory),
         _check_running(directory),
+        *settings_checks(directory),
         *service_checks(directory),
     ]
 

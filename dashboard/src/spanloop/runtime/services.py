@@ -11,8 +11,9 @@ from spanloop.foundation.errors import PortInUseError
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT, configured_address
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from spanloop.foundation.paths import DataDir
-    from spanloop.foundation.settings import Serve
 
 HOST = "127.0.0.1"
 
@@ -42,6 +43,23 @@ class Ports(NamedTuple):
     dashboard: int = DASHBOARD_PORT
 
     @classmethod
+    def configured(cls, data_dir: "Path", *given: int | None) -> "Ports":
+        """Return given ports; for each None that of the role's settings, or its default where these say 0."""
+        from spanloop.foundation.settings import load_configuration
+        from spanloop.foundation.settings.roles import (
+            CollectorSettings,
+            DashboardSettings,
+            GatewaySettings,
+            ListeningSettings,
+        )
+        from spanloop.foundation.settings.sources import resolve
+
+        configuration = load_configuration(data_dir)
+        roles: tuple[type[ListeningSettings], ...] = (CollectorSettings, GatewaySettings, DashboardSettings)
+        settings = (resolve(role, configuration).settings for role in roles)
+        return cls(*(port or each.port or default for port, each, default in zip(given, settings, cls(), strict=True)))
+
+    @classmethod
     def free(cls) -> "Ports":
         """Return three ports that are free now."""
         with socket.socket() as a, socket.socket() as b, socket.socket() as c:
@@ -50,9 +68,7 @@ class Ports(NamedTuple):
             return cls(a.getsockname()[1], b.getsockname()[1], c.getsockname()[1])
 
 
-def services(
-    ports: Ports, *, dashboard: bool = True, pipeline: bool = True, serve: "Serve | None" = None
-) -> list[Service]:
+def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True, vllm_args: str = "") -> list[Service]:
     """List the services besides ClickHouse that run on this machine, in start order.
 
     A service is left out when a setting names its address, which is elsewhere, or when its extra is not installed.
@@ -61,21 +77,17 @@ def services(
         ports: Their ports.
         dashboard: Whether to serve the web pages.
         pipeline: Whether to convert new spans.
-        serve: Further options of each.
+        vllm_args: Option of the gateway; empty leaves it to the gateway's settings.
     """
-
-    def options(name: str) -> tuple[str, ...]:
-        return () if serve is None else tuple(getattr(serve, name).arguments("port"))
-
     started = [
-        Service("collector", "spanloop.collector", ports.collector, options("collector")),
-        Service("gateway", "spanloop.gateway", ports.gateway, options("gateway")),
-        Service("scheduler", "spanloop.training.run.scheduler", None, options("scheduler")),
+        Service("collector", "spanloop.collector", ports.collector),
+        Service("gateway", "spanloop.gateway", ports.gateway, (f"--vllm-args={vllm_args}",) if vllm_args else ()),
+        Service("scheduler", "spanloop.training.run.scheduler", None),
     ]
     if pipeline:
-        started.append(Service("pipeline", "spanloop.pipeline", None, options("pipeline")))
+        started.append(Service("pipeline", "spanloop.pipeline", None))
     if dashboard and find_spec("streamlit") is not None:
-        started.append(Service("dashboard", "spanloop.dashboard", ports.dashboard, options("dashboard")))
+        started.append(Service("dashboard", "spanloop.dashboard", ports.dashboard))
     return [service for service in started if configured_address(service.name) is None]
 
 

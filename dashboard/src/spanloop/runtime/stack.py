@@ -15,7 +15,6 @@ from .supervisor import ProgressCallback, Supervisor, up_lock
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.foundation.settings import Serve
 
 _STOP_TIMEOUT_S: Final = 12.0
 """A service stops within 10 s of the SIGTERM that the kernel sends it when its ``spanloop up`` dies."""
@@ -94,7 +93,7 @@ def running_stack(
     *,
     dashboard: bool = True,
     pipeline: bool = True,
-    serve: "Serve | None" = None,
+    vllm_args: str = "",
     stop: threading.Event | None = None,
 ) -> Generator[Supervisor]:
     """Start ClickHouse and every service in order, except those elsewhere; stop them in reverse order on exit.
@@ -105,7 +104,7 @@ def running_stack(
         on_progress: Receives lines for the user.
         dashboard: Whether to start the web pages (when their extra is installed).
         pipeline: Whether to start the service that converts new spans.
-        serve: Further options of each service.
+        vllm_args: Option of the gateway; empty leaves it to the gateway's settings.
         stop: Cancels the start when it is set.
 
     Raises:
@@ -119,7 +118,7 @@ def running_stack(
     from spanloop.store import connect
 
     stop = stop or threading.Event()
-    required = services(ports, dashboard=dashboard, pipeline=pipeline, serve=serve)
+    required = services(ports, dashboard=dashboard, pipeline=pipeline, vllm_args=vllm_args)
     with ExitStack() as cleanup:
         cleanup.enter_context(up_lock(data_dir))
         names = ["clickhouse", *(service.name for service in required)]

@@ -1,10 +1,10 @@
-"""A judge: any callable from a prompt to an answer with one JSON object. A real one asks a model."""
+"""A judge: from a prompt to an answer that holds one JSON object. A real one asks a model."""
 
 import json
 
 
-def first_step(_prompt: str) -> str:
+def first_step(_prompt: str, confidence: float = 0.3) -> str:
     """Blame the first step, with little confidence."""
     return json.dumps(
-        {"step": 0, "error_class": "wrong_plan", "owner": "policy", "confidence": 0.3, "reason": "It began so."}
+        {"step": 0, "error_class": "wrong_plan", "owner": "policy", "confidence": confidence, "reason": "It began so."}
     )

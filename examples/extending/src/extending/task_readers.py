@@ -1,11 +1,11 @@
 """A task reader: tasks out of a folder of cards, one text file each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def phone_book(source: str, options: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield a task for each file: the name is the question, and the first line the number."""
-    for path in sorted(Path(source).glob(options.get("pattern", "*.txt"))):
+def phone_book(source: str, pattern: str = "*.txt") -> Iterator[dict[str, str]]:
+    """Read a folder: a file's name is the question, and its first line the number."""
+    for path in sorted(Path(source).glob(pattern)):
         number = path.read_text(encoding="utf-8").partition("\n")[0]
         yield {"id": path.stem, "question": f"What is the number of {path.stem}?", "answer": number}

@@ -20,6 +20,8 @@ from starlette.types import Scope as ASGIScope
 from spanloop.foundation.keys.api_keys import Scope
 from spanloop.foundation.keys.limits import Admission
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Limits
+from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.foundation.telemetry.metrics import MEDIA_TYPE
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
@@ -48,7 +50,6 @@ from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
-from .settings import GatewaySettings
 
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
 _log: Final = logging.getLogger(__name__)
@@ -60,12 +61,13 @@ class Gateway:
     Args:
         settings: The process's settings.
         data_dir: The data directory, open.
+        limits: Limits of rate, concurrency and body size by API key.
 
     Raises:
         SpanloopError: The data directory is unusable, or another gateway uses it.
     """
 
-    def __init__(self, settings: GatewaySettings, data_dir: DataDir) -> None:
+    def __init__(self, settings: GatewaySettings, data_dir: DataDir, limits: Limits = Limits()) -> None:
         self._settings = settings
         self._data_dir = data_dir
         self._started_s = time.time()
@@ -85,13 +87,14 @@ class Gateway:
             self.admission,
             DeploymentFile(data_dir),
             settings,
+            data_dir=data_dir,
             upstream_weights=UpstreamWeights(data_dir),
         )
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
         self.drain = Drain()
-        self._authenticator = Authenticator(data_dir, settings.limits)
+        self._authenticator = Authenticator(data_dir, limits)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -251,16 +254,18 @@ class Gateway:
         if canary.upstream:
             engine = ExternalEngine(canary.upstream, self.client)
         elif is_shared and isinstance(self._engine, ChildEngine):
-            engine = SecondAdapter(self._engine, settings.engine.start_timeout_s)
+            engine = SecondAdapter(self._engine, settings.start_timeout_s)
         else:
-            engine = ChildEngine(settings.engine, self.client, self._data_dir.logs / "engine-candidate.log")
+            engine = ChildEngine(settings, self.client, self._data_dir.logs / "engine-candidate.log")
         weights = FixedWeights(self._data_dir, canary.candidate)
-        return Candidate(canary, engine, self.admission, settings, weights=weights, is_shared=is_shared)
+        return Candidate(
+            canary, engine, self.admission, settings, data_dir=self._data_dir, weights=weights, is_shared=is_shared
+        )
 
     def _make_engine(self) -> Engine:
         if self._settings.upstream:
             return ExternalEngine(self._settings.upstream, self.client)
-        return ChildEngine(self._settings.engine, self.client, self._data_dir.logs / "engine.log")
+        return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine.log")
 
     def _connect(self) -> Store:
         return connect(self._data_dir)

@@ -8,10 +8,19 @@ arrays: pyarrow's conversion imports pandas when it is installed, which costs ha
 # pyright: reportUnknownArgumentType=false
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import polars as pl
 import pyarrow as pa
+
+from spanloop.foundation.tables import Table
+
+ATTRIBUTES: Final = pl.Map(pl.String(), pl.String())
+
+
+def names_of_type(table: Table, dtype: pl.DataType) -> list[str]:
+    """Return the insertable columns of a type. A column that gets no values is an error of `build_frame`."""
+    return [name for name, each in table.schema.items() if each == dtype]
 
 
 class Column(Protocol):
@@ -65,9 +74,9 @@ def string_column(values: Sequence[str]) -> Column:
     return _array(values, pl.String())
 
 
-def uint_column(values: Sequence[int], bits: int) -> Column:
-    """Build a UInt column."""
-    return _array(values, {8: pl.UInt8(), 32: pl.UInt32(), 64: pl.UInt64()}[bits])
+def number_column(values: Sequence[int], dtype: pl.DataType) -> Column:
+    """Build a column of numbers."""
+    return _array(values, dtype)
 
 
 def datetime_column(values: Sequence[int]) -> Column:

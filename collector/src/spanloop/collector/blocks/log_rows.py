@@ -9,10 +9,19 @@ import polars as pl
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
+from spanloop.foundation.tables.arrivals import OTEL_LOGS
 from spanloop.semconv.attributes import SERVICE_NAME
 
 from ..otlp.attribute_values import attributes, text
-from .arrow_columns import MapColumn, build_frame, datetime_column, string_column, uint_column
+from .arrow_columns import (
+    ATTRIBUTES,
+    MapColumn,
+    build_frame,
+    datetime_column,
+    names_of_type,
+    number_column,
+    string_column,
+)
 
 _BYTE: Final = 0xFF
 
@@ -21,16 +30,10 @@ class LogRows:
     """Collects the log records of requests as rows."""
 
     def __init__(self) -> None:
-        self._texts: dict[str, list[str]] = {
-            name: []
-            for name in (
-                "TraceId", "SpanId", "SeverityText", "ServiceName", "Body", "ResourceSchemaUrl", "ScopeSchemaUrl",
-                "ScopeName", "ScopeVersion", "EventName",
-            )
-        }  # fmt: skip
+        self._texts: dict[str, list[str]] = {name: [] for name in names_of_type(OTEL_LOGS, pl.String())}
         self._times: list[int] = []
-        self._numbers: dict[str, list[int]] = {"TraceFlags": [], "SeverityNumber": []}
-        self._maps = {name: MapColumn() for name in ("ResourceAttributes", "ScopeAttributes", "LogAttributes")}
+        self._numbers: dict[str, list[int]] = {name: [] for name in names_of_type(OTEL_LOGS, pl.UInt8())}
+        self._maps = {name: MapColumn() for name in names_of_type(OTEL_LOGS, ATTRIBUTES)}
 
     def add(self, request: ExportLogsServiceRequest) -> None:
         """Append every record of a request."""
@@ -53,7 +56,7 @@ class LogRows:
         """Return all rows so far, with the insertable columns of ``otel_logs`` that have no default."""
         columns = {name: string_column(values) for name, values in self._texts.items()}
         columns |= {name: column.to_arrow() for name, column in self._maps.items()}
-        columns |= {name: uint_column(values, 8) for name, values in self._numbers.items()}
+        columns |= {name: number_column(values, pl.UInt8()) for name, values in self._numbers.items()}
         columns["Timestamp"] = datetime_column(self._times)
         return build_frame(columns)
 

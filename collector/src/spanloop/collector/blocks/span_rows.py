@@ -9,10 +9,21 @@ import polars as pl
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
+from spanloop.foundation.tables.arrivals import OTEL_TRACES
 from spanloop.semconv.attributes import SERVICE_NAME
 
 from ..otlp.attribute_values import attributes
-from .arrow_columns import Column, ListOffsets, MapColumn, build_frame, datetime_column, string_column, uint_column
+from .arrow_columns import (
+    ATTRIBUTES,
+    Column,
+    ListOffsets,
+    MapColumn,
+    build_frame,
+    datetime_column,
+    names_of_type,
+    number_column,
+    string_column,
+)
 
 SPAN_KINDS: Final = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
 STATUS_CODES: Final = ("Unset", "Ok", "Error")
@@ -29,24 +40,6 @@ class _Scope(NamedTuple):
     version: str
     attributes: dict[str, str]
     schema_url: str
-
-
-class _SpanTexts:
-    """The String columns: one list a column, parallel to the spans."""
-
-    def __init__(self) -> None:
-        self.columns: dict[str, list[str]] = {
-            name: []
-            for name in (
-                "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind", "ServiceName", "ScopeName",
-                "ScopeVersion", "StatusCode", "StatusMessage", "ResourceSchemaUrl", "ScopeSchemaUrl",
-            )
-        }  # fmt: skip
-        self._appends = [column.append for column in self.columns.values()]
-
-    def add(self, *values: str) -> None:
-        for append, value in zip(self._appends, values, strict=True):
-            append(value)
 
 
 class _Events:
@@ -100,14 +93,12 @@ class SpanRows:
     """Collects the spans of requests as rows."""
 
     def __init__(self) -> None:
-        self._texts = _SpanTexts()
+        self._texts: dict[str, list[str]] = {name: [] for name in names_of_type(OTEL_TRACES, pl.String())}
         self._events, self._links = _Events(), _Links()
         self._starts: list[int] = []
         self._durations: list[int] = []
-        self._counts: dict[str, list[int]] = {
-            name: [] for name in ("TraceFlags", "DroppedAttributesCount", "DroppedEventsCount", "DroppedLinksCount")
-        }
-        self._maps = {name: MapColumn() for name in ("ResourceAttributes", "ScopeAttributes", "SpanAttributes")}
+        self._counts: dict[str, list[int]] = {name: [] for name in names_of_type(OTEL_TRACES, pl.UInt32())}
+        self._maps = {name: MapColumn() for name in names_of_type(OTEL_TRACES, ATTRIBUTES)}
 
     def add(self, request: ExportTraceServiceRequest) -> None:
         """Append every span of a request."""
@@ -120,30 +111,29 @@ class SpanRows:
 
     def to_frame(self) -> pl.DataFrame:
         """Return all rows so far, with the insertable columns of ``otel_traces`` except ``IngestedAt``."""
-        columns = {name: string_column(values) for name, values in self._texts.columns.items()}
+        columns = {name: string_column(values) for name, values in self._texts.items()}
         columns |= {name: column.to_arrow() for name, column in self._maps.items()}
-        columns |= {name: uint_column(values, 32) for name, values in self._counts.items()}
+        columns |= {name: number_column(values, pl.UInt32()) for name, values in self._counts.items()}
         columns["Timestamp"] = datetime_column(self._starts)
-        columns["Duration"] = uint_column(self._durations, 64)
+        columns["Duration"] = number_column(self._durations, pl.UInt64())
         columns |= self._events.to_arrow() | self._links.to_arrow()
         return build_frame(columns)
 
     def _add_span(self, span: Span, resource: _Resource, scope: _Scope) -> None:
-        self._texts.add(
-            span.trace_id.hex(),
-            span.span_id.hex(),
-            "" if span.parent_span_id == _NO_PARENT else span.parent_span_id.hex(),
-            span.trace_state,
-            span.name,
-            _enum_name(SPAN_KINDS, span.kind),
-            resource.attributes.get(SERVICE_NAME, ""),
-            scope.name,
-            scope.version,
-            _enum_name(STATUS_CODES, span.status.code),
-            span.status.message,
-            resource.schema_url,
-            scope.schema_url,
-        )
+        texts = self._texts
+        texts["TraceId"].append(span.trace_id.hex())
+        texts["SpanId"].append(span.span_id.hex())
+        texts["ParentSpanId"].append("" if span.parent_span_id == _NO_PARENT else span.parent_span_id.hex())
+        texts["TraceState"].append(span.trace_state)
+        texts["SpanName"].append(span.name)
+        texts["SpanKind"].append(_enum_name(SPAN_KINDS, span.kind))
+        texts["ServiceName"].append(resource.attributes.get(SERVICE_NAME, ""))
+        texts["ScopeName"].append(scope.name)
+        texts["ScopeVersion"].append(scope.version)
+        texts["StatusCode"].append(_enum_name(STATUS_CODES, span.status.code))
+        texts["StatusMessage"].append(span.status.message)
+        texts["ResourceSchemaUrl"].append(resource.schema_url)
+        texts["ScopeSchemaUrl"].append(scope.schema_url)
         self._starts.append(span.start_time_unix_nano)
         # A clock that was set back gives an end before the start, which the exporter stores as almost 2^64.
         self._durations.append(max(0, span.end_time_unix_nano - span.start_time_unix_nano))

@@ -13,11 +13,11 @@ from typing import Final, cast
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
+from ..continuation import continues
 from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey
-from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
 from .base import (
     EndingRule,
     EpisodeRule,
@@ -25,58 +25,23 @@ from .base import (
     Finding,
     LocatedFinding,
     ModelCallRule,
+    Rule,
     Rules,
     ToolCallContext,
     ToolCallRule,
 )
-from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
+from .broken_output import is_incomplete
 from .causes import deciding_chain, decisive, with_chains
-from .corrected_arguments import CORRECTED_ARGUMENTS
-from .crash import CRASH
-from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
-from .failed_request import FAILED_REQUEST
 from .failure import Failure
 from .failure_dedup import deduplicated, in_words_from_above, nearest_above
-from .hallucinated_arguments import HALLUCINATED_ARGUMENTS, WRONGLY_GIVEN
-from .invented import INVENTED_DATA
-from .judge import Ask, AskedJudge, judged_ending
-from .loop import LOOP
-from .poor_result import POOR_RESULT
+from .judge import Ask, AskedJudge, LlmJudge
+from .loading import DEFAULT, RULE_POINT, attribution_rules
 from .recovery import RecoveryFacts, made_progress, recovery_facts
-from .repeated_actions import REPEATED_ACTIONS
-from .team import TEAM_ANSWER
-from .tool_failure import BROKEN_CODE, CANNOT_BE, TOOL_ENVIRONMENT, TOOL_RAISED, UNANSWERED
 
-RULES: Final = Rules(
-    model_calls=(INCOMPLETE_STREAM, FAILED_REQUEST, TRUNCATED_OUTPUT, FILTERED_OUTPUT, MALFORMED_OUTPUT),
-    tool_calls=(
-        UNKNOWN_TOOL,
-        MALFORMED_ARGUMENTS,
-        REFUSED_ARGUMENTS,
-        TOOL_ENVIRONMENT,
-        HALLUCINATED_ARGUMENTS,
-        WRONGLY_GIVEN,
-        BROKEN_CODE,
-        CANNOT_BE,
-        CORRECTED_ARGUMENTS,
-        TOOL_RAISED,
-        UNANSWERED,
-    ),
-    episodes=(LOOP, CRASH),
-    endings=(
-        REPEATED_ACTIONS,
-        STOPPED,
-        DECLINED,
-        POOR_RESULT,
-        INVENTED_DATA,
-        REPORTED_FAILURE,
-        TEAM_ANSWER,
-        WRONG_ANSWER,
-    ),
-)
-"""In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
+RULES: Final = attribution_rules([DEFAULT])
+"""In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(Mine(), *RULES.tool_calls))``."""
 
-VALUE_RULES: Final = frozenset({HALLUCINATED_ARGUMENTS.name, CORRECTED_ARGUMENTS.name})
+VALUE_RULES: Final = frozenset({"hallucinated_arguments", "corrected_arguments"})
 """Rules of arguments that have the right form and the wrong content."""
 
 
@@ -157,7 +122,7 @@ _USUAL_FINISH: Final = frozenset({STOP, TOOL_CALL})
 
 def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.model_calls:
-        finding = rule.see(step)
+        finding = rule.find(step)
         if finding is not None:
             yield _failure(step, rule.name, finding, is_recovered=facts.recovery.recovered_call(step, finding))
             return
@@ -190,7 +155,7 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
 
 def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.tool_calls:
-        finding = rule.see(context)
+        finding = rule.find(context)
         if finding is not None:
             is_known = not context.offered or context.call.name in context.offered
             recovered = facts.recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
@@ -201,17 +166,13 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
 def _is_continued(step: Step, episode: Episode) -> bool:
     if step.following is None:
         return False
-    call, after = step.span, episode.steps[step.following].span
-    count = len(call.input)
-    if not count or len(after.input) <= count or after.input_chain[count - 1] != call.input_chain[-1]:
-        return False
-    return after.input[count].digest == call.output[0].digest
+    return continues(step.span, episode.steps[step.following].span).choice == 0
 
 
 def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:
     """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
     episode = facts.episode
-    seen = [(rule.name, located) for rule in rules.episodes for located in rule.see(episode)]
+    seen = [(rule.name, located) for rule in rules.episodes for located in rule.find(episode)]
     if not seen:
         return
     recovery = facts.recovery
@@ -246,7 +207,7 @@ def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequ
     for rule in rules.endings:
         if known and not (rule.is_choice or (rule.is_event and had_worked)):
             continue
-        located = rule.see(episode, reward)
+        located = rule.find(episode, reward)
         if located is None or located.finding.error_class in known or located.step.index < since:
             continue
         return [_located_failure(located, rule.name, is_recovered=False)]
@@ -303,6 +264,7 @@ def offered_tools(tools: str) -> dict[str, dict[str, object]]:
 
 __all__ = [
     "RULES",
+    "RULE_POINT",
     "VALUE_RULES",
     "Ask",
     "AskedJudge",
@@ -311,15 +273,17 @@ __all__ = [
     "ErrorClass",
     "Failure",
     "Finding",
+    "LlmJudge",
     "LocatedFinding",
     "ModelCallRule",
+    "Rule",
     "Rules",
     "ToolCallContext",
     "ToolCallRule",
     "attribute",
+    "attribution_rules",
     "deciding_chain",
     "decisive",
     "is_incomplete",
-    "judged_ending",
     "offered_tools",
 ]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
@@ -24,45 +24,68 @@ _DEMANDED: Final = failure_pattern("argument_demanded")
 """What says so of an argument that it names."""
 
 
-def _unknown(context: ToolCallContext) -> Finding | None:
-    name = context.call.name
-    offered = ", ".join(sorted(context.offered))
-    message = f"the action calls {name!r}, which it was not offered"
-    # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
-    answers = context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.words)
-    is_strange = name not in context.offered and not answers
-    says_so = not context.offered and bool(_UNKNOWN.search(context.error))
-    if not (is_strange if context.offered else says_so):
-        return None
-    confidence = 0.97 if context.offered else 0.85
-    return context.finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered)
+class UnknownTool(ToolCallRule):
+    """The action calls a tool that it was not offered."""
 
+    needs_sign: ClassVar[bool] = True
 
-def _malformed(context: ToolCallContext) -> Finding | None:
-    if context.call.is_valid:
-        return None
-    message = f"the arguments of {context.call.name!r} are not a JSON object"
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
-
-
-def _refused(context: ToolCallContext) -> Finding | None:
-    """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
-    result = context.result
-    if result is None or not result.is_error or not context.call.is_valid:
-        return None
-    schema = context.offered.get(context.call.name, {})
-    wrong = schema_violation(context.call.arguments, schema)
-    if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
-        is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
-        said = wrong or (
-            not runs_code(context.call)
-            and not _names_other(context, schema)
-            and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        name = context.call.name
+        offered = ", ".join(sorted(context.offered))
+        message = f"the action calls {name!r}, which it was not offered"
+        # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
+        answers = (
+            context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.words)
         )
-        if not said or (environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)):
+        is_strange = name not in context.offered and not answers
+        says_so = not context.offered and bool(_UNKNOWN.search(context.error))
+        if not (is_strange if context.offered else says_so):
             return None
-    confidence = 0.9 if wrong else 0.8
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
+        confidence = 0.97 if context.offered else 0.85
+        return context.finding(
+            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered
+        )
+
+
+class MalformedArguments(ToolCallRule):
+    """The arguments of a call are not a JSON object."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        if context.call.is_valid:
+            return None
+        message = f"the arguments of {context.call.name!r} are not a JSON object"
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
+
+
+class RefusedArguments(ToolCallRule):
+    """A tool that failed refuses the arguments by their form: a name, a type or an enumeration."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
+        result = context.result
+        if result is None or not result.is_error or not context.call.is_valid:
+            return None
+        schema = context.offered.get(context.call.name, {})
+        wrong = schema_violation(context.call.arguments, schema)
+        if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
+            is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
+            said = wrong or (
+                not runs_code(context.call)
+                and not _names_other(context, schema)
+                and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
+            )
+            if not said or (
+                environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)
+            ):
+                return None
+        confidence = 0.9 if wrong else 0.8
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
 
 
 def _names_other(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
@@ -137,8 +160,3 @@ def _value_violation(name: str, value: object, schema: object) -> str:
     if isinstance(allowed, list) and value not in cast("list[object]", allowed):
         return f"argument {name!r} is {value!r}, expected one of {allowed}"
     return ""
-
-
-UNKNOWN_TOOL: Final = ToolCallRule("unknown_tool", _unknown, needs_sign=True)
-MALFORMED_ARGUMENTS: Final = ToolCallRule("malformed_arguments", _malformed, needs_sign=True)
-REFUSED_ARGUMENTS: Final = ToolCallRule("refused_arguments", _refused, needs_sign=True)

@@ -4,12 +4,12 @@ Invariant: a rule looks at one thing (a model call, a tool call, an episode as a
 nothing or gives findings with class, owner, confidence and evidence. Rules never punish: they name.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from spanloop.converters.enums import FaultOwner
+from spanloop.foundation.plugins import Extension
 from spanloop.messages import ToolCall
 
 from ..spans import Span
@@ -167,47 +167,54 @@ def own_words(content: str, error_type: str) -> str:
     return message if found else content
 
 
-@dataclass(frozen=True)
-class ModelCallRule:
-    """Looks at one model call."""
+class Rule(Extension):
+    """An attribution rule, with its options; a subclass of one of the four below says what it looks at.
 
-    name: str
-    see: Callable[[Step], Finding | None]
-    needs_sign: bool = False
-    """Whether it is silent about a call that ended in order: no error, a usual finish reason, calls of tools."""
-
-
-@dataclass(frozen=True)
-class ToolCallRule:
-    """Looks at one tool call."""
-
-    name: str
-    see: Callable[[ToolCallContext], Finding | None]
-    needs_sign: bool = False
-    """Whether it is silent about a call that has a result without an error, valid arguments and an offered tool."""
-
-
-@dataclass(frozen=True)
-class EpisodeRule:
-    """Looks at an episode as a whole, for what no single call shows."""
-
-    name: str
-    see: Callable[[Episode], Iterable[LocatedFinding]]
-
-
-@dataclass(frozen=True)
-class EndingRule:
-    """Looks at how an episode ended that nothing else explains.
-
-    ``see`` gets the episode and its reward, and is asked only when the outcome is a failure.
+    Its name is stored with each failure that it finds.
     """
 
-    name: str
-    see: Callable[[Episode, float | None], LocatedFinding | None]
-    is_event: bool = False
+
+class ModelCallRule(Rule):
+    """Looks at one model call."""
+
+    needs_sign: ClassVar[bool] = False
+    """Whether it is silent about a call that ended in order: no error, a usual finish reason, calls of tools."""
+
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding about the model call of ``step``; None without one."""
+        raise NotImplementedError
+
+
+class ToolCallRule(Rule):
+    """Looks at one tool call."""
+
+    needs_sign: ClassVar[bool] = False
+    """Whether it is silent about a call that has a result without an error, valid arguments and an offered tool."""
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding about the tool call; None without one."""
+        raise NotImplementedError
+
+
+class EpisodeRule(Rule):
+    """Looks at an episode as a whole, for what no single call shows."""
+
+    def find(self, episode: Episode) -> Iterable[LocatedFinding]:
+        """Return the findings, each with its place."""
+        raise NotImplementedError
+
+
+class EndingRule(Rule):
+    """Looks at how an episode ended that nothing else explains; it is asked only when the outcome is a failure."""
+
+    is_event: ClassVar[bool] = False
     """Whether it sees something that happened: then it is asked where others are open too, if tools worked since."""
-    is_choice: bool = False
+    is_choice: ClassVar[bool] = False
     """Whether it sees what the policy chose to do: no failure before it excuses it, so it is asked in any case."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding about an episode and its reward; None without one."""
+        raise NotImplementedError
 
 
 class Rules(NamedTuple):

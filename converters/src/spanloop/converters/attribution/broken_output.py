@@ -4,7 +4,7 @@ The stream broke, the limit cut it, a filter did, or a tool call came as plain t
 """
 
 import re
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from spanloop.converters.enums import FaultOwner, UntrainableReason
 from spanloop.messages import Message, parse_json
@@ -30,19 +30,25 @@ def is_incomplete(step: Step) -> bool:
     return problem is not None and problem.reason is UntrainableReason.INCOMPLETE_STREAM
 
 
-def _incomplete(step: Step) -> Finding | None:
-    if (not is_incomplete(step) and not _broke_off(step)) or step.span.finish_reason == MALFORMED_CALL:
-        return None
-    said = step.span.output[0].text if step.span.output else ""
-    # Without an error, the service may have broken off, and the app may have stopped reading.
-    has_error = step.span.finish_reason == ERROR or _broke_off(step)
-    return Finding(
-        ErrorClass.INCOMPLETE_STREAM,
-        FaultOwner.ENVIRONMENT if has_error else FaultOwner.UNKNOWN,
-        0.9 if has_error else 0.5,
-        "the stream broke off before a finish reason" if has_error else "the stream has no finish reason",
-        {"finish_reason": step.span.finish_reason, "text_so_far": said[-200:]},
-    )
+class IncompleteStream(ModelCallRule):
+    """The answer broke off: a stream without a finish reason, or one that an error ended."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding; None without one."""
+        if (not is_incomplete(step) and not _broke_off(step)) or step.span.finish_reason == MALFORMED_CALL:
+            return None
+        said = step.span.output[0].text if step.span.output else ""
+        # Without an error, the service may have broken off, and the app may have stopped reading.
+        has_error = step.span.finish_reason == ERROR or _broke_off(step)
+        return Finding(
+            ErrorClass.INCOMPLETE_STREAM,
+            FaultOwner.ENVIRONMENT if has_error else FaultOwner.UNKNOWN,
+            0.9 if has_error else 0.5,
+            "the stream broke off before a finish reason" if has_error else "the stream has no finish reason",
+            {"finish_reason": step.span.finish_reason, "text_so_far": said[-200:]},
+        )
 
 
 def _broke_off(step: Step) -> bool:
@@ -52,23 +58,35 @@ def _broke_off(step: Step) -> bool:
     return has_begun and not was_stopped(error_text(span))
 
 
-def _truncated(step: Step) -> Finding | None:
-    if step.span.finish_reason != LENGTH:
-        return None
-    limit = dict(step.span.sampling).get("max_tokens", "")
-    evidence: dict[str, object] = {
-        "finish_reason": LENGTH,
-        "max_tokens": limit,
-        "output_tokens": str(step.span.output_tokens),
-    }
-    return Finding(ErrorClass.TRUNCATED_OUTPUT, FaultOwner.POLICY, 0.6, "the output hit its token limit", evidence)
+class TruncatedOutput(ModelCallRule):
+    """The answer was cut at its token limit."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding; None without one."""
+        if step.span.finish_reason != LENGTH:
+            return None
+        limit = dict(step.span.sampling).get("max_tokens", "")
+        evidence: dict[str, object] = {
+            "finish_reason": LENGTH,
+            "max_tokens": limit,
+            "output_tokens": str(step.span.output_tokens),
+        }
+        return Finding(ErrorClass.TRUNCATED_OUTPUT, FaultOwner.POLICY, 0.6, "the output hit its token limit", evidence)
 
 
-def _filtered(step: Step) -> Finding | None:
-    if step.span.finish_reason != CONTENT_FILTER:
-        return None
-    evidence: dict[str, object] = {"finish_reason": CONTENT_FILTER}
-    return Finding(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, "a content filter cut the output", evidence)
+class FilteredOutput(ModelCallRule):
+    """A content filter cut the answer."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding; None without one."""
+        if step.span.finish_reason != CONTENT_FILTER:
+            return None
+        evidence: dict[str, object] = {"finish_reason": CONTENT_FILTER}
+        return Finding(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, "a content filter cut the output", evidence)
 
 
 _CALL_AS_TEXT: Final = re.compile(
@@ -97,25 +115,31 @@ _NAME_HINTS: Final = ("Action:", "functions.", "default_api.", '"name"', '"tool'
 """One of these is in every match of ``_CALL_BY_NAME``, which is slow to look for."""
 
 
-def _malformed(step: Step) -> Finding | None:
-    span = step.span
-    if span.finish_reason == MALFORMED_CALL:
-        message = "the service could not read the tool call"
-        evidence: dict[str, object] = {"finish_reason": span.finish_reason}
-        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
-    if span.problem is not None or not span.output or span.output[0].tool_calls:
+class MalformedOutput(ModelCallRule):
+    """The answer holds a tool call as plain text, or neither text nor a call."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding; None without one."""
+        span = step.span
+        if span.finish_reason == MALFORMED_CALL:
+            message = "the service could not read the tool call"
+            evidence: dict[str, object] = {"finish_reason": span.finish_reason}
+            return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
+        if span.problem is not None or not span.output or span.output[0].tool_calls:
+            return None
+        said = span.output[0]
+        evidence = {"finish_reason": span.finish_reason, "output": said.text[:500]}
+        if found := _CALL_AS_TEXT.search(said.text) or _call_by_name(said.text, span.tools):
+            evidence["found"] = found.group(0)
+            message = "the output holds a tool call as plain text"
+            confidence = 0.9 if span.tools != "[]" else 0.6
+            return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, confidence, message, evidence)
+        if not has_parts(said):
+            message = "the output holds neither text nor a tool call"
+            return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.7, message, evidence)
         return None
-    said = span.output[0]
-    evidence = {"finish_reason": span.finish_reason, "output": said.text[:500]}
-    if found := _CALL_AS_TEXT.search(said.text) or _call_by_name(said.text, span.tools):
-        evidence["found"] = found.group(0)
-        message = "the output holds a tool call as plain text"
-        confidence = 0.9 if span.tools != "[]" else 0.6
-        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, confidence, message, evidence)
-    if not has_parts(said):
-        message = "the output holds neither text nor a tool call"
-        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.7, message, evidence)
-    return None
 
 
 def has_parts(message: Message) -> bool:
@@ -125,9 +149,3 @@ def has_parts(message: Message) -> bool:
     fields = cast("dict[str, list[object]]", parse_json(message.json))
     kinds = [cast("dict[str, object]", part).get("type") for part in fields.get("parts", []) if isinstance(part, dict)]
     return any(kind not in {"text", "reasoning"} for kind in kinds)
-
-
-INCOMPLETE_STREAM: Final = ModelCallRule("incomplete_stream", _incomplete, needs_sign=True)
-TRUNCATED_OUTPUT: Final = ModelCallRule("truncated_output", _truncated, needs_sign=True)
-FILTERED_OUTPUT: Final = ModelCallRule("filtered_output", _filtered, needs_sign=True)
-MALFORMED_OUTPUT: Final = ModelCallRule("malformed_output", _malformed, needs_sign=True)

@@ -71,7 +71,7 @@ def _leads_to(earlier: Failure, later: Failure) -> bool:
     cause, effect = earlier.finding.error_class, later.finding.error_class
     if effect == ErrorClass.STEP_LIMIT and cause == ErrorClass.LOOP:
         return True
-    gave_up = later.rule == CRASH.name and later.finding.owner is not FaultOwner.ENVIRONMENT
+    gave_up = later.rule == CRASH and later.finding.owner is not FaultOwner.ENVIRONMENT
     if (gave_up or effect == ErrorClass.STEP_LIMIT) and earlier.progress == later.progress:
         return True
     if later.finding.owner is FaultOwner.POLICY and earlier.progress != later.progress:

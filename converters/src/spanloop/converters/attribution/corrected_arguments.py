@@ -5,7 +5,7 @@ other arguments worked, so the tool was in order and the first arguments were wr
 same arguments worked later (it was the tool that changed), and where the error speaks of the tool's own state.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
@@ -15,13 +15,16 @@ from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 _OF_THE_ASKED: Final = failure_pattern("of_the_asked")
 
 
-def _corrected(context: ToolCallContext) -> Finding | None:
-    result = context.result
-    worked = context.corrected_arguments[:500]
-    if not worked or result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
-        return None
-    confidence = 0.7 * result.confidence
-    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, worked_later=worked)
+class CorrectedArguments(ToolCallRule):
+    """A tool refused a call and took it later with other arguments."""
 
+    needs_sign: ClassVar[bool] = True
 
-CORRECTED_ARGUMENTS: Final = ToolCallRule("corrected_arguments", _corrected, needs_sign=True)
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        result = context.result
+        worked = context.corrected_arguments[:500]
+        if not worked or result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
+            return None
+        confidence = 0.7 * result.confidence
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, worked_later=worked)

@@ -18,26 +18,32 @@ from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 from .environment import environment_fault, was_stopped
 from .failure_dedup import is_last_call, is_same_error, nearest_above, said
 
+CRASH: Final = "crash"
+"""Name of the rule."""
 _LIMIT: Final = failure_pattern("limit")
 _UNREADABLE: Final = failure_pattern("unreadable")
 
 
-def _see(episode: Episode) -> Iterator[LocatedFinding]:
-    failed = [span for span in episode.context if span.has_failed]
-    if not failed:
-        return
-    asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
-    spans = episode.spans
-    within = _within_calls(spans)
-    inner = {span.key for span in failed if within.get(f"{span.trace_id}/{span.parent_span_id}", "")} - asked
-    came_from_below = _came_from_below(spans, inner)
-    # HoneyHive tells of a failure once more, in a span beside the one that failed.
-    repeated = {(span.trace_id, span.parent_span_id, f"{span.name}_error") for span in spans if span.has_failed}
-    begun = sorted(episode.steps, key=_start)
-    for span in failed:
-        place = (span.trace_id, span.parent_span_id, span.name)
-        if not (span.key in asked or span.key in inner or place in repeated or span.key in came_from_below):
-            yield _located(span, _step_of(span, begun))
+class Crash(EpisodeRule):
+    """The program around the model calls raised, or somebody stopped it."""
+
+    def find(self, episode: Episode) -> Iterator[LocatedFinding]:
+        """Yield the findings."""
+        failed = [span for span in episode.context if span.has_failed]
+        if not failed:
+            return
+        asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
+        spans = episode.spans
+        within = _within_calls(spans)
+        inner = {span.key for span in failed if within.get(f"{span.trace_id}/{span.parent_span_id}", "")} - asked
+        came_from_below = _came_from_below(spans, inner)
+        # HoneyHive tells of a failure once more, in a span beside the one that failed.
+        repeated = {(span.trace_id, span.parent_span_id, f"{span.name}_error") for span in spans if span.has_failed}
+        begun = sorted(episode.steps, key=_start)
+        for span in failed:
+            place = (span.trace_id, span.parent_span_id, span.name)
+            if not (span.key in asked or span.key in inner or place in repeated or span.key in came_from_below):
+                yield _located(span, _step_of(span, begun))
 
 
 def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
@@ -97,6 +103,3 @@ def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, floa
         if is_tool
         else (ErrorClass.HARNESS_CRASH, FaultOwner.HARNESS, 0.8)
     )
-
-
-CRASH: Final = EpisodeRule("crash", _see)

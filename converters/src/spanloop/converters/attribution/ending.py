@@ -5,7 +5,7 @@ confidence that says so.
 """
 
 import re
-from typing import Final
+from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
@@ -22,47 +22,63 @@ _DECLINES_WITHIN: Final = 300
 """Characters from the start of an answer within which a refusal, or a report of a failure, is said."""
 
 
-def _stopped(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    """The last action is a tool call: nobody asked the policy for an answer, and the tool is none that ends things."""
-    last = episode.steps[-1]
-    calls = last.span.output[0].tool_calls if last.span.output else ()
-    answered = {result.position for result in last.results}
-    if not calls or any(ends(call.name, is_answered=position in answered) for position, call in enumerate(calls)):
-        return None
-    evidence: dict[str, object] = {
-        "reward": repr(reward),
-        "steps": len(episode.steps),
-        "calls": [call.name for call in calls],
-        "answered": len(last.results),
-    }
-    message = "the episode stopped after a tool call, before an answer"
-    return LocatedFinding(last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span)
+class StoppedInAction(EndingRule):
+    """The episode stopped after a tool call, before an answer."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """The last action is a tool call, nobody asked for an answer, and the tool is none that ends things."""
+        last = episode.steps[-1]
+        calls = last.span.output[0].tool_calls if last.span.output else ()
+        answered = {result.position for result in last.results}
+        if not calls or any(ends(call.name, is_answered=position in answered) for position, call in enumerate(calls)):
+            return None
+        evidence: dict[str, object] = {
+            "reward": repr(reward),
+            "steps": len(episode.steps),
+            "calls": [call.name for call in calls],
+            "answered": len(last.results),
+        }
+        message = "the episode stopped after a tool call, before an answer"
+        return LocatedFinding(
+            last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span
+        )
 
 
-def _declined(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    last = episode.steps[-1]
-    said = last.span.output[0].text if last.span.output else ""
-    found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
-    if found is None:
-        return None
-    evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
-    message = "the policy declined to do the task"
-    return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
+class Declined(EndingRule):
+    """The policy declined to do the task."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        last = episode.steps[-1]
+        said = last.span.output[0].text if last.span.output else ""
+        found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
+        if found is None:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
+        message = "the policy declined to do the task"
+        return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
 
 
-def _reported(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    """The last answer apologises for an outage, or after a remark of a tool's: nobody is to blame."""
-    last = episode.steps[-1]
-    answer = last.span.output[0].text[:_DECLINES_WITHIN].replace("\u2019", "'") if last.span.output else ""
-    results = [result for step in episode.steps for result in step.results]
-    if not results or _APOLOGY.search(answer) is None:
-        return None
-    error_class = environment_fault(answer) or (ErrorClass.TOOL_ERROR if _is_remark(results[-1].content) else None)
-    if error_class is None:
-        return None
-    evidence: dict[str, object] = {"reward": repr(reward), "answer": answer, "result": results[-1].content[:500]}
-    message = f"the answer reports a failure ({error_class}) that nothing else recorded"
-    return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
+class ReportedFailure(EndingRule):
+    """The last answer apologises for a failure that nothing else recorded."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """The last answer apologises for an outage, or after a remark of a tool's: nobody is to blame."""
+        last = episode.steps[-1]
+        answer = last.span.output[0].text[:_DECLINES_WITHIN].replace("\u2019", "'") if last.span.output else ""
+        results = [result for step in episode.steps for result in step.results]
+        if not results or _APOLOGY.search(answer) is None:
+            return None
+        error_class = environment_fault(answer) or (ErrorClass.TOOL_ERROR if _is_remark(results[-1].content) else None)
+        if error_class is None:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "answer": answer, "result": results[-1].content[:500]}
+        message = f"the answer reports a failure ({error_class}) that nothing else recorded"
+        return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
 
 
 def _is_remark(content: str) -> bool:
@@ -74,21 +90,25 @@ def _is_remark(content: str) -> bool:
 _MOST_REMARK: Final = 200
 
 
-def _wrong(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    if reward is None:
-        return None
-    last = episode.steps[-1]
-    evidence: dict[str, object] = {"reward": repr(reward), "answer": _last_words(last)[:500]}
-    message = f"the episode ended in order with reward {reward:g}"
-    origin, confidence = origin_of_answer(episode), 0.5
-    if _reports(last, episode) or (origin is None and is_farewell(_last_words(last))):
-        last, evidence["chosen"] = _before_the_end(episode)
-        confidence = 0.4
-    elif origin is not None:
-        last, evidence["value"] = origin
-    return LocatedFinding(
-        last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span
-    )
+class WrongAnswer(EndingRule):
+    """The episode ended in order, and its reward says that it failed."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        if reward is None:
+            return None
+        last = episode.steps[-1]
+        evidence: dict[str, object] = {"reward": repr(reward), "answer": _last_words(last)[:500]}
+        message = f"the episode ended in order with reward {reward:g}"
+        origin, confidence = origin_of_answer(episode), 0.5
+        if _reports(last, episode) or (origin is None and is_farewell(_last_words(last))):
+            last, evidence["chosen"] = _before_the_end(episode)
+            confidence = 0.4
+        elif origin is not None:
+            last, evidence["value"] = origin
+        return LocatedFinding(
+            last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span
+        )
 
 
 _REPORT: Final = re.compile(
@@ -124,9 +144,3 @@ def _last_words(last: Step) -> str:
     if said is None:
         return ""
     return said.text or ", ".join(f"{call.name}({call.arguments})" for call in said.tool_calls)
-
-
-STOPPED: Final = EndingRule("stopped_in_action", _stopped, is_event=True)
-DECLINED: Final = EndingRule("declined", _declined, is_event=True)
-REPORTED_FAILURE: Final = EndingRule("reported_failure", _reported)
-WRONG_ANSWER: Final = EndingRule("wrong_answer", _wrong)

@@ -4,7 +4,7 @@ The policy is never to blame for a request that its service refused, with one ex
 history has become either, so a context overflow is the harness's.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
@@ -58,18 +58,21 @@ def error_text(span: Span) -> str:
     return f"{span.error_type} {span.exception.type} {span.exception.message or span.status_message or span.error_type}"
 
 
-def _see(step: Step) -> Finding | None:
-    span = step.span
-    if not span.has_failed:
-        return None
-    message = span.exception.message or span.status_message or span.error_type
-    error_class, owner, confidence = classify(error_text(span)) or (
-        ErrorClass.MODEL_CALL_ERROR,
-        FaultOwner.UNKNOWN,
-        0.5,
-    )
-    said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
-    return Finding(error_class, owner, confidence, message, {key: value for key, value in said.items() if value})
+class FailedRequest(ModelCallRule):
+    """The model's service failed or refused the request; its error text says who is to blame."""
 
+    needs_sign: ClassVar[bool] = True
 
-FAILED_REQUEST: Final = ModelCallRule("failed_request", _see, needs_sign=True)
+    def find(self, step: Step) -> Finding | None:
+        """Return the finding; None without one."""
+        span = step.span
+        if not span.has_failed:
+            return None
+        message = span.exception.message or span.status_message or span.error_type
+        error_class, owner, confidence = classify(error_text(span)) or (
+            ErrorClass.MODEL_CALL_ERROR,
+            FaultOwner.UNKNOWN,
+            0.5,
+        )
+        said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
+        return Finding(error_class, owner, confidence, message, {key: value for key, value in said.items() if value})

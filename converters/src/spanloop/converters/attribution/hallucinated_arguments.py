@@ -16,7 +16,7 @@ Two lookalikes lower the confidence: a value that is digits only may be a date o
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import Message, parse_json
@@ -36,39 +36,50 @@ _IDENTIFIER: Final = re.compile(r"(?=.*\d)(?:(?=.*[A-Za-z])[\w#-]{4,}|\d{6,})")
 _READABLE_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 
 
-def _hallucinated(context: ToolCallContext) -> Finding | None:
-    named = _named(context) or _of_sort(context)
-    given = _given(context.step.span) if named else None
-    if given is None or context.result is None:
+class HallucinatedArguments(ToolCallRule):
+    """A tool did not find, or refused, a value that the policy made up."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        named = _named(context) or _of_sort(context)
+        given = _given(context.step.span) if named else None
+        if given is None or context.result is None:
+            return None
+        for name, value in named:
+            strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
+            if strange:
+                sure = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
+                told = {"argument": name, "value": str(value), "not_given": ", ".join(strange)}
+                confidence = sure * context.result.confidence
+                return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **told)
         return None
-    for name, value in named:
-        strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
-        if strange:
-            sure = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
-            told = {"argument": name, "value": str(value), "not_given": ", ".join(strange)}
-            confidence = sure * context.result.confidence
-            return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **told)
-    return None
 
 
-def _wrongly_given(context: ToolCallContext) -> Finding | None:
-    """An identifier that is not there, and that only the user ever named."""
-    result, span = context.result, context.step.span
-    if result is None or not result.is_error or not _MISSING.search(f"{result.error_type}: {context.told}"):
+class WronglyGiven(ToolCallRule):
+    """A tool did not find an identifier that only the user had given."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """An identifier that is not there, and that only the user ever named."""
+        result, span = context.result, context.step.span
+        if result is None or not result.is_error or not _MISSING.search(f"{result.error_type}: {context.told}"):
+            return None
+        for name, value in _named(context):
+            text = str(value)
+            if not _IDENTIFIER.fullmatch(text.strip()):
+                continue
+            by_user = [index for index, message in enumerate(span.input) if _says(message, "user", text)]
+            by_others = any(
+                _says(message, "system", text) or any(_names(answer.content, text) for answer in message.tool_responses)
+                for message in span.input
+            )
+            if by_user and not by_others and not _names(span.tools, text):
+                told: dict[str, object] = {"argument": name, "value": text, "message": by_user[0]}
+                return context.finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, 0.7 * result.confidence, **told)
         return None
-    for name, value in _named(context):
-        text = str(value)
-        if not _IDENTIFIER.fullmatch(text.strip()):
-            continue
-        by_user = [index for index, message in enumerate(span.input) if _says(message, "user", text)]
-        by_others = any(
-            _says(message, "system", text) or any(_names(answer.content, text) for answer in message.tool_responses)
-            for message in span.input
-        )
-        if by_user and not by_others and not _names(span.tools, text):
-            told: dict[str, object] = {"argument": name, "value": text, "message": by_user[0]}
-            return context.finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, 0.7 * result.confidence, **told)
-    return None
 
 
 def _says(message: Message, role: str, value: str) -> bool:
@@ -166,7 +177,3 @@ def _is_readable(message: Message) -> bool:
     parts = cast("dict[str, list[object]]", parse_json(message.json)).get("parts", [])
     kinds = [cast("dict[str, object]", part).get("type") if isinstance(part, dict) else "text" for part in parts]
     return _READABLE_PARTS.issuperset(kinds)
-
-
-HALLUCINATED_ARGUMENTS: Final = ToolCallRule("hallucinated_arguments", _hallucinated, needs_sign=True)
-WRONGLY_GIVEN: Final = ToolCallRule("wrongly_given", _wrongly_given, needs_sign=True)

@@ -5,7 +5,7 @@ The first such message is named. It rests on the policy's own words, in its mess
 up without a word cannot be seen.
 """
 
-from typing import Final
+from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
@@ -23,21 +23,28 @@ _HINTS: Final = (
 """No message without one of these says so; looked for first, being quicker found."""
 
 
-def _see(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    outputs = [(step, step.span.output[0]) for step in episode.steps if step.span.output]
-    words = ["\n".join([said.text, *(call.arguments for call in said.tool_calls)]) for _, said in outputs]
-    folded = "\n".join(words).casefold()
-    if not any(hint in folded for hint in _HINTS):
+class InventedData(EndingRule):
+    """The policy says that it continues with data that it made up."""
+
+    is_choice: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        outputs = [(step, step.span.output[0]) for step in episode.steps if step.span.output]
+        words = ["\n".join([said.text, *(call.arguments for call in said.tool_calls)]) for _, said in outputs]
+        folded = "\n".join(words).casefold()
+        if not any(hint in folded for hint in _HINTS):
+            return None
+        for (step, said), text in zip(outputs, words, strict=True):
+            found = _SAYS_SO.search(text.replace("\u2019", "'"))
+            if found is not None:
+                evidence: dict[str, object] = {
+                    "reward": repr(reward),
+                    "said": found.group(0),
+                    "message": said.text[:500],
+                }
+                message = "the policy says that it goes on with data of its own making"
+                return LocatedFinding(
+                    step, Finding(ErrorClass.INVENTED_DATA, FaultOwner.POLICY, 0.5, message, evidence), step.span
+                )
         return None
-    for (step, said), text in zip(outputs, words, strict=True):
-        found = _SAYS_SO.search(text.replace("\u2019", "'"))
-        if found is not None:
-            evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "message": said.text[:500]}
-            message = "the policy says that it goes on with data of its own making"
-            return LocatedFinding(
-                step, Finding(ErrorClass.INVENTED_DATA, FaultOwner.POLICY, 0.5, message, evidence), step.span
-            )
-    return None
-
-
-INVENTED_DATA: Final = EndingRule("invented_data", _see, is_choice=True)

@@ -1,6 +1,6 @@
 """A language model as one more rule: asked where a failed episode went wrong that no other rule explains.
 
-The model is an injected callable from prompt to answer: nothing here knows how to reach one. Answers are cached by
+The model is any callable from prompt to answer: nothing here knows how to reach one. Answers are cached by
 judge and prompt in any mapping of text (a dict, an opened ``shelve``), so converting again asks nothing again. An
 answer that cannot be understood is not cached and counts as none: the rule keeps silent, and the next one speaks.
 """
@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from math import isfinite
 from typing import Final, cast
+
+from pydantic import InstanceOf
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json_or_none
@@ -62,14 +64,16 @@ def json_object_in(text: str) -> dict[str, object] | None:
     return cast("dict[str, object]", found) if isinstance(found, dict) else None
 
 
-def judged_ending(judge: AskedJudge) -> EndingRule:
-    """The rule that asks ``judge``: ``RULES._replace(endings=(judged_ending(judge), *RULES.endings))``."""
+class LlmJudge(EndingRule):
+    """Asks a language model: ``RULES._replace(endings=(LlmJudge(judge=judge), *RULES.endings))``."""
 
-    def see(episode: Episode, reward: float | None) -> LocatedFinding | None:
-        answer = judge.answer(question(episode, reward))
-        return None if answer is None else _located(episode, answer, judge.name)
+    judge: InstanceOf[AskedJudge]
+    """The judge, with its cache."""
 
-    return EndingRule("llm_judge", see)
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the judge's finding; None where its answer cannot be understood."""
+        answer = self.judge.answer(question(episode, reward))
+        return None if answer is None else _located(episode, answer, self.judge.name)
 
 
 def question(episode: Episode, reward: float | None) -> str:

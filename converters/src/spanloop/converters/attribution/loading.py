@@ -1,52 +1,111 @@
 """Attribution rules by name, in order of precedence: built in, from packages, or from a module of the user's."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.plugins import ExtensionPoint, adapt_callable, split_reference
 
-from .base import EndingRule, EpisodeRule, ModelCallRule, Rules, ToolCallRule
+from .base import EndingRule, EpisodeRule, ModelCallRule, Rule, Rules, ToolCallRule
 
-GROUP: Final = "spanloop.rules"
 DEFAULT: Final = "default"
-"""Stands for all built-in rules."""
+"""Stands for all built-in rules that are not named beside it."""
 
-Rule = ModelCallRule | ToolCallRule | EpisodeRule | EndingRule
+_HERE: Final = "spanloop.converters.attribution"
+BUILT_IN: Final[Mapping[str, str]] = {
+    "incomplete_stream": f"{_HERE}.broken_output:IncompleteStream",
+    "failed_request": f"{_HERE}.failed_request:FailedRequest",
+    "truncated_output": f"{_HERE}.broken_output:TruncatedOutput",
+    "filtered_output": f"{_HERE}.broken_output:FilteredOutput",
+    "malformed_output": f"{_HERE}.broken_output:MalformedOutput",
+    "unknown_tool": f"{_HERE}.bad_call:UnknownTool",
+    "malformed_arguments": f"{_HERE}.bad_call:MalformedArguments",
+    "refused_arguments": f"{_HERE}.bad_call:RefusedArguments",
+    "tool_environment": f"{_HERE}.tool_failure:ToolEnvironment",
+    "hallucinated_arguments": f"{_HERE}.hallucinated_arguments:HallucinatedArguments",
+    "wrongly_given": f"{_HERE}.hallucinated_arguments:WronglyGiven",
+    "broken_code": f"{_HERE}.tool_failure:BrokenCode",
+    "cannot_be": f"{_HERE}.tool_failure:CannotBe",
+    "corrected_arguments": f"{_HERE}.corrected_arguments:CorrectedArguments",
+    "tool_raised": f"{_HERE}.tool_failure:ToolRaised",
+    "unanswered": f"{_HERE}.tool_failure:Unanswered",
+    "loop": f"{_HERE}.loop:Loop",
+    "crash": f"{_HERE}.crash:Crash",
+    "repeated_actions": f"{_HERE}.repeated_actions:RepeatedActions",
+    "stopped_in_action": f"{_HERE}.ending:StoppedInAction",
+    "declined": f"{_HERE}.ending:Declined",
+    "poor_result": f"{_HERE}.poor_result:PoorResult",
+    "invented_data": f"{_HERE}.invented:InventedData",
+    "reported_failure": f"{_HERE}.ending:ReportedFailure",
+    "team_answer": f"{_HERE}.team:TeamAnswer",
+    "wrong_answer": f"{_HERE}.ending:WrongAnswer",
+}
+"""In order of precedence."""
+
+_BY_ARGUMENT: Final[Mapping[tuple[str, ...], type[Rule]]] = {
+    ("step",): ModelCallRule,
+    ("context",): ToolCallRule,
+    ("episode",): EpisodeRule,
+    ("episode", "reward"): EndingRule,
+}
 
 
-def attribution_rules(references: Iterable[str], built_in: Rules) -> Rules:
-    """The rules that ``references`` name: each a name, ``module:rule``, or ``default`` for those ``built_in``.
+def rule_of_callable(function: Callable[..., object], what: str) -> type[Rule]:
+    """Return the class of a callable; the names of its first arguments say what it looks at.
 
     Raises:
-        ConfigurationError: When one cannot be found, or is no rule.
+        ConfigurationError: They are none of ``(step)``, ``(context)``, ``(episode)`` and ``(episode, reward)``.
     """
-    rules = Rules((), (), (), ())
-    for reference in references:
-        added = built_in if reference == DEFAULT else _as_rules(reference)
-        rules = Rules(
-            rules.model_calls + added.model_calls,
-            rules.tool_calls + added.tool_calls,
-            rules.episodes + added.episodes,
-            rules.endings + added.endings,
-        )
-    return rules
-
-
-def _as_rules(reference: str) -> Rules:
-    rule = find_extension(reference, group=GROUP, what="attribution rule", built_in={})
-    return Rules(
-        (rule,) if isinstance(rule, ModelCallRule) else (),
-        (rule,) if isinstance(rule, ToolCallRule) else (),
-        (rule,) if isinstance(rule, EpisodeRule) else (),
-        (rule,) if isinstance(rule, EndingRule) else _refuse(rule, reference),
+    try:
+        names = tuple(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        names = ()
+    for arguments in (names[:2], names[:1]):
+        if arguments in _BY_ARGUMENT:
+            return adapt_callable(function, _BY_ARGUMENT[arguments], method="find", arguments=arguments, what=what)
+    forms = ", ".join(f"({', '.join(arguments)})" for arguments in _BY_ARGUMENT)
+    raise ConfigurationError(
+        f"{what.capitalize()} takes ({', '.join(names)}), expected one of {forms}, then options by name.",
+        next_step="docs/how-to/extend.md has the form of a rule.",
     )
 
 
-def _refuse(rule: object, reference: str) -> tuple[EndingRule, ...]:
-    if isinstance(rule, Rule):
-        return ()
+RULE_POINT: Final = ExtensionPoint[Rule](
+    what="attribution rule", group="spanloop.rules", base=Rule, built_in=BUILT_IN, adapt=rule_of_callable
+)
+
+
+def attribution_rules(references: Iterable[str]) -> Rules:
+    """Return the rules that ``references`` name, in their order.
+
+    Args:
+        references: Each a name or ``module:rule``, with options as ``:key=value``; or ``default`` for all built-in
+            rules that are not named beside it.
+
+    Raises:
+        ConfigurationError: One cannot be found, is not a rule, or has an option that cannot be used.
+    """
+    references = list(references)
+    named = {split_reference(reference)[0] for reference in references}
+    rules: list[Rule] = []
+    for reference in references:
+        every = [name for name in BUILT_IN if name not in named] if reference == DEFAULT else [reference]
+        rules += [_rule(each) for each in every]
+    return Rules(
+        tuple(rule for rule in rules if isinstance(rule, ModelCallRule)),
+        tuple(rule for rule in rules if isinstance(rule, ToolCallRule)),
+        tuple(rule for rule in rules if isinstance(rule, EpisodeRule)),
+        tuple(rule for rule in rules if isinstance(rule, EndingRule)),
+    )
+
+
+def _rule(reference: str) -> Rule:
+    rule = RULE_POINT.find(reference)
+    if isinstance(rule, (*_BY_ARGUMENT.values(),)):
+        return rule
+    expected = ", ".join(kind.__name__ for kind in _BY_ARGUMENT.values())
     raise ConfigurationError(
-        f"Rule {reference!r} is {type(rule).__name__}, expected one of the rule types.",
-        next_step="See docs/how-to/extend.md for the form of a rule.",
+        f"Attribution rule {reference!r} is a {type(rule).__name__}, expected a subclass of one of {expected}.",
+        next_step="docs/how-to/extend.md has the form of a rule.",
     )

@@ -6,54 +6,59 @@ tool that fails every time is no loop of the policy's but a failure of its own, 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+
+from pydantic import Field
 
 from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
 from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 
-MOST_STEPS_A_ROUND: Final = 3
-LEAST_ROUNDS: Final = 3
 
+class Loop(EpisodeRule):
+    """The same actions were repeated with the same answers."""
 
-def _see(episode: Episode) -> Iterator[LocatedFinding]:
-    outputs = [step.span.output[0].digest for step in episode.steps if step.span.output]
-    if len(outputs) - len(set(outputs)) < LEAST_ROUNDS - 1:
-        return
-    threads: dict[Thread, list[Step]] = defaultdict(list)
-    for step in episode.steps:
-        threads[step.thread].append(step)
-    for steps in threads.values():
-        done = Counter(step.span.output[0].digest for step in steps if step.span.output)
-        if max(done.values(), default=0) >= LEAST_ROUNDS:
-            yield from _circles(steps)
+    rounds: int = Field(default=3, ge=2)
+    """Fewest rounds that are a loop."""
+    most_steps: int = Field(default=3, ge=1)
+    """Most steps of one round."""
 
+    def find(self, episode: Episode) -> Iterator[LocatedFinding]:
+        """Yield the findings."""
+        outputs = [step.span.output[0].digest for step in episode.steps if step.span.output]
+        if len(outputs) - len(set(outputs)) < self.rounds - 1:
+            return
+        threads: dict[Thread, list[Step]] = defaultdict(list)
+        for step in episode.steps:
+            threads[step.thread].append(step)
+        for steps in threads.values():
+            done = Counter(step.span.output[0].digest for step in steps if step.span.output)
+            if max(done.values(), default=0) >= self.rounds:
+                yield from self._circles(steps)
 
-def _circles(steps: Sequence[Step]) -> Iterator[LocatedFinding]:
-    signs = [_sign(step) for step in steps]
-    start = 0
-    while start < len(steps):
-        length, rounds = _longest(signs, start)
-        if rounds < LEAST_ROUNDS:
-            start += 1
-            continue
-        yield _located(steps, start, length, rounds)
-        start += length * rounds
+    def _circles(self, steps: Sequence[Step]) -> Iterator[LocatedFinding]:
+        signs = [_sign(step) for step in steps]
+        start = 0
+        while start < len(steps):
+            length, rounds = self._longest(signs, start)
+            if rounds < self.rounds:
+                start += 1
+                continue
+            yield _located(steps, start, length, rounds)
+            start += length * rounds
 
-
-def _longest(signs: Sequence[bytes], start: int) -> tuple[int, int]:
-    """(steps a round, rounds) of the circle that begins at ``start``; no rounds without one."""
-    for length in range(1, MOST_STEPS_A_ROUND + 1):
-        if not all(signs[start : start + length]):
-            break
-        end = start + length
-        while end < len(signs) and signs[end] and signs[end] == signs[end - length]:
-            end += 1
-        rounds = (end - start) // length
-        if rounds >= LEAST_ROUNDS:
-            return length, rounds
-    return 1, 0
+    def _longest(self, signs: Sequence[bytes], start: int) -> tuple[int, int]:
+        """(steps a round, rounds) of the circle that begins at ``start``; no rounds without one."""
+        for length in range(1, self.most_steps + 1):
+            if not all(signs[start : start + length]):
+                break
+            end = start + length
+            while end < len(signs) and signs[end] and signs[end] == signs[end - length]:
+                end += 1
+            rounds = (end - start) // length
+            if rounds >= self.rounds:
+                return length, rounds
+        return 1, 0
 
 
 def _located(steps: Sequence[Step], start: int, length: int, rounds: int) -> LocatedFinding:
@@ -77,6 +82,3 @@ def _sign(step: Step) -> bytes:
         return b""
     answers = "\0".join(result.content for result in step.results)
     return span.output[0].digest + answers.encode("utf-8", "surrogatepass")
-
-
-LOOP: Final = EpisodeRule("loop", _see)

@@ -8,7 +8,7 @@ something it counts only where the policy, right after it, says that it did not 
 
 import json
 import re
-from typing import Final
+from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import ToolCall
@@ -28,35 +28,42 @@ _CUT_MARK: Final = re.compile(
 _CUT_NUMBER: Final = re.compile(r"-|\.|[eE][+-]?")
 
 
-def _see(episode: Episode, _: float | None) -> LocatedFinding | None:
-    whole: set[tuple[str, str]] = set()
-    telling = {
-        result.name
-        for step in episode.steps
-        for result in step.results
-        if not result.is_error and not is_void(result.content)
-    }
-    spans = {span.key: span for span in episode.context}
-    for step in reversed(episode.steps):
-        for result in reversed(step.results):
-            call = step.span.output[0].tool_calls[result.position]
-            what = "" if result.is_error else _lack(call, result.content)
-            said = ""
-            if what and not (call.name in telling or is_asked(call.name)):
-                said = acknowledgement_after(step, episode)
-                what = what if said and not is_note(call.name) else ""
-            if not what or (call.name, call.arguments) in whole:
-                whole.add((call.name, call.arguments))
-                continue
-            evidence: dict[str, object] = {"arguments": call.arguments, "result": result.content[-500:]}
-            if said:
-                evidence["said"] = said
-            message = f"{call.name!r} answered {what}"
-            confidence = 0.35 if said else 0.45
-            finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, confidence, message, evidence)
-            culprit = spans.get((result.trace_id, result.span_id), step.span)
-            return LocatedFinding(step, finding, culprit, call.name)
-    return None
+class PoorResult(EndingRule):
+    """A tool answered without an error, and with nothing or with data that are cut off."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        del reward
+        whole: set[tuple[str, str]] = set()
+        telling = {
+            result.name
+            for step in episode.steps
+            for result in step.results
+            if not result.is_error and not is_void(result.content)
+        }
+        spans = {span.key: span for span in episode.context}
+        for step in reversed(episode.steps):
+            for result in reversed(step.results):
+                call = step.span.output[0].tool_calls[result.position]
+                what = "" if result.is_error else _lack(call, result.content)
+                said = ""
+                if what and not (call.name in telling or is_asked(call.name)):
+                    said = acknowledgement_after(step, episode)
+                    what = what if said and not is_note(call.name) else ""
+                if not what or (call.name, call.arguments) in whole:
+                    whole.add((call.name, call.arguments))
+                    continue
+                evidence: dict[str, object] = {"arguments": call.arguments, "result": result.content[-500:]}
+                if said:
+                    evidence["said"] = said
+                message = f"{call.name!r} answered {what}"
+                confidence = 0.35 if said else 0.45
+                finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, confidence, message, evidence)
+                culprit = spans.get((result.trace_id, result.span_id), step.span)
+                return LocatedFinding(step, finding, culprit, call.name)
+        return None
 
 
 def _lack(call: ToolCall, content: str) -> str:
@@ -86,6 +93,3 @@ def _breaks_off(content: str) -> bool:
 def _is_cut_word(rest: str) -> bool:
     """Whether what could not be read is part of a literal or a number, up to the end of the text."""
     return any(word.startswith(rest) for word in ("true", "false", "null")) or _CUT_NUMBER.fullmatch(rest) is not None
-
-
-POOR_RESULT: Final = EndingRule("poor_result", _see, is_event=True)

@@ -10,7 +10,9 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
+from typing import ClassVar, Final
+
+from pydantic import Field
 
 from spanloop.converters.enums import FaultOwner
 
@@ -19,29 +21,40 @@ from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 from .tool_kinds import is_asked
 
 _FOUND_NOTHING: Final = re.compile(r"\[\s*\]|\bno\b|\bnot\b|\bnothing\b|\bnone\b|\bempty\b|\b0\b", re.IGNORECASE)
-_LEAST_SAME: Final = 3
-_LEAST_ALIKE: Final = 4
 
 
-def _see(episode: Episode, _: float | None) -> LocatedFinding | None:
-    threads: dict[Thread, list[Step]] = defaultdict(list)
-    for step in episode.steps if len(episode.steps) >= _LEAST_SAME else ():
-        threads[step.thread].append(step)
-    runs = [run for steps in threads.values() for run in _runs(steps)]
-    for run in runs:
-        calls = [step.span.output[0].tool_calls for step in run]
-        is_same = len({tuple((call.name, call.arguments) for call in each) for each in calls}) == 1
-        if len(run) >= (_LEAST_SAME if is_same else _LEAST_ALIKE) and (is_same or _asks_in_vain(run[0])):
-            evidence: dict[str, object] = {
-                "first_step": run[0].index,
-                "rounds": len(run),
-                "arguments": [call.arguments[:200] for each in calls[:3] for call in each],
-                "answer": run[0].results[0].content[:500],
-            }
-            message = f"{calls[0][0].name!r} was called {len(run)} times in succession and answered the same each time"
-            finding = Finding(ErrorClass.LOOP, FaultOwner.POLICY, 0.8 if is_same else 0.6, message, evidence)
-            return LocatedFinding(run[1], finding, run[1].span, calls[0][0].name)
-    return None
+class RepeatedActions(EndingRule):
+    """One call was repeated in other words, or one tool answered the same again and again."""
+
+    is_event: ClassVar[bool] = True
+    same: int = Field(default=3, ge=2)
+    """Fewest consecutive steps with the same call and the same answer."""
+    alike: int = Field(default=4, ge=2)
+    """Fewest consecutive steps with one tool and the same answer, the arguments being different."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        del reward
+        threads: dict[Thread, list[Step]] = defaultdict(list)
+        for step in episode.steps if len(episode.steps) >= min(self.same, self.alike) else ():
+            threads[step.thread].append(step)
+        runs = [run for steps in threads.values() for run in _runs(steps)]
+        for run in runs:
+            calls = [step.span.output[0].tool_calls for step in run]
+            is_same = len({tuple((call.name, call.arguments) for call in each) for each in calls}) == 1
+            if len(run) >= (self.same if is_same else self.alike) and (is_same or _asks_in_vain(run[0])):
+                evidence: dict[str, object] = {
+                    "first_step": run[0].index,
+                    "rounds": len(run),
+                    "arguments": [call.arguments[:200] for each in calls[:3] for call in each],
+                    "answer": run[0].results[0].content[:500],
+                }
+                message = (
+                    f"{calls[0][0].name!r} was called {len(run)} times in succession and answered the same each time"
+                )
+                finding = Finding(ErrorClass.LOOP, FaultOwner.POLICY, 0.8 if is_same else 0.6, message, evidence)
+                return LocatedFinding(run[1], finding, run[1].span, calls[0][0].name)
+        return None
 
 
 def _asks_in_vain(step: Step) -> bool:
@@ -59,6 +72,3 @@ def _sign(step: Step) -> tuple[tuple[str, str], ...]:
     if not calls or len(step.results) < len(calls) or any(result.is_error for result in step.results):
         return ()
     return tuple((result.name, result.content.strip()) for result in step.results)
-
-
-REPEATED_ACTIONS: Final = EndingRule("repeated_actions", _see, is_event=True)

@@ -5,11 +5,11 @@ name), ``credit`` gives the steps their share.
 """
 
 from .agent import AgentReward, Expectation, Penalties, Weights
-from .attempt import Attempt, Judgement, NamedReward, RewardFunction
+from .attempt import Attempt, Judgement, NamedReward, Reward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
 from .credit import broadcast, own_reward
-from .loading import reward_functions
+from .loading import REWARD_POINT, reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price
 from .rubric import Rubric
@@ -20,6 +20,7 @@ from .tags import Tags, tags_in_spans
 __all__ = [
     "NO_REWARDS",
     "REWARD_NAME",
+    "REWARD_POINT",
     "SUCCESS_THRESHOLD",
     "AgentReward",
     "Attempt",
@@ -34,6 +35,7 @@ __all__ = [
     "Numeric",
     "Penalties",
     "Price",
+    "Reward",
     "RewardFunction",
     "Rewards",
     "Rubric",

@@ -16,25 +16,28 @@ penalised: a tool that timed out costs nothing, an episode that took longer than
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from math import fsum
-from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.messages import digest, dump, parse_json
 
 from ..attribution import VALUE_RULES, ErrorClass, Failure
-from .attempt import Attempt, Call, Judgement
+from .attempt import Attempt, Call, Judgement, Reward
 from .comparison import same_text
 from .measures import share_of_budget
 
+_STRICT: Final = ConfigDict(extra="forbid")
 _FORMAT_ERRORS: Final = frozenset(
     {ErrorClass.INVALID_ARGUMENTS, ErrorClass.MALFORMED_OUTPUT, ErrorClass.TRUNCATED_OUTPUT}
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Weights:
     """Shares of the components; they need not add up to 1. A weight of 0 leaves a component out."""
 
@@ -45,7 +48,7 @@ class Weights:
     format: float = 0.10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Penalties:
     """What each occurrence adds to the reward: at most 0."""
 
@@ -59,7 +62,7 @@ class Penalties:
     """The episode took longer than ``timeout_s``; once."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Expectation:
     """What is known of a task beforehand; None for what is not."""
 
@@ -71,25 +74,31 @@ class Expectation:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class AgentReward:
-    """A reward function, made with its settings.
+class AgentReward(Reward):
+    """The composite reward of a tool-using agent: five weighted components and four penalties.
 
     Raises:
         ConfigurationError: When a weight is negative, none is positive, or a penalty is positive.
     """
 
-    expectations: Mapping[str, Expectation] = field(default_factory=lambda: MappingProxyType({}))
+    expectations: Mapping[str, Expectation] = Field(default_factory=dict[str, Expectation])
     """By task id."""
-    weights: Weights = field(default_factory=Weights)
-    penalties: Penalties = field(default_factory=Penalties)
+    weights: Weights = Weights()
+    """Shares of the components."""
+    penalties: Penalties = Penalties()
+    """What each occurrence of a mistake adds."""
     seconds: float = 30.0
     """Time allowed where a task says nothing."""
     timeout_s: float = 300.0
+    """Longest time of an episode, in seconds; a longer one is penalised once."""
     least: float = -1.0
+    """Smallest reward."""
     most: float = 1.0
+    """Largest reward."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Check weights and penalties."""
+        del context
         weights = [float(getattr(self.weights, each.name)) for each in fields(self.weights)]
         penalties = [float(getattr(self.penalties, each.name)) for each in fields(self.penalties)]
         if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):

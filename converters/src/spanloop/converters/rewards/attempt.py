@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from spanloop.foundation.plugins import Extension, adapt_callable
 from spanloop.messages import ToolCall
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
@@ -79,6 +80,19 @@ class Attempt:
 
 RewardFunction = Callable[[Attempt], Judgement | float | None]
 """None: nothing to say about this attempt."""
+
+
+class Reward(Extension):
+    """A reward function with its options."""
+
+    def __call__(self, attempt: Attempt) -> Judgement | float | None:
+        """Return the reward of an attempt; None when there is nothing to say about it."""
+        raise NotImplementedError
+
+
+def reward_of_callable(function: Callable[..., object], what: str) -> type[Reward]:
+    """Return the class of a callable from an attempt to a reward."""
+    return adapt_callable(function, Reward, method="__call__", arguments=("attempt",), what=what)
 
 
 class NamedReward(NamedTuple):

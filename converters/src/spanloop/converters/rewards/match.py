@@ -4,13 +4,14 @@ Expected answers are given by task id; a task without one gets no reward. ``comp
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
+
+from pydantic import PrivateAttr
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.messages import MalformedMessagesError
 
-from .attempt import Attempt, Judgement
+from .attempt import Attempt, Judgement, Reward
 from .comparison import (
     ABSOLUTE_TOLERANCE,
     RELATIVE_TOLERANCE,
@@ -22,8 +23,7 @@ from .comparison import (
 )
 
 
-@dataclass(frozen=True)
-class Exact:
+class Exact(Reward):
     """1 when the answer is the expected text, or one of several."""
 
     expected: Mapping[str, str | Sequence[str]]
@@ -35,8 +35,7 @@ class Exact:
         return None if expected is None else float(same_text(attempt.answer, expected))
 
 
-@dataclass(frozen=True)
-class Numeric:
+class Numeric(Reward):
     """1 when the answer's last number is the expected one, within a tolerance.
 
     Raises:
@@ -46,9 +45,13 @@ class Numeric:
     expected: Mapping[str, float]
     """Task id → number."""
     relative: float = RELATIVE_TOLERANCE
+    """Tolerance as a share of the expected number."""
     absolute: float = ABSOLUTE_TOLERANCE
+    """Tolerance as a number."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the tolerances."""
+        del context
         for name in ("relative", "absolute"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
@@ -65,22 +68,22 @@ class Numeric:
         return float(same_number(last_number(attempt.answer), expected, self.relative, self.absolute))
 
 
-@dataclass(frozen=True)
-class JsonSchema:
+class JsonSchema(Reward):
     """1 when the answer (or its last code fence) is JSON that the schema allows, by JSON Schema 2020-12.
 
     Raises:
         ConfigurationError: The schema is not valid.
     """
 
-    schema: Mapping[str, object]
+    json_schema: Mapping[str, object]
+    """The schema."""
 
-    def __post_init__(self) -> None:
-        _ = self._answer_schema
+    _answer_schema: AnswerSchema = PrivateAttr()
 
-    @cached_property
-    def _answer_schema(self) -> AnswerSchema:
-        return AnswerSchema(self.schema)
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the schema."""
+        del context
+        self._answer_schema = AnswerSchema(self.json_schema)
 
     def __call__(self, attempt: Attempt) -> Judgement:
         """Return the reward of one attempt: half of it for JSON at all."""

@@ -1,16 +1,14 @@
 """Rewards for how cheaply and how fast an attempt got there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spanloop.foundation.errors import ConfigurationError
 
-from .attempt import Attempt, Judgement
+from .attempt import Attempt, Judgement, Reward
 
 
-@dataclass(frozen=True)
-class Latency:
+class Latency(Reward):
     """``min(1, seconds / taken)``: 1 within the time allowed, a half at twice the time.
 
     Raises:
@@ -18,8 +16,11 @@ class Latency:
     """
 
     seconds: float = 30.0
+    """Time allowed."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the options."""
+        del context
         _check("seconds", self.seconds)
 
     def __call__(self, attempt: Attempt) -> float:
@@ -34,8 +35,7 @@ class Price(NamedTuple):
     output: float
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(Reward):
     """``min(1, budget / cost)``, where the cost is that of all model calls by token counts and prices.
 
     Raises:
@@ -45,8 +45,11 @@ class Cost:
     prices: Mapping[str, Price]
     """Model name → price; a name without its ``@version`` does for all versions. No reward where one is missing."""
     budget: float
+    """Cost allowed, in the currency of the prices."""
 
-    def __post_init__(self) -> None:
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the options."""
+        del context
         _check("budget", self.budget)
 
     def __call__(self, attempt: Attempt) -> Judgement | None:

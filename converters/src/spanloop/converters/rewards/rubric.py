@@ -7,13 +7,15 @@ than an invented one. (On judging by rubric: Zheng et al., 2023, https://arxiv.o
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import fsum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from pydantic import InstanceOf, PrivateAttr
 
 from spanloop.foundation.errors import ConfigurationError
 
 from ..attribution import AskedJudge
 from ..attribution.judge import transcript
-from .attempt import Attempt, Judgement
+from .attempt import Attempt, Judgement, Reward
 
 _QUESTION: Final = """Mark {subject} by these criteria, each from 0 (not at all) to 1 (entirely):
 
@@ -114,23 +116,26 @@ def _mark(value: object, name: str) -> float:
     return float(value)
 
 
-@dataclass(frozen=True)
-class Rubric:
+class Rubric(Reward):
     """The weighted mean of a judge's marks.
 
     Raises:
         ConfigurationError: The criteria or their weights cannot be used.
     """
 
-    judge: AskedJudge
+    judge: InstanceOf[AskedJudge]
+    """The judge, with its cache."""
     criteria: Mapping[str, str]
     """Name → what it asks for."""
     weights: Mapping[str, float] | None = None
     """By criterion; None weighs all the same."""
-    _criteria: Criteria = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_criteria", Criteria(self.criteria, self.weights))
+    _criteria: Criteria = PrivateAttr()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check the criteria."""
+        del context
+        self._criteria = Criteria(self.criteria, self.weights)
 
     def __call__(self, attempt: Attempt) -> Judgement:
         """Return the reward of one attempt, with each criterion's contribution.

@@ -9,13 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ..continuation import Evidence
 from ..spans import Rejected, Span, SpanKind
 from .base import Call
-from .conversation import conversations
+from .conversation import conversations, identities
 from .homes import homes, inherit
 from .identity import contradicted_ids, is_unique
 from .inserted_results import inserted_results
 from .message_prefix import MESSAGE_PREFIX
+from .span_links import NO_LINKS, LinkedTraces, Links
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
 from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX, UNRECORDED_TOOL_CALL
@@ -57,12 +59,20 @@ class Stitched(NamedTuple):
 
     groups: list[Group]
     parents: dict[SpanKey, SpanKey]
+    evidence: dict[SpanKey, Evidence]
+    """Call → why it continues its parent."""
     rejected: list[Rejected]
     open_joins: list[OpenJoin]
 
 
-def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitched:
-    """Group ``spans`` (in the order of start and id) into episodes."""
+def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode: bool = False) -> Stitched:
+    """Group ``spans`` (in the order of start and id) into episodes.
+
+    Args:
+        spans: In the order of start and id.
+        links: Span → the spans of other traces that it links to.
+        session_is_episode: Whether ``session.id`` joins traces.
+    """
     home = homes(spans)
     calls = [span for span in spans if span.kind is SpanKind.LLM]
     contradicted = contradicted_ids(calls)
@@ -70,7 +80,8 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     def is_identity(identifier: str) -> bool:
         return identifier not in contradicted and is_unique(identifier)
 
-    linked = [Call(call, home[call.key]) for call in calls]
+    conversation_of = identities(spans, home, is_unique)
+    linked = [Call(call, home[call.key], conversation_of.get(home[call.key], "")) for call in calls]
     continuations = Continuations(linked, is_identity, inserted_results(spans, home))
     for rule in RULES:
         continuations.match(rule)
@@ -78,10 +89,13 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     for child, parent in continuations.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
-    for root, asker in sub_agents([call.span for call in linked if call.is_traced], continuations.parents):
-        sets.union(home[root.key], home[asker.key])
-    named = conversations(spans, home, is_unique, session_is_episode=session_is_episode)
+    traced = [call.span for call in linked if call.is_traced]
+    for root, caller in list(sub_agents(traced, continuations.parents, lambda key: sets.find(home[key]))):
+        sets.union(home[root.key], home[caller.key])
+    named = conversations(spans, home, is_unique, sets, session_is_episode=session_is_episode)
     for one, other in named.joined:
+        sets.union(one, other)
+    for one, other in LinkedTraces(spans, home, conversation_of, sets).joins(links) if links else ():
         sets.union(one, other)
     open_joins = [
         OpenJoin(other[2:], "", one[2:], f"both have the conversation id {identifier!r}, which may not be unique")
@@ -89,7 +103,8 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         if sets.find(one) != sets.find(other)
     ]
     open_joins += _open_answers([call for call in linked if call.is_traced], sets, continuations.parents)
-    return _groups(spans, home, sets, continuations.parents)._replace(open_joins=sorted(open_joins))
+    found = _groups(spans, home, sets, continuations.parents)
+    return found._replace(evidence=continuations.evidence, open_joins=sorted(open_joins))
 
 
 def _open_answers(calls: Sequence[Call], sets: UnionFind, parents: dict[SpanKey, SpanKey]) -> Iterator[OpenJoin]:
@@ -133,7 +148,7 @@ def _groups(
                 context=[span for span in found if span.kind is not SpanKind.LLM],
             )
         )
-    return Stitched(sorted(groups), parents, rejected, [])
+    return Stitched(sorted(groups), parents, {}, rejected, [])
 
 
 __all__ = ["RULES", "Group", "OpenJoin", "SpanKey", "Stitched", "inherit", "stitch"]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ..continuation import Evidence
 from ..spans import Span
 
 if TYPE_CHECKING:
@@ -28,12 +29,25 @@ UNIQUE: Final = ""
 class Call:
     """A model call, with what rules ask of it; each is found out once."""
 
-    __slots__ = ("answered", "before", "emitted", "home", "is_traced", "key", "may_continue", "position", "span")
+    __slots__ = (
+        "answered",
+        "before",
+        "conversation",
+        "emitted",
+        "home",
+        "is_traced",
+        "key",
+        "may_continue",
+        "position",
+        "span",
+    )
 
-    def __init__(self, span: Span, home: str) -> None:
+    def __init__(self, span: Span, home: str, conversation: str = "") -> None:
         self.span = span
         self.key = span.key
         self.home = home
+        self.conversation = conversation
+        """The unique conversation id of its home; empty without one."""
         self.is_traced = home.startswith("t:")
         """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
         self.position = position = last_assistant(span)
@@ -59,7 +73,7 @@ class StitchRule:
     """One way to see that a model call continues another.
 
     Attributes:
-        name: As it is called in documentation.
+        evidence: What a match shows.
         produced: Keys that a call's output leaves behind, for calls of its own trace or named episode.
         awaited: Keys that a call's input asks for there, best first.
         produced_across: Keys for calls of other traces. Keys with ``UNIQUE`` hold at any distance in time, others
@@ -68,7 +82,7 @@ class StitchRule:
         needs_only_one: Whether the rule says nothing where several calls that nobody continues could be meant.
     """
 
-    name: str
+    evidence: Evidence
     produced: KeysOf
     awaited: KeysOf
     produced_across: AcrossTraces

@@ -7,6 +7,7 @@ across traces the ids of the answer's tool calls must agree as well, where both 
 
 from typing import Final
 
+from ..continuation import Evidence
 from .base import Call, IsUnique, Key, StitchRule, source
 
 
@@ -36,4 +37,4 @@ def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
     return [(place, call.before, identifier) for identifier in ((*ids, _NO_ID) if ids else (_ANY_ID,))]
 
 
-MESSAGE_PREFIX: Final = StitchRule("message_prefix", _produced, _awaited, _produced_across, _awaited_across)
+MESSAGE_PREFIX: Final = StitchRule(Evidence.HISTORY, _produced, _awaited, _produced_across, _awaited_across)

@@ -2,14 +2,16 @@
 
 An agent used as a tool leaves no id behind when every call is a trace of its own. What it does leave: its first
 user message is the text of an argument of the tool call, and its last answer is the text of the tool's response.
-Both must agree, and the conversation must lie within the tool call's time.
+Both must agree, and the conversation must lie within the tool call's time. A conversation whose own trace holds its
+caller belongs there; of several callers, one that no other conversation answered comes first. Invariant: an episode
+joins one calling episode at most, so that parallel attempts at one task stay apart.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
-from spanloop.messages import parse_json
+from spanloop.messages import ToolCall, ToolResponse, parse_json
 
 from ..spans import Span
 from .base import last_assistant
@@ -17,12 +19,25 @@ from .base import last_assistant
 SpanKey = tuple[str, str]
 
 
-def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Iterator[tuple[Span, Span]]:
-    """Pairs of (first call of a conversation, the call whose tool call started it).
+class _Asker(NamedTuple):
+    """A tool call with the answer that the model was given."""
+
+    call: Span
+    position: int
+    """Of the tool call in the answer of ``call``."""
+    until_ns: int
+    """Start of the call that was sent the answer."""
+
+
+def sub_agents(
+    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], episode_of: Callable[[SpanKey], str]
+) -> Iterator[tuple[Span, Span]]:
+    """Pairs of (first call of a conversation, the call of another episode whose tool call started it).
 
     Args:
-        calls: Model calls in the order of start and id.
+        calls: Model calls in the order of start and id, of traces that no episode id names.
         parents: Call → the call that it continues.
+        episode_of: Call → the set of homes that continuations have joined.
     """
     known = {call.key: call for call in calls}
     continued = set(parents.values())
@@ -31,17 +46,43 @@ def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Ite
     if not askers:
         return
     roots = _roots(calls, parents, known)
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for call in calls:
+        by_trace[call.trace_id].append(call)
+    answered: set[tuple[SpanKey, int]] = set()
+    caller_of: dict[str, str] = {}
     for leaf in leaves:
         root = roots[leaf.key]
-        question = next((message.text for message in root.input if message.role == "user"), "")
-        candidates = askers.get((question.strip(), leaf.output[0].text.strip()), ())
+        question = next((message.text.strip() for message in root.input if message.role == "user"), "")
         within = [
             asker
-            for asker, until_ns in candidates
-            if asker.service_name == root.service_name and asker.end_ns <= root.start_ns and leaf.end_ns <= until_ns
+            for asker in askers.get((question, leaf.output[0].text.strip()), ())
+            if asker.call.service_name == root.service_name
+            and asker.call.end_ns <= root.start_ns
+            and leaf.end_ns <= asker.until_ns
         ]
-        if within:
-            yield root, within[-1]
+        own = episode_of(root.key)
+        callers = [asker for asker in within if caller_of.get(own) in {None, episode_of(asker.call.key)}]
+        if not callers or _is_called_by(by_trace[root.trace_id], root, question):
+            continue
+        free = [asker for asker in callers if (asker.call.key, asker.position) not in answered]
+        caller = (free or callers)[-1]
+        answered.add((caller.call.key, caller.position))
+        caller_of[own] = episode_of(caller.call.key)
+        if caller_of[own] != own:
+            yield root, caller.call
+
+
+def _is_called_by(calls: Sequence[Span], root: Span, question: str) -> bool:
+    """Whether an earlier call of the same trace asked a tool the question."""
+    return any(
+        question in _argument_texts(request.arguments)
+        for call in calls
+        if call.key != root.key and call.end_ns <= root.start_ns
+        for message in call.output
+        for request in message.tool_calls
+        if request.is_valid
+    )
 
 
 def _roots(
@@ -65,27 +106,29 @@ def _roots(
 
 def _askers(
     calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span], answers: set[str]
-) -> dict[tuple[str, str], list[tuple[Span, int]]]:
-    """(argument text, response text) → the calls that asked and the time at which they had the response.
-
-    Only responses among ``answers`` count.
-    """
-    found: dict[tuple[str, str], list[tuple[Span, int]]] = defaultdict(list)
+) -> dict[tuple[str, str], list[_Asker]]:
+    """(argument text, response text) → the tool calls with both; only responses among ``answers`` count."""
+    found: dict[tuple[str, str], list[_Asker]] = defaultdict(list)
     for call in calls:
         asker = known.get(parents.get(call.key, ("", "")))
         position = last_assistant(call)
         if asker is None or position is None:
             continue
-        responses = {
-            response.id: response.content.strip()
-            for message in call.input[position + 1 :]
-            for response in message.tool_responses
-        }
-        for tool_call in call.input[position].tool_calls:
-            if tool_call.is_valid and responses.get(tool_call.id) in answers:
+        tool_calls = call.input[position].tool_calls
+        responses = [response for message in call.input[position + 1 :] for response in message.tool_responses]
+        for place, (tool_call, content) in enumerate(zip(tool_calls, _contents(tool_calls, responses), strict=True)):
+            if content in answers and tool_call.is_valid:
                 for text in _argument_texts(tool_call.arguments):
-                    found[text, responses[tool_call.id]].append((asker, call.start_ns))
+                    found[text, content].append(_Asker(asker, place, call.start_ns))
     return found
+
+
+def _contents(tool_calls: Sequence[ToolCall], responses: Sequence[ToolResponse]) -> list[str]:
+    """The text of the response to each tool call, by id; by order where the responses have no ids."""
+    if len(responses) == len(tool_calls) and not any(response.id for response in responses):
+        return [response.content.strip() for response in responses]
+    by_id = {response.id: response.content.strip() for response in responses if response.id}
+    return [by_id.get(tool_call.id, "") for tool_call in tool_calls]
 
 
 def _argument_texts(arguments: str) -> list[str]:

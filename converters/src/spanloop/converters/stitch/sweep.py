@@ -5,9 +5,10 @@ candidates the newest that had ended and that nobody continued wins; if all are 
 more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from ..continuation import Evidence
 from ..spans import Span
 from .base import LONGEST_NS, UNIQUE, Call, IsUnique, Key, KeysOf, StitchRule
 
@@ -25,16 +26,19 @@ class Continuations:
     Args:
         calls: In the order of start and id.
         is_unique: Whether an id names one thing in the whole store.
-        parents: Call → the call that it continues, as far as that is known.
+        parents: Call → the call that it continues, where a tool's result was written into its prompt.
     """
 
     def __init__(self, calls: Sequence[Call], is_unique: IsUnique, parents: Mapping[SpanKey, SpanKey]) -> None:
         self.parents: dict[SpanKey, SpanKey] = dict(parents)
+        self.evidence: dict[SpanKey, Evidence] = dict.fromkeys(parents, Evidence.INSERTED_RESULT)
+        """Call → why it continues another one."""
         self._claimed: set[SpanKey] = set(parents.values())
         self._calls = calls
         self._traced = [call for call in calls if call.is_traced]
         self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
         self._is_unique = is_unique
+        self._has_conversations = any(call.conversation for call in calls)
 
     def match(self, rule: StitchRule) -> None:
         """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
@@ -62,18 +66,13 @@ class Continuations:
         *,
         home_of: Callable[[Call], str] | None,
     ) -> None:
-        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other."""
-        awaited = [(call, "" if home_of is None else home_of(call), awaited_by(call)) for call in waiting]
-        asked = [(call, [(home, key) for key in keys]) for call, home, keys in awaited]
-        producers: dict[tuple[str, Key], list[Span]] = {place: [] for _, places in asked for place in places}
-        if not producers:
-            return
-        for call in calls:
-            home = "" if home_of is None else home_of(call)
-            for key in produced_by(call):
-                found = producers.get((home, key))
-                if found is not None and (not found or found[-1] is not call.span):
-                    found.append(call.span)
+        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other.
+
+        Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
+        without such an id. Only a unique id of another kind joins two conversations.
+        """
+        asked = [(call, _places(call, awaited_by(call), home_of)) for call in waiting]
+        producers = self._producers(calls, {place for _, places in asked for place in places}, produced_by, home_of)
         buckets = {
             place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
             for place, found in producers.items()
@@ -87,12 +86,57 @@ class Continuations:
                 above = (bucket.take_only if rule.needs_only_one else bucket.take)(call.span, self._claimed)
                 if above is not None:
                     self.parents[call.key] = above.key
+                    self.evidence[call.key] = rule.evidence
                     self._claimed.add(above.key)
                     break
+
+    def _producers(
+        self,
+        calls: Iterable[Call],
+        places: Collection[tuple[str, Key]],
+        produced_by: KeysOf,
+        home_of: Callable[[Call], str] | None,
+    ) -> dict[tuple[str, Key], list[Span]]:
+        """The calls that leave a key behind where one waits for it."""
+        producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
+        parts_of: list[Callable[[Call], str]] = [home_of or _everywhere]
+        if home_of is None and self._has_conversations:
+            parts_of.append(_conversation)
+        for part_of in parts_of if producers else ():
+            for call in calls:
+                part = part_of(call)
+                for key in produced_by(call):
+                    found = producers.get((part, key))
+                    if found is not None and (not found or found[-1] is not call.span):
+                        found.append(call.span)
+        return producers
 
 
 def _home(call: Call) -> str:
     return call.home
+
+
+def _everywhere(_: Call) -> str:
+    return _ANY
+
+
+def _conversation(call: Call) -> str:
+    return call.conversation
+
+
+_ANY: Final = "*"
+"""All conversations."""
+
+
+def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[tuple[str, Key]]:
+    """The keys, each in the parts of the store in which a predecessor is sought, best first."""
+    if home_of is not None:
+        home = home_of(call)
+        return [(home, key) for key in keys]
+    if not call.conversation:
+        return [(_ANY, key) for key in keys]
+    own = (call.conversation, "")
+    return [(part, key) for key in keys for part in ((_ANY,) if key[0] == UNIQUE else own)]
 
 
 class _Bucket:
@@ -137,9 +181,9 @@ class _Bucket:
             if found.key != call.key:
                 self._newest = found
                 if found.key not in claimed:
-                    return found if self._is_near(found, call) else None
-        if self._newest is not None and self._newest.key != call.key:
-            return self._newest if self._is_near(self._newest, call) else None
+                    return found if self._is_near(found, call) else self._earliest_other(call, claimed)
+        if self._newest is not None and self._newest.key != call.key and self._is_near(self._newest, call):
+            return self._newest
         return self._earliest_other(call, claimed)
 
     def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:

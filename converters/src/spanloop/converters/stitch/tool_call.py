@@ -10,6 +10,7 @@ from typing import Final
 
 from spanloop.messages import ToolCall
 
+from ..continuation import Evidence
 from .base import UNIQUE, Call, IsUnique, Key, StitchRule, opening, source
 
 
@@ -78,11 +79,11 @@ def _answered_in_doubt(call: Call, is_unique: IsUnique) -> list[Key]:
 
 
 TOOL_CALL_AND_PREFIX: Final = StitchRule(
-    "tool_call_and_prefix", _emitted_after, _answered_after, _emitted_after_across, _answered_after_across
+    Evidence.TOOL_CALL_AND_HISTORY, _emitted_after, _answered_after, _emitted_after_across, _answered_after_across
 )
-TOOL_CALL: Final = StitchRule("tool_call", _emitted_id, _answered_id, _emitted_across, _answered_across)
+TOOL_CALL: Final = StitchRule(Evidence.TOOL_CALL, _emitted_id, _answered_id, _emitted_across, _answered_across)
 UNRECORDED_TOOL_CALL: Final = StitchRule(
-    "unrecorded_tool_call", _nothing, _nothing, _emitted_in_doubt, _answered_in_doubt, needs_only_one=True
+    Evidence.UNRECORDED_TOOL_CALL, _nothing, _nothing, _emitted_in_doubt, _answered_in_doubt, needs_only_one=True
 )
 """For histories without the tool call that is answered (the server keeps them, or nobody recorded them): joined across
 traces where the opening agrees, as far as it is there, and only one call could be meant."""

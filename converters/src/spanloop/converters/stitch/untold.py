@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
+from ..continuation import Evidence, is_recorded
 from ..spans import Span
 from .base import Call, IsUnique, Key, StitchRule, source
 
@@ -25,7 +26,7 @@ def _produced(call: Call) -> Iterator[Key]:
     if not span.input_chain or span.has_failed:
         return
     place = (span.service_name, span.input_chain[-1])
-    if not span.output:
+    if not is_recorded(span):
         yield (*place, _UNRECORDED)
     elif span.output[0].tool_calls:
         count, text = str(len(span.output[0].tool_calls)), span.output[0].text.strip()
@@ -88,4 +89,6 @@ def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
     return [(source(call.span), *key) for key in _awaited(call)]
 
 
-UNTOLD: Final = StitchRule("untold", _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True)
+UNTOLD: Final = StitchRule(
+    Evidence.UNRECORDED_OUTPUT, _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True
+)

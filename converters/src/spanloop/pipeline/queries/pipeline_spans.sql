@@ -16,6 +16,15 @@ SELECT
         m -> CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), m), 'Map(String, String)'),
         arrayFilter((m, n) -> n = 'exception' OR startsWith(n, 'gen_ai.'), source.`Events.Attributes`, source.`Events.Name`)
     ) AS `Events.Attributes`,
+    arrayMap(id -> toValidUTF8(id), source.`Links.TraceId`) AS `Links.TraceId`,
+    arrayMap(id -> toValidUTF8(id), source.`Links.SpanId`) AS `Links.SpanId`,
+    CAST(
+        mapApply(
+            (k, v) -> (toValidUTF8(k), toValidUTF8(v)),
+            mapFilter((k, v) -> k IN ('host.name', 'process.pid', 'service.instance.id'), source.ResourceAttributes)
+        ),
+        'Map(String, String)'
+    ) AS ResourceAttributes,
     DroppedAttributesCount,
     IngestedAt,
     multiIf(

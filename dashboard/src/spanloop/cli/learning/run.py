@@ -5,18 +5,19 @@ import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from spanloop.runtime.command_line import command_line
 
 from ..console import err, out, print_table, progress_bar
+from ..generated_options import GeneratedCommand, GeneratedOption, given_options, section_options
 from ..options import DataDirOption, data_directory, exact_version
 from .rejected_records import RejectedRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.progress import Progress as ProgressBar
 
@@ -30,7 +31,18 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, as 
 _ERROR_CHARACTERS: Final = 200
 
 
+class RunCommand(GeneratedCommand):
+    """A command with one option for each further setting of an evaluation."""
+
+    def generate(self) -> "Iterator[GeneratedOption]":
+        """Return an option for each field."""
+        from spanloop.foundation.settings import Evaluation
+
+        return section_options(Evaluation, without=("tasks", "agent"))
+
+
 def run(
+    context: typer.Context,
     tasks: Annotated[
         str,
         typer.Argument(
@@ -52,35 +64,6 @@ def run(
             help="The served version, as NAME@VERSION, NAME@ALIAS or NAME.", show_default="what the gateway serves"
         ),
     ] = "",
-    attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
-    parallel: Annotated[int, typer.Option(min=1, max=1_000, help="Attempts at the same time.")] = 4,
-    grader: Annotated[
-        str, typer.Option(help="exact, numeric, regex, json, sql, code, rubric, reasoning-gym, or one of your own.")
-    ] = "",
-    grader_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the grader; may be repeated.")
-    ] = None,
-    answer: Annotated[
-        str,
-        typer.Option(
-            help="What is graded: line (the last line of stdout), stdout (all of it) or message (the last model call)."
-        ),
-    ] = "line",
-    timeout: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Longest time of one attempt.")] = 600.0,
-    cwd: Annotated[
-        Path | None, typer.Option(help="Working directory of the agent.", exists=True, file_okay=False)
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An environment variable of the agent; may be repeated."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Each attempt gets a seed derived from this one.")] = 0,
-    reader: Annotated[str, typer.Option(help="The reader of TASKS.", show_default="by TASKS")] = "",
-    reader_option: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="An option of the reader; may be repeated.")
-    ] = None,
-    id_field: Annotated[str, typer.Option(help="The field that is the task's id.")] = "id",
-    limit: Annotated[int | None, typer.Option(min=1, help="Take the first N tasks only.")] = None,
     run_id: Annotated[
         str, typer.Option("--run", metavar="NAME", help="The run's id; a run that was stopped continues.")
     ] = "",
@@ -102,31 +85,26 @@ def run(
     """
     from spanloop.evaluation.runner.planning import RunRequest, plan_run
     from spanloop.evaluation.runner.run import run_attempts
+    from spanloop.foundation.settings.sources import validated
     from spanloop.store import connect
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
+    given = {
+        name: _pairs(RunRequest.option(name), cast("list[str]", value)) if isinstance(value, list) else value
+        for name, value in given_options(context).items()
+    }
     directory = data_directory(data_dir)
     run_id = run_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
-    request = RunRequest(
-        run_id=run_id,
-        tasks=tasks,
-        agent=agent,
-        model=exact_version(directory, model) if "@" in model else model,
-        attempts=attempts,
-        parallel=parallel,
-        grader=grader,
-        grader_options=_pairs("--grader-option", grader_option),
-        answer=answer,
-        timeout_s=timeout,
-        cwd=cwd,
-        environment=_pairs("--env", env),
-        seed=seed,
-        reader=reader,
-        reader_options=_pairs("--reader-option", reader_option),
-        id_field=id_field,
-        limit=limit,
-        base_url=base_url,
-        is_instrumented=instrument,
+    fixed = {
+        "run_id": run_id,
+        "tasks": tasks,
+        "agent": agent,
+        "model": exact_version(directory, model) if "@" in model else model,
+        "base_url": base_url,
+        "is_instrumented": instrument,
+    }
+    request = validated(
+        RunRequest, fixed | given, {name: RunRequest.option(name) for name in given}, next_step="spanloop run --help"
     )
     rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:

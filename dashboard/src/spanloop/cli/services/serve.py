@@ -4,17 +4,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..generated_options import GeneratedCommand, GeneratedOption, given_options
+from ..generated_options import GeneratedCommand, GeneratedOption, given_options, section_options
 from ..options import ConfigOption, DataDirOption, LogFormatOption, data_directory, use_log_format
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spanloop.foundation.settings.serve import Role
+    from spanloop.foundation.settings.roles import RoleSettings
 
 app = typer.Typer(
     help="Run one role alone, for roles on several hosts. `spanloop up` runs all of them on this one.\n\n"
@@ -25,62 +25,37 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-MODULES: Final = {
-    "collector": "spanloop.collector",
-    "pipeline": "spanloop.pipeline",
-    "scheduler": "spanloop.training.run.scheduler",
-    "runner": "spanloop.training.run.runner",
-    "gateway": "spanloop.gateway",
-    "dashboard": "spanloop.dashboard",
-    "clickhouse": "spanloop.embedded_clickhouse.server",
-}
-_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {"scheduler": {"slots": 0}, "clickhouse": {"port": 8123}}
-"""Options that differ from those of the module, which ``spanloop up`` uses."""
-
 
 class _RoleCommand(GeneratedCommand):
-    """A command with one option for each field of the role's section."""
+    """A command with one option for each field of the role's settings."""
 
     def generate(self) -> Iterator[GeneratedOption]:
-        """Yield an option for each field."""
-        from spanloop.foundation.settings.serve import role_variable
+        """Return an option for each field."""
+        from spanloop.foundation.settings.roles import ROLES
 
-        role = str(self.name)
-        for name, field in _section(role).model_fields.items():
-            value_type = _plain(next(each for each in get_args(field.annotation) if each is not type(None)))
-            option = typer.Option(
-                f"--{name.replace('_', '-')}",
-                envvar=role_variable(role, name),
-                help=" ".join(str(field.description).replace("``", "`").split()),
-                show_default=False,
-            )
-            yield GeneratedOption(name, Annotated[value_type | None, option])
+        role = ROLES[str(self.name)]
+        return section_options(role, defaults=role.alone, variable=role.variable)
 
 
-def role_command(role: str, data_dir: Path, options: Mapping[str, Any], section: "Role") -> list[str]:
-    """Return the command line of a role's process.
+def role_command(role: "type[RoleSettings]", data_dir: Path, given: Mapping[str, Any]) -> list[str]:
+    """Return the command line of a role's process: its other settings it reads itself.
 
     Args:
-        role: Its name.
+        role: The class of its settings.
         data_dir: Its data directory.
-        options: What the command line and the environment say.
-        section: What ``spanloop.toml`` says.
+        given: The options of the command line, by field.
     """
-    defaults = {name: value for name, value in _DEFAULTS.get(role, {}).items() if getattr(section, name) is None}
-    settings = type(section).model_validate(section.model_dump() | defaults | dict(options))
-    return [sys.executable, "-m", MODULES[role], "--data-dir", str(data_dir), *settings.arguments()]
+    from spanloop.foundation.settings import load_configuration
+    from spanloop.foundation.settings.sources import resolve
 
-
-def _plain(value_type: Any) -> Any:
-    """Return the type that ``Annotated`` wraps, without pydantic's checks: a path of an option starts here."""
-    return get_args(value_type)[0] if get_origin(value_type) is Annotated else value_type
-
-
-def _section(role: str) -> "type[Role]":
-    from spanloop.foundation.settings import Serve
-
-    annotation: Any = Serve.model_fields[role].annotation
-    return annotation  # type: ignore[no-any-return]
+    origins = resolve(role, load_configuration(data_dir), given).origins
+    options = {name: value for name, value in role.alone.items() if name not in origins} | dict(given)
+    arguments = [
+        role.option(name) if value is True else f"{role.option(name)}={value}"
+        for name, value in options.items()
+        if value is not False
+    ]
+    return [sys.executable, "-m", role.module, "--data-dir", str(data_dir), *arguments]
 
 
 def _add(role: str, summary: str) -> None:
@@ -90,12 +65,11 @@ def _add(role: str, summary: str) -> None:
         config: ConfigOption = None,
         log_format: LogFormatOption = None,
     ) -> None:
-        from spanloop.foundation.settings import load_configuration
+        from spanloop.foundation.settings.roles import ROLES
 
         use_log_format(log_format)
         directory = data_directory(data_dir, config)
-        section = getattr(load_configuration(directory.path).serve, role)
-        command = role_command(role, directory.path, given_options(context), section)
+        command = role_command(ROLES[role], directory.path, given_options(context))
         sys.stdout.flush()
         os.execv(command[0], command)  # noqa: S606 - the role gets this process: its id, signals and output
 

@@ -61,26 +61,17 @@ def up(
         shlex.split(vllm_args)
     except ValueError as error:
         raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
-    from spanloop.foundation.settings import load_configuration
-
     use_log_format(log_format)
     stop = _StopRequest()
     directory = data_directory(data_dir, config)
-    serve = load_configuration(directory.path).serve
-    if vllm_args:
-        serve = serve.model_copy(update={"gateway": serve.gateway.model_copy(update={"vllm_args": vllm_args})})
     if model:
         from spanloop.training.models.registry import Registry
 
         Registry(directory).get(model)  # raises for an unknown name, before anything starts
-    ports = Ports(
-        collector_port or serve.collector.port or COLLECTOR_PORT,
-        gateway_port or serve.gateway.port or GATEWAY_PORT,
-        dashboard_port or serve.dashboard.port or DASHBOARD_PORT,
-    )
+    ports = Ports.configured(directory.path, collector_port, gateway_port, dashboard_port)
     try:
         with running_stack(
-            directory, ports, _print_progress, dashboard=dashboard, serve=serve, stop=stop.requested
+            directory, ports, _print_progress, dashboard=dashboard, vllm_args=vllm_args, stop=stop.requested
         ) as supervisor:
             if model:
                 with stop.raising():

@@ -2,14 +2,10 @@
 # pyright: reportUnknownMemberType=false
 
 from html import escape
-from pathlib import Path
 
 import streamlit as st
 
-from spanloop.dashboard import visits
-
-# Not beside this file: Streamlit offers a folder "pages" beside its entrypoint before the entrypoint has run once.
-_PAGES = Path(__file__).parent.parent / "pages"
+from spanloop.dashboard import navigation, visits
 
 # An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
@@ -37,21 +33,7 @@ def main() -> None:
     if visitor.name != visits.ANYONE:
         link = _LOGOUT if visitor.has_session else ""
         st.html(_VISITOR.format(name=escape(visitor.name), role=visitor.role, link=link))
-    requested_page = st.navigation(
-        [
-            st.Page(_PAGES / "overview.py", title="Overview", icon=":material/dashboard:", default=True),
-            st.Page(_PAGES / "episodes.py", title="Episodes", icon=":material/forum:"),
-            st.Page(_PAGES / "traces.py", title="Traces", icon=":material/account_tree:"),
-            st.Page(_PAGES / "failures.py", title="Failures", icon=":material/error:"),
-            st.Page(_PAGES / "rewards.py", title="Rewards", icon=":material/trending_up:"),
-            st.Page(_PAGES / "evaluations.py", title="Evaluations", icon=":material/fact_check:"),
-            st.Page(_PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:"),
-            st.Page(_PAGES / "jobs.py", title="Jobs", icon=":material/model_training:"),
-            st.Page(_PAGES / "models.py", title="Models", icon=":material/deployed_code:"),
-        ],
-        position="top",
-    )
-    requested_page.run()
+    st.navigation(navigation.sections(), position="top").run()
 
 
 main()

@@ -10,6 +10,7 @@ from streamlit.column_config import NumberColumn, TextColumn
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
 from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
@@ -71,7 +72,7 @@ def _evidence(decision: Decision) -> None:
     ]
     st.caption(" ".join(note for note in notes if note))
     if decision.job_id:
-        st.page_link("../pages/jobs.py", label="The job that decided", query_params={"job": decision.job_id})
+        st.page_link(linked_page("jobs"), label="The job that decided", query_params={"job": decision.job_id})
 
 
 def _measured(decision: Decision, measured: Measured) -> None:

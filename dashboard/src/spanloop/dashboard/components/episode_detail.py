@@ -11,7 +11,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
 from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state
+from spanloop.dashboard.components.page_frame import empty_state, linked_page
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import count, duration, signed
 from spanloop.store import Store
@@ -204,7 +204,7 @@ def show_failure_cards(store: Store, episode: episodes.Episode) -> int:
             with st.expander("Evidence of the rule"):
                 st.code(markup.truncate(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(
-                "../pages/failures.py",
+                linked_page("failures"),
                 label="Similar failures",
                 icon=":material/stacks:",
                 query_params={"group": row["fingerprint"]},

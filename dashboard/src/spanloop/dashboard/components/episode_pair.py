@@ -11,6 +11,7 @@ from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.components.episode_detail import show_failure_cards
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import signed
 from spanloop.evaluation.results import EpisodePair
@@ -61,7 +62,7 @@ def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
     ]
     st.markdown(" · ".join(facts))
     st.page_link(
-        "../pages/episodes.py",
+        linked_page("episodes"),
         label="The whole episode",
         icon=":material/open_in_new:",
         query_params={"episode": episode.episode_id},

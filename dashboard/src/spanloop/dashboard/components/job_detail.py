@@ -10,6 +10,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, charts, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -133,11 +134,11 @@ def _links(job: Job) -> None:
     with st.container(horizontal=True):
         if job.step:
             st.page_link(
-                "../pages/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
+                linked_page("rewards"), label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
             )
         if job.model_version:
             st.page_link(
-                "../pages/models.py",
+                linked_page("models"),
                 label=f"What it made: {escape_md(job.model_version)}",
                 icon=":material/deployed_code:",
                 query_params={"model": job.model_version},
@@ -145,7 +146,7 @@ def _links(job: Job) -> None:
             parent = resources.registry().get(job.model_version).parent
             if parent:
                 st.page_link(
-                    "../pages/compare.py",
+                    linked_page("compare"),
                     label="Before and after",
                     icon=":material/compare_arrows:",
                     query_params={"before": parent, "after": job.model_version},

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Final
 
 import streamlit as st
+from streamlit.navigation.page import Page as StreamlitPage
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components.markup import escape_md
@@ -30,6 +31,11 @@ def page(title: str, subtitle: str = "") -> Generator[None]:
         yield
     except SpanloopError as error:
         show_error(error)
+
+
+def linked_page(name: str) -> StreamlitPage:
+    """Return a built-in page, for ``st.page_link`` and ``st.switch_page``; Streamlit tells pages by their URL."""
+    return st.Page(lambda: None, title=name.capitalize(), url_path=name)
 
 
 def show_error(error: SpanloopError) -> None:

@@ -10,6 +10,7 @@ from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
 from spanloop.dashboard.components import markup, tables
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import episodes, token_decoder, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, signed
 from spanloop.dashboard.view_models.jobs import recipe
@@ -119,7 +120,7 @@ def _training_jobs(episode: episodes.Episode) -> None:
         for job in jobs:
             result = f" → {job.model_version}" if job.model_version else ""
             st.page_link(
-                "../pages/jobs.py",
+                linked_page("jobs"),
                 label=escape_md(f"Trained on by {recipe(job.spec)} {job.spec.base}{result}"),
                 icon=":material/model_training:",
                 query_params={"job": job.id},

@@ -1,1 +1,1 @@
-"""The pages, one file each; ``app/streamlit_app.py`` lists them in order."""
+"""The built-in pages, one file each; ``page.PAGE_POINT`` lists them in order."""

@@ -1,6 +1,8 @@
 """Compare two policy versions on the same tasks; show one task's episodes side by side."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
@@ -9,16 +11,25 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import episode_pair, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.formatting import DASH, share
 from spanloop.dashboard.view_models.task_changes import CHANGES, Change, choose_pair, classify_changes
 from spanloop.store import Store
 
 
-def render() -> None:
-    """Draw the page."""
-    with page("Compare", "Two policy versions on the tasks that both attempted. Click a task to see both episodes."):
-        _compare(resources.store())
+class ComparePage(Page):
+    """Two policy versions on the tasks that both attempted."""
+
+    title: ClassVar[str] = "Compare"
+    icon: ClassVar[str] = ":material/compare_arrows:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the page."""
+        with page(
+            "Compare", "Two policy versions on the tasks that both attempted. Click a task to see both episodes."
+        ):
+            _compare(context.store())
 
 
 def _compare(store: Store) -> None:
@@ -122,6 +133,3 @@ def _columns() -> tables.Columns:
         "before_error_class": TextColumn("failure before", width=170),
         "after_error_class": TextColumn("failure after", width=170),
     }
-
-
-render()

@@ -1,26 +1,35 @@
 """List episodes with filters; ``?episode=…`` shows one episode in detail."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import episode_detail, tables
 from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import episodes
 from spanloop.store import Store
 
 _PAGE_ROWS = 100
 
 
-def render() -> None:
-    """Draw the list, or the episode that the URL names."""
-    episode_id = st.query_params.get("episode", "")
-    if episode_id:
-        with page("Episode", episode_id):
-            episode_detail.show(resources.store(), episode_id)
-        return
-    with page("Episodes", "One row is one attempt at a task. Click a row to open it."):
-        _list(resources.store())
+class EpisodesPage(Page):
+    """The list of episodes, or one of them."""
+
+    title: ClassVar[str] = "Episodes"
+    icon: ClassVar[str] = ":material/forum:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the list, or the episode that the URL names."""
+        episode_id = st.query_params.get("episode", "")
+        if episode_id:
+            with page("Episode", episode_id):
+                episode_detail.show(context.store(), episode_id)
+            return
+        with page("Episodes", "One row is one attempt at a task. Click a row to open it."):
+            _list(context.store())
 
 
 def _list(store: Store) -> None:
@@ -86,6 +95,3 @@ def _filters(store: Store, *, with_tool_errors: bool) -> episodes.EpisodeFilter:
         ),
         with_tool_errors=with_tool_errors,
     )
-
-
-render()

@@ -2,7 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import polars as pl
 import streamlit as st
@@ -12,6 +12,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, episode_pair, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
 from spanloop.evaluation.results import (
     Comparison,
@@ -30,10 +31,16 @@ _IMPROVED: Final = "Failed before, succeed now"
 _REGRESSED: Final = "Succeeded before, fail now"
 
 
-def render() -> None:
-    """Draw the page."""
-    with page("Evaluations", "The stored results of each policy version on the same set of tasks."):
-        _evaluations(resources.store())
+class EvaluationsPage(Page):
+    """Stored evaluations of policy versions."""
+
+    title: ClassVar[str] = "Evaluations"
+    icon: ClassVar[str] = ":material/fact_check:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the page."""
+        with page("Evaluations", "The stored results of each policy version on the same set of tasks."):
+            _evaluations(context.store())
 
 
 def _evaluations(store: Store) -> None:
@@ -233,6 +240,3 @@ def _changed_tasks(store: Store, comparison: Comparison) -> None:
     task_id = st.selectbox(f"Task ({len(pairs):,})", list(pairs), key="pair_task", width=420)
     st.markdown(f"**{escape_md(task_id)}**, one attempt before and one after")
     episode_pair.show(store, pairs[task_id])
-
-
-render()

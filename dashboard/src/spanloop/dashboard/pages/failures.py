@@ -1,6 +1,8 @@
 """Group failures by fingerprint, with owner, count and versions; ``?group=…`` shows one group."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import polars as pl
 import streamlit as st
 from streamlit.column_config import BarChartColumn, NumberColumn, TextColumn
@@ -9,7 +11,14 @@ from spanloop.converters.enums import FaultOwner
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, markup, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix, select_time_range
+from spanloop.dashboard.components.page_frame import (
+    empty_state,
+    linked_page,
+    page,
+    select_task_prefix,
+    select_time_range,
+)
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.store import Store
@@ -21,18 +30,25 @@ _MAX_CLASSES = 8
 _CHARTS_IN_A_ROW = 4
 
 
-def render() -> None:
-    """Draw the groups, or the group that the URL names."""
-    fingerprint = st.query_params.get("group", "")
-    if fingerprint:
-        with page("Failure group", fingerprint):
-            _group(resources.store(), fingerprint)
-        return
-    with page(
-        "Failures",
-        "Failures with one fingerprint are one group; only the policy's own lower its reward. Click a row to open it.",
-    ):
-        _groups(resources.store())
+class FailuresPage(Page):
+    """Failures by fingerprint, with owner, count and versions."""
+
+    title: ClassVar[str] = "Failures"
+    icon: ClassVar[str] = ":material/error:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the groups, or the group that the URL names."""
+        fingerprint = st.query_params.get("group", "")
+        if fingerprint:
+            with page("Failure group", fingerprint):
+                _group(context.store(), fingerprint)
+            return
+        with page(
+            "Failures",
+            "Failures with one fingerprint are one group; only the policy's own lower its reward. "
+            "Click a row to open it.",
+        ):
+            _groups(context.store())
 
 
 def _groups(store: Store) -> None:
@@ -170,7 +186,4 @@ def _group(store: Store, fingerprint: str) -> None:
         tables.failure_rows(members), members["episode_id"].to_list(), key="members", columns=tables.failure_columns()
     )
     if selected_id:
-        st.switch_page("../pages/episodes.py", query_params={"episode": selected_id, "view": "Failures"})
-
-
-render()
+        st.switch_page(linked_page("episodes"), query_params={"episode": selected_id, "view": "Failures"})

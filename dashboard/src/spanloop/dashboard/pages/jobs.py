@@ -1,6 +1,8 @@
 """List training jobs and schedules, with a form for new ones; ``?job=…`` shows one job with its log."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import streamlit as st
 from streamlit.column_config import ProgressColumn, TextColumn
 
@@ -8,6 +10,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, job_detail, job_form, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
 from spanloop.foundation.paths.service_states import may_run_elsewhere
@@ -17,39 +20,48 @@ _NEW_JOB = "New job"
 _VIEWS = ("Jobs", _NEW_JOB, "Schedules")
 
 
-def render() -> None:
-    """Draw the jobs, or the job that the URL names."""
-    job_id = st.query_params.get("job", "")
-    if job_id:
-        with page("Job", job_id):
-            job_detail.show(job_id)
-        return
-    with page("Jobs", "A job trains a model version on stored episodes into the next version. Click a row to open it."):
-        directory = resources.data_dir()
-        if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
-            show_not_running(
-                "No scheduler runs: jobs wait in the queue.",
-                "Start everything with",
-                resources.cli_command("up"),
-                icon=":material/pause_circle:",
+class JobsPage(Page):
+    """Training jobs and schedules."""
+
+    title: ClassVar[str] = "Jobs"
+    icon: ClassVar[str] = ":material/model_training:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the jobs, or the job that the URL names."""
+        del context
+        job_id = st.query_params.get("job", "")
+        if job_id:
+            with page("Job", job_id):
+                job_detail.show(job_id)
+            return
+        with page(
+            "Jobs", "A job trains a model version on stored episodes into the next version. Click a row to open it."
+        ):
+            directory = resources.data_dir()
+            if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
+                show_not_running(
+                    "No scheduler runs: jobs wait in the queue.",
+                    "Start everything with",
+                    resources.cli_command("up"),
+                    icon=":material/pause_circle:",
+                )
+            if job_form.NEXT_VIEW in st.session_state:
+                st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
+            view = st.segmented_control(
+                "View",
+                [view for view in _VIEWS if view != _NEW_JOB or actions.may_act()],
+                default=_VIEWS[0],
+                key="jobs_view",
+                bind="query-params",
+                label_visibility="collapsed",
+                required=True,
             )
-        if job_form.NEXT_VIEW in st.session_state:
-            st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
-        view = st.segmented_control(
-            "View",
-            [view for view in _VIEWS if view != _NEW_JOB or actions.may_act()],
-            default=_VIEWS[0],
-            key="jobs_view",
-            bind="query-params",
-            label_visibility="collapsed",
-            required=True,
-        )
-        if view == _NEW_JOB:
-            job_form.show()
-        elif view == "Schedules":
-            _schedules()
-        else:
-            _jobs()
+            if view == _NEW_JOB:
+                job_form.show()
+            elif view == "Schedules":
+                _schedules()
+            else:
+                _jobs()
 
 
 @st.fragment(run_every=3)
@@ -165,6 +177,3 @@ def _schedule_actions(schedule: Schedule) -> None:
         if schedule.last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
             st.query_params["job"] = schedule.last_job_id
             st.rerun()
-
-
-render()

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import polars as pl
 import streamlit as st
@@ -12,7 +13,8 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, canary, decisions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
+from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
 from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration, stage_settings
@@ -34,45 +36,52 @@ _MAX_DECISIONS = 10
 _MAX_SHOWN_DECISIONS = 50
 
 
-def render() -> None:
-    """Draw the versions, and details of the one that the URL names."""
-    with page(
-        "Models", "Every version is a complete model folder. Children stand under the version they were trained from."
-    ):
-        registry = resources.registry()
-        models = registry.list()
-        if not models:
-            empty_state(
-                "No model is registered yet.",
-                "Register a Hugging Face folder:",
-                resources.cli_command("models add NAME FOLDER"),
+class ModelsPage(Page):
+    """Model versions, their lineage and what is served."""
+
+    title: ClassVar[str] = "Models"
+    icon: ClassVar[str] = ":material/deployed_code:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the versions, and details of the one that the URL names."""
+        with page(
+            "Models",
+            "Every version is a complete model folder. Children stand under the version they were trained from.",
+        ):
+            registry = context.registry()
+            models = registry.list()
+            if not models:
+                empty_state(
+                    "No model is registered yet.",
+                    "Register a Hugging Face folder:",
+                    resources.cli_command("models add NAME FOLDER"),
+                )
+                return
+            deployed = registry.deployed()
+            serving = deployed.reference if deployed and resources.data_dir().find("gateway") else ""
+            _serving_state(deployed, serving)
+            canary.show()
+            lines = order_lineage(models)
+            aliases = _aliases()
+            _lineage_graph(lines, serving)
+            _champions(sorted({model.name for model in models}))
+            clicked = tables.pick_row(
+                tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
+                [line.model.reference for line in lines],
+                key="models",
+                columns=_columns(),
             )
-            return
-        deployed = registry.deployed()
-        serving = deployed.reference if deployed and resources.data_dir().find("gateway") else ""
-        _serving_state(deployed, serving)
-        canary.show()
-        lines = order_lineage(models)
-        aliases = _aliases()
-        _lineage_graph(lines, serving)
-        _champions(sorted({model.name for model in models}))
-        clicked = tables.pick_row(
-            tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
-            [line.model.reference for line in lines],
-            key="models",
-            columns=_columns(),
-        )
-        if clicked:
-            st.query_params["model"] = clicked
-        selected = st.query_params.get("model", "")
-        if selected:
-            _version(registry.get(selected), serving)
-        else:
-            st.caption(
-                "Click a row to see a version and to serve it."
-                if actions.may_act()
-                else "Click a row to see a version."
-            )
+            if clicked:
+                st.query_params["model"] = clicked
+            selected = st.query_params.get("model", "")
+            if selected:
+                _version(registry.get(selected), serving)
+            else:
+                st.caption(
+                    "Click a row to see a version and to serve it."
+                    if actions.may_act()
+                    else "Click a row to see a version."
+                )
 
 
 def _lineage_graph(lines: list[LineageLine], serving: str) -> None:
@@ -205,27 +214,27 @@ def _version(model: ModelVersion, serving: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
         st.page_link(
-            "../pages/episodes.py",
+            linked_page("episodes"),
             label="Its episodes",
             icon=":material/forum:",
             query_params={"policy": model.reference},
         )
         if model.job_id:
             st.page_link(
-                "../pages/jobs.py",
+                linked_page("jobs"),
                 label="Its job",
                 icon=":material/model_training:",
                 query_params={"job": model.job_id},
             )
             st.page_link(
-                "../pages/rewards.py",
+                linked_page("rewards"),
                 label="Its training curves",
                 icon=":material/trending_up:",
                 query_params={"job": model.training_id or model.job_id},
             )
         if model.parent:
             st.page_link(
-                "../pages/compare.py",
+                linked_page("compare"),
                 label="Before and after",
                 icon=":material/compare_arrows:",
                 query_params={"before": model.parent, "after": model.reference},
@@ -320,6 +329,3 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
         with st.spinner(f"The gateway loads {escape_md(model.reference)}; requests wait until then…"):
             actions.act(Action.DEPLOY_MODEL, model.reference, lambda: deploy(resources.data_dir(), model.reference))
         st.rerun()
-
-
-render()

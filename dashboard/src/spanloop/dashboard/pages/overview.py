@@ -2,6 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import polars as pl
 import streamlit as st
@@ -9,7 +10,8 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range, show_not_running
+from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, select_time_range, show_not_running
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
 from spanloop.dashboard.view_models.series import choose_bucket_s, time_span_s
@@ -17,11 +19,18 @@ from spanloop.foundation.paths.service_states import ServiceState, service_state
 from spanloop.store import Store
 
 
-def render() -> None:
-    """Draw the page."""
-    with page("Overview"):
-        _services()
-        _content()
+class OverviewPage(Page):
+    """Services, counts, and what is missing."""
+
+    title: ClassVar[str] = "Overview"
+    icon: ClassVar[str] = ":material/dashboard:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the page."""
+        del context
+        with page("Overview"):
+            _services()
+            _content()
 
 
 def _content() -> None:
@@ -119,7 +128,7 @@ def _latest_failures(store: Store, since: int) -> None:
         columns=tables.failure_columns(),
     )
     if selected_id:
-        st.switch_page("../pages/episodes.py", query_params={"episode": selected_id})
+        st.switch_page(linked_page("episodes"), query_params={"episode": selected_id})
 
 
 @st.fragment(run_every=10)
@@ -146,6 +155,3 @@ def _mark(state: ServiceState) -> str:
     if state.note:
         return ":blue[●]" if state.is_running else ":gray[?]"
     return ":green[●]" if state.is_running else ":gray[○]"
-
-
-render()

@@ -1,6 +1,8 @@
 """Show rewards and their components for each policy version, and the curves of training jobs."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
@@ -9,6 +11,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import GREEN
 from spanloop.dashboard.view_models.jobs import stage_settings
@@ -23,13 +26,19 @@ _MAX_COMPONENTS = 12
 _CHARTS_IN_A_ROW = 3
 
 
-def render() -> None:
-    """Draw the page; a link to one job puts the training curves first."""
-    with page("Rewards"):
-        store = resources.store()
-        parts = [_episodes, _training]
-        for part in reversed(parts) if "job" in st.query_params else parts:
-            part(store)
+class RewardsPage(Page):
+    """Rewards over time, and the curves of training jobs."""
+
+    title: ClassVar[str] = "Rewards"
+    icon: ClassVar[str] = ":material/trending_up:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the page; a link to one job puts the training curves first."""
+        with page("Rewards"):
+            store = context.store()
+            parts = [_episodes, _training]
+            for part in reversed(parts) if "job" in st.query_params else parts:
+                part(store)
 
 
 def _episodes(store: Store) -> None:
@@ -157,6 +166,3 @@ def _job_labels(ids: list[str]) -> dict[str, str]:
 def _job_label(job: Job, training: str) -> str:
     name = stage_settings(job, training).recipe.title
     return f"{name} {job.spec.base} → {job.model_version or '…'} ({training})"
-
-
-render()

@@ -1,14 +1,16 @@
 """List traces with filters, converted or not; ``?trace=…`` shows one trace with its spans."""
 # pyright: reportUnknownMemberType=false
 
+from typing import ClassVar
+
 import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
-from spanloop.dashboard import resources
 from spanloop.dashboard.components import span_inspector, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range
+from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, select_time_range
+from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import traces
 from spanloop.dashboard.view_models.formatting import count, duration
 from spanloop.store import Store
@@ -16,15 +18,21 @@ from spanloop.store import Store
 _PAGE_ROWS = 100
 
 
-def render() -> None:
-    """Draw the list, or the trace that the URL names."""
-    trace_id = st.query_params.get("trace", "")
-    if trace_id:
-        with page("Trace", trace_id):
-            _trace(resources.store(), trace_id)
-        return
-    with page("Traces", "All traces that your apps sent, converted into episodes or not. Click a row to open one."):
-        _list(resources.store())
+class TracesPage(Page):
+    """The list of traces, or one of them."""
+
+    title: ClassVar[str] = "Traces"
+    icon: ClassVar[str] = ":material/account_tree:"
+
+    def show(self, context: PageContext) -> None:
+        """Draw the list, or the trace that the URL names."""
+        trace_id = st.query_params.get("trace", "")
+        if trace_id:
+            with page("Trace", trace_id):
+                _trace(context.store(), trace_id)
+            return
+        with page("Traces", "All traces that your apps sent, converted into episodes or not. Click a row to open one."):
+            _list(context.store())
 
 
 def _list(store: Store) -> None:
@@ -110,10 +118,7 @@ def _trace(store: Store, trace_id: str) -> None:
         column.metric(name, value)
     for episode_id in trace.episode_ids:
         if st.button(f"Open episode {escape_md(episode_id)}", icon=":material/forum:", key=f"open_{episode_id}"):
-            st.switch_page("../pages/episodes.py", query_params={"episode": episode_id})
+            st.switch_page(linked_page("episodes"), query_params={"episode": episode_id})
     if not trace.episode_ids:
         st.caption("No episode contains it: it has no model call, or is not converted yet.")
     span_inspector.show(store, traces.fetch_trace_spans(store, trace_id, trace))
-
-
-render()

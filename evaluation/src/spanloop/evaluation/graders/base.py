@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict
-
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.plugins import Extension
 
 from .verdict import Verdict
 
@@ -27,20 +26,11 @@ class GraderContext(NamedTuple):
     """Configuration, and the cache of a judging model."""
 
 
-class Grader(BaseModel):
-    """A grader with its options, which are its fields.
+class Grader(Extension):
+    """A grader with its options."""
 
-    Raises:
-        pydantic.ValidationError: An option is unknown or invalid.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: ClassVar[str]
-    version: ClassVar[str]
-    """Changes when equal answers get other scores."""
-    summary: ClassVar[str]
-    """What it does, for the reference."""
+    version: ClassVar[str] = ""
+    """Stored with each verdict; changes when equal answers get other scores. Empty takes a digest of the source."""
 
     def required_fields(self) -> Sequence[str]:
         """Return the fields that each task needs."""
@@ -55,8 +45,8 @@ class Grader(BaseModel):
         del context
         return self
 
-    def grade(self, task: Task, answer: str) -> Verdict:
-        """Return the verdict on ``answer``.
+    def grade(self, task: Task, answer: str) -> Verdict | float:
+        """Return the verdict on ``answer``, or its score alone.
 
         Raises:
             GradingError: It cannot be graded.

@@ -44,7 +44,6 @@ class _Outcome(NamedTuple):
 class CodeGrader(Grader):
     """Runs tests."""
 
-    name: ClassVar[str] = "code"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = (
         "The share of the task's Python tests that pass after the answer's code (its last code fence) has run; a "
@@ -59,8 +58,8 @@ class CodeGrader(Grader):
     entry_point: str = ""
     """A field with the name of the answer's function, which `check(NAME)` is called with behind each test, as in
     HumanEval; empty for none."""
-    python: str = sys.executable
-    """The interpreter."""
+    python: str = ""
+    """The interpreter; empty takes the running one."""
     timeout_s: float = Field(default=10.0, gt=0)
     """Longest time of all tests together."""
     memory_mib: int = Field(default=1_024, ge=64)
@@ -92,7 +91,8 @@ class CodeGrader(Grader):
         try:
             outcome = self._run(json.dumps(request).encode())
         except OSError as error:
-            raise GradingError(f"The tests of task {task.id!r} cannot be run with {self.python}: {error}.") from error
+            interpreter = self.python or sys.executable
+            raise GradingError(f"The tests of task {task.id!r} cannot be run with {interpreter}: {error}.") from error
         results = [line.partition(" ")[2] for line in outcome.lines if line.startswith(f"{token} ")]
         failures = [line for line in results if line]
         passed = len(results) - len(failures)
@@ -126,7 +126,7 @@ class CodeGrader(Grader):
             stdin.write(request)
             stdin.seek(0)
             launch = Launch(
-                command=[self.python, "-I", str(_HARNESS), str(results.fileno())],
+                command=[self.python or sys.executable, "-I", str(_HARNESS), str(results.fileno())],
                 environment={"PATH": os.defpath, "HOME": folder, "TMPDIR": folder, PROCESS_MARK_ENV: mark},
                 mark=VariableMark(PROCESS_MARK_ENV, mark),
                 cwd=Path(folder),

@@ -13,7 +13,6 @@ from .verdict import Verdict
 class ExactGrader(Grader):
     """Compares texts."""
 
-    name: ClassVar[str] = "exact"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = (
         "1 when the answer is the expected text, but for case, outer punctuation and white space. "

@@ -20,7 +20,6 @@ from .verdict import Verdict
 class JsonGrader(Grader):
     """Compares JSON values."""
 
-    name: ClassVar[str] = "json"
     version: ClassVar[str] = "2"
     summary: ClassVar[str] = (
         "1 when the answer (or its last code fence) is the expected JSON value: keys in any order, integers "

@@ -1,47 +1,52 @@
 """Find a grader by name: built in, out of an installed package, or from a module of the user's.
 
-Invariant: whatever a user's grader raises or returns becomes a verdict or a `GradingError` that names it.
+Invariant: whatever a grader returns becomes a verdict or a `GradingError` that names it.
 """
 
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from spanloop.evaluation.tasks import Task
-from spanloop.evaluation.tasks.options import with_options
-from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.plugins import ExtensionPoint, adapt_callable, split_reference
 
 from .base import Grader, GraderContext, GradingError
-from .code import CodeGrader
-from .exact import ExactGrader
-from .json_match import JsonGrader
-from .numeric import NumericGrader
-from .reasoning_gym import ReasoningGymGrader
-from .regex import RegexGrader
-from .rubric import RubricGrader
-from .sql import SqlGrader
 from .verdict import Verdict
 
-GROUP: Final = "spanloop.graders"
-GRADERS: Final[Mapping[str, type[Grader]]] = {
-    grader.name: grader
-    for grader in (
-        ExactGrader,
-        NumericGrader,
-        RegexGrader,
-        JsonGrader,
-        SqlGrader,
-        CodeGrader,
-        RubricGrader,
-        ReasoningGymGrader,
-    )
-}
 _VERSION_DIGITS: Final = 8
+_HERE: Final = "spanloop.evaluation.graders"
 
-CustomGrader = Callable[..., Verdict | float]
-"""Called with the task, the answer and the options as keywords; a boolean is a number."""
+
+def grader_of_callable(function: Callable[..., object], what: str) -> type[Grader]:
+    """Return the class of a callable from task and answer to a verdict or a number.
+
+    Its attribute ``version`` is that of the class, and ``required_fields`` names fields that each task needs.
+    """
+    required = tuple(str(field) for field in getattr(function, "required_fields", ()))
+    version = str(getattr(function, "version", "")) or _digest_of_source(function)
+    attributes = {"version": version, "required_fields": lambda _: required}
+    return adapt_callable(
+        function, Grader, method="grade", arguments=("task", "answer"), what=what, attributes=attributes
+    )
+
+
+GRADER_POINT: Final = ExtensionPoint[Grader](
+    what="grader",
+    group="spanloop.graders",
+    base=Grader,
+    built_in={
+        "exact": f"{_HERE}.exact:ExactGrader",
+        "numeric": f"{_HERE}.numeric:NumericGrader",
+        "regex": f"{_HERE}.regex:RegexGrader",
+        "json": f"{_HERE}.json_match:JsonGrader",
+        "sql": f"{_HERE}.sql:SqlGrader",
+        "code": f"{_HERE}.code:CodeGrader",
+        "rubric": f"{_HERE}.rubric:RubricGrader",
+        "reasoning-gym": f"{_HERE}.reasoning_gym:ReasoningGymGrader",
+    },
+    adapt=grader_of_callable,
+)
 
 
 class LoadedGrader(NamedTuple):
@@ -54,49 +59,37 @@ class LoadedGrader(NamedTuple):
     """Raises `GradingError`, or whatever a user's code raises."""
 
 
-def load_grader(name: str, options: Mapping[str, str], context: GraderContext) -> LoadedGrader:
-    """Return the grader that ``name`` names, with its options.
+def load_grader(reference: str, options: Mapping[str, str], context: GraderContext) -> LoadedGrader:
+    """Return the grader that ``reference`` names, with its options.
 
     Raises:
-        ConfigurationError: There is none, an option is unknown or invalid, or something that it needs is missing.
+        ConfigurationError: There is none, an option is unknown, missing or invalid, or something that it needs is
+            missing.
     """
-    kind = GRADERS.get(name)
-    if kind is not None:
-        grader = with_options(kind, options, f"grader {name!r}").bind(context)
-        return LoadedGrader(grader.name, grader.version, tuple(grader.required_fields()), grader.grade)
-    function = find_extension(name, group=GROUP, what="grader", built_in=GRADERS)
-    if not callable(function):
-        raise ConfigurationError(
-            f"Grader {name!r} is {type(function).__name__}, expected a callable from task and answer to a score.",
-            next_step="See docs/how-to/extend.md for the form of a grader.",
-        )
-    custom = cast("CustomGrader", function)
+    name, _ = split_reference(reference)
+    grader = GRADER_POINT.find(reference, options).bind(context)
 
     def grade(task: Task, answer: str) -> Verdict:
-        return _verdict(name, custom(task, answer, **options), answer)
+        return _verdict(name, grader.grade(task, answer), answer)
 
-    required = tuple(str(field) for field in getattr(function, "required_fields", ()))
-    return LoadedGrader(name, _version(function), required, grade)
+    version = grader.version or _digest_of_source(type(grader))
+    return LoadedGrader(name, version, tuple(grader.required_fields()), grade)
 
 
-def _verdict(name: str, found: object, answer: str) -> Verdict:
-    if not isinstance(found, Verdict | int | float):
-        raise GradingError(f"Grader {name!r} returned {type(found).__name__}, expected a Verdict or a number.")
+def _verdict(name: str, result: object, answer: str) -> Verdict:
+    if not isinstance(result, Verdict | int | float):
+        raise GradingError(f"Grader {name!r} returned {type(result).__name__}, expected a Verdict or a number.")
     try:
-        if isinstance(found, Verdict):
-            return Verdict.of(found.score, is_success=found.is_success, **found.evidence)
-        return Verdict.of(float(found), answer=answer)
+        if isinstance(result, Verdict):
+            return Verdict.of(result.score, is_success=result.is_success, **result.evidence)
+        return Verdict.of(float(result), answer=answer)
     except (ValueError, OverflowError) as error:
         raise GradingError(f"Grader {name!r}: {error}.") from error
 
 
-def _version(function: Any) -> str:
-    """The function's own ``version``, else a digest of its source code."""
-    own = getattr(function, "version", "")
-    if own:
-        return str(own)
+def _digest_of_source(defined: Any) -> str:
     try:
-        source = inspect.getsource(function)
+        source = inspect.getsource(defined)
     except (OSError, TypeError):
         return ""
     return hashlib.sha256(source.encode()).hexdigest()[:_VERSION_DIGITS]

@@ -21,7 +21,6 @@ from .verdict import Verdict
 class NumericGrader(Grader):
     """Compares numbers."""
 
-    name: ClassVar[str] = "numeric"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = (
         "1 when the answer's last number is the last number of the expected value, within a tolerance."

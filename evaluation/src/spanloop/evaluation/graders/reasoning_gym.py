@@ -15,7 +15,6 @@ from .verdict import Verdict
 class ReasoningGymGrader(Grader):
     """Scores generated tasks."""
 
-    name: ClassVar[str] = "reasoning-gym"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = "The score, from 0 to 1, of the generator that made the task (reader `reasoning-gym`)."
 

@@ -17,7 +17,6 @@ from .verdict import Verdict
 class RegexGrader(Grader):
     """Searches a pattern."""
 
-    name: ClassVar[str] = "regex"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = "1 when the pattern matches somewhere in the answer. RE2's syntax: no look-around."
 

@@ -28,7 +28,6 @@ _SHOWN: Final = 200
 class RubricGrader(Grader):
     """Asks a model."""
 
-    name: ClassVar[str] = "rubric"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = (
         "The mean of a model's marks, from 0 to 1, for each criterion. The model is one of `[models]` in spanloop.toml."

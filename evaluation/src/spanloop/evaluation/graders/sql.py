@@ -24,7 +24,6 @@ _SHOWN_ROWS = 3
 class SqlGrader(Grader):
     """Compares the results of two queries."""
 
-    name: ClassVar[str] = "sql"
     version: ClassVar[str] = "2"
     summary: ClassVar[str] = (
         "1 when the answer's query (its last code fence) brings the rows of the reference query from a SQLite "

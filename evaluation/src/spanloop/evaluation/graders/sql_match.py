@@ -1,24 +1,24 @@
 """Reward for a query that brings what the reference query brings, whatever it looks like."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from spanloop.converters.rewards import Attempt, Judgement
+from spanloop.converters.rewards import Attempt, Judgement, Reward
 
 from .sqlite_queries import QueryLimits, compare_queries
 
 
-@dataclass(frozen=True)
-class SqlMatch:
+class SqlMatch(Reward):
     """1 when the answer's query brings the reference's rows; a share of it for a query that runs."""
 
     database: Path
+    """The SQLite database."""
     expected: Mapping[str, str]
     """Task id → reference query."""
     for_running: float = 0.0
     """Of the reward, for a query that runs and brings something else."""
     most_rows: int = 100_000
+    """Most rows of one result."""
     most_steps: int = 50_000_000
     """Virtual machine instructions of SQLite, about a second."""
 

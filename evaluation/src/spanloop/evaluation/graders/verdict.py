@@ -11,6 +11,7 @@ from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 _SHOWN_CHARACTERS: Final = 2_000
 _MOST_CHARACTERS: Final = 50_000
+_GAP: Final = " … "
 
 
 class Verdict(NamedTuple):
@@ -45,5 +46,5 @@ def shortened(value: JsonValue) -> JsonValue:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(text) <= _SHOWN_CHARACTERS:
         return value
-    half = _SHOWN_CHARACTERS // 2
-    return f"{text[:half]} … {text[-half:]}"
+    half = (_SHOWN_CHARACTERS - len(_GAP)) // 2
+    return f"{text[:half]}{_GAP}{text[-half:]}"

@@ -14,6 +14,7 @@ import polars as pl
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings.metric import Metric
+from spanloop.foundation.tables.evaluation import EVALUATION_EPISODES, EVALUATION_FIGURES, EVALUATIONS
 from spanloop.foundation.version_names import NAME_PATTERN
 from spanloop.store import Store
 
@@ -127,20 +128,26 @@ def _next_revision(store: Store, name: str, model: str, now: datetime) -> int:
 
 
 def _insert(store: Store, evaluation: Evaluation, attempts: pl.DataFrame, measured: Sequence[Figure]) -> None:
-    key = {
-        "evaluation_id": pl.lit(evaluation.evaluation_id),
-        "evaluation_revision": pl.lit(evaluation.revision, pl.UInt64),
+    evaluation_id, revision = evaluation.evaluation_id, evaluation.revision
+    key = {"evaluation_id": pl.lit(evaluation_id), "evaluation_revision": pl.lit(revision, pl.UInt64)}
+    columns = [column for column in EVALUATION_EPISODES.required if column not in key]
+    store.insert(EVALUATION_EPISODES.name, attempts.select(columns).with_columns(**key))
+    figure_columns: dict[str, Sequence[object]] = {
+        "evaluation_id": [evaluation_id] * len(measured),
+        "evaluation_revision": [revision] * len(measured),
+        "position": range(len(measured)),
+        "figure": [figure.name for figure in measured],
+        "value": [figure.interval.value for figure in measured],
+        "low": [figure.interval.low for figure in measured],
+        "high": [figure.interval.high for figure in measured],
+        "tasks": [figure.tasks for figure in measured],
     }
-    columns = [column for column in store.schema("evaluation_episodes") if column not in key]
-    store.insert("evaluation_episodes", attempts.select(columns).with_columns(**key))
-    rows = [(number, figure.name, *figure.interval, figure.tasks) for number, figure in enumerate(measured)]
-    names = ["position", "figure", "value", "low", "high", "tasks"]
-    store.insert("evaluation_figures", pl.DataFrame(rows, schema=names, orient="row").with_columns(**key))
+    store.insert(EVALUATION_FIGURES.name, EVALUATION_FIGURES.frame(figure_columns))
     row = evaluation._asdict()
     success, reward = row.pop("success"), row.pop("reward")
     row |= {"success": success.value, "success_low": success.low, "success_high": success.high}
     row |= {"mean_reward": reward.value, "reward_low": reward.low, "reward_high": reward.high}
-    store.insert("evaluations", pl.DataFrame([row], schema=store.schema("evaluations")))
+    store.insert(EVALUATIONS.name, EVALUATIONS.from_dicts([row]))
 
 
 def _describe(selection: Selection) -> str:

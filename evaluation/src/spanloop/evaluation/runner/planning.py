@@ -7,16 +7,16 @@ How many attempts are made, how many at a time and for how long may change when 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Evaluation
 from spanloop.semconv.environment import (
     CLICKHOUSE_URL_ENV,
     CONTROL_URL_ENV,
@@ -50,28 +50,14 @@ _DATABASES: Final = frozenset(
 """Not for agents: they hold passwords, and an agent sends its spans to the collector."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
+class RunRequest(Evaluation):
     """What a user asks for; `spanloop run` has an option for each field."""
 
     run_id: str
-    tasks: str
-    agent: str
     model: str = ""
-    attempts: int = 1
-    parallel: int = 4
-    grader: str = ""
-    grader_options: Mapping[str, str] = field(default_factory=dict[str, str])
-    answer: str = Output.LINE
-    timeout_s: float = 600.0
-    cwd: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    seed: int = 0
-    reader: str = ""
-    reader_options: Mapping[str, str] = field(default_factory=dict[str, str])
-    id_field: str = "id"
-    limit: int | None = None
+    """Empty is what the gateway serves."""
     base_url: str = ""
+    """Empty is the gateway's."""
     is_instrumented: bool = True
 
 
@@ -91,6 +77,10 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     """
     _check_run_id(request.run_id)
     output = _output(request.answer)
+    if request.cwd is not None and not request.cwd.is_dir():
+        raise ConfigurationError(
+            f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
+        )
     base_url, model = request.base_url, request.model
     if not base_url:
         gateway, model = resolve_model(data_dir, request.model)
@@ -100,6 +90,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     grader = (
         load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
     )
+    find_reader(request.tasks, request.reader, request.reader_options)
     folder = data_dir.runs / request.run_id
     environment = _environment(data_dir, request, base_url, model)
     settings = AgentSettings(

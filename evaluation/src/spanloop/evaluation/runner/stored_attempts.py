@@ -9,9 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-import polars as pl
-
 from spanloop.foundation.errors import SpanloopError, StoreError
+from spanloop.foundation.tables.evaluation import ATTEMPTS
 from spanloop.store import Store
 from spanloop.store.scores import Score, add_scores
 
@@ -150,8 +149,7 @@ class StoreWriter:
         graded = self._ledger.in_state(AttemptState.GRADED, limit=_BATCH)
         if not graded:
             return False
-        frame = pl.DataFrame(self._maker.rows(graded), schema=self._store.schema("attempts"))
-        self._store.insert("attempts", frame)
+        self._store.insert(ATTEMPTS.name, ATTEMPTS.from_dicts(self._maker.rows(graded)))
         if scores := self._maker.scores(graded):
             add_scores(self._store, scores)
         self._ledger.mark_stored(each.attempt for each in graded)

@@ -4,7 +4,6 @@ Invariant: files that do not fit, or that cannot be read, are refused before a s
 needs a restart.
 """
 
-import argparse
 import ssl
 import stat
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings import Tls
+from spanloop.foundation.settings.roles import ListeningSettings
 
 
 class TlsFiles(NamedTuple):
@@ -21,19 +21,13 @@ class TlsFiles(NamedTuple):
     private_key: Path
 
 
-def add_tls_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--certificate-file`` and ``--private-key-file``."""
-    parser.add_argument("--certificate-file", type=Path, help="speak TLS with this certificate (PEM, with its issuers)")
-    parser.add_argument("--private-key-file", type=Path, help="its private key (PEM, without a passphrase)")
-
-
-def tls_files(options: argparse.Namespace, configuration: Tls) -> TlsFiles | None:
-    """Return the checked files of the options, else those of ``[tls]``; None for plain HTTP.
+def tls_files(settings: ListeningSettings, configuration: Tls) -> TlsFiles | None:
+    """Return the checked files of a role's settings, else those of ``[tls]``; None for plain HTTP.
 
     Raises:
         ConfigurationError: One of both is missing, cannot be read or does not fit the other.
     """
-    certificate, private_key = options.certificate_file, options.private_key_file
+    certificate, private_key = settings.certificate_file, settings.private_key_file
     if certificate is None and private_key is None:
         certificate, private_key = configuration.certificate_file, configuration.private_key_file
     if certificate is None and private_key is None:

@@ -16,8 +16,8 @@ from .evaluation import Evaluation
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
 from .promotion import Guard, Promotion
+from .roles import Serve
 from .section import Section
-from .serve import Serve
 from .services import Services, Storage, export_settings
 from .tls import Tls
 
@@ -32,10 +32,10 @@ class Attribution(Section):
     """``[attribution]``: how failures are attributed."""
 
     rules: tuple[str, ...] = ("default",)
-    """Rules in order of precedence: ``default`` for all built-in ones, names of entry points in the group
-    ``spanloop.rules``, or ``module:rule``."""
+    """Rules in order of precedence: ``default`` for the built-in ones that are not named, names (``spanloop extensions
+    rules``), or ``module:rule``; with options as ``:key=value``."""
     judge: str = ""
-    """A model of ``[models]``, an entry point in the group ``spanloop.judges``, or ``module:function``; asked about a
+    """A model of ``[models]``, an entry point in the group ``spanloop.judges``, or ``module:name``; asked about a
     failed episode before the built-in rules of its end. Empty asks nobody."""
 
 
@@ -64,7 +64,8 @@ class Rewards(Section):
     """``[rewards]``: which reward functions every conversion asks."""
 
     functions: tuple[str, ...] = ()
-    """Names or ``module:function``; ``SPANLOOP_REWARDS`` replaces them."""
+    """Names (``spanloop extensions rewards``) or ``module:name``, with options as ``:key=value``; ``SPANLOOP_REWARDS``
+    replaces them."""
 
 
 class Training(Section):

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from .section import Section
 
@@ -47,3 +47,5 @@ class Dashboard(Section):
 
     trusted_proxy: TrustedProxy | None = None
     """A proxy that has authenticated the users. None: users log in at the dashboard."""
+    pages: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
+    """Options of pages by the page's name: ``[dashboard.pages.NAME]``."""

@@ -1,15 +1,15 @@
 """``[evaluation]``: the tasks that a job's new version attempts before the promotion rule decides about it."""
 
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .section import Section
+from .section import OptionName, Section
 
 
 class Evaluation(Section):
-    """``[evaluation]``: options of ``spanloop run``, for versions whose job has ``--deploy``."""
+    """``[evaluation]``: the options of ``spanloop run``, here for versions whose job has ``--deploy``."""
 
     tasks: str = ""
     """A file of tasks, or another source of ``spanloop run``; empty decides from stored evaluations."""
@@ -20,20 +20,22 @@ class Evaluation(Section):
     parallel: int = Field(default=4, ge=1, le=1_000)
     """Attempts at the same time."""
     grader: str = ""
-    """The grader; empty leaves scoring to the agent."""
-    grader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """exact, numeric, regex, json, sql, code, rubric, reasoning-gym, or one of your own. Empty leaves scoring to the
+    agent."""
+    grader_options: Annotated[dict[str, str], OptionName("--grader-option")] = Field(default_factory=dict[str, str])
     """Options of the grader."""
     answer: str = "line"
-    """What is graded: ``line``, ``stdout`` or ``message``."""
-    timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
-    """Longest time of one attempt."""
+    """What is graded: ``line`` (the last line of stdout), ``stdout`` (all of it) or ``message`` (the last model
+    call)."""
+    timeout_s: Annotated[float, OptionName("--timeout")] = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """Longest time of one attempt, seconds."""
     cwd: Path | None = None
-    """Working directory of the agent; without it that of ``spanloop up``."""
-    environment: dict[str, str] = Field(default_factory=dict[str, str])
+    """Working directory of the agent; without it that of ``spanloop up`` or ``spanloop run``."""
+    environment: Annotated[dict[str, str], OptionName("--env")] = Field(default_factory=dict[str, str])
     """Further environment variables of the agent."""
     reader: str = ""
-    """The reader of ``tasks``; empty chooses by the source."""
-    reader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """The reader of the tasks; empty chooses by the source."""
+    reader_options: Annotated[dict[str, str], OptionName("--reader-option")] = Field(default_factory=dict[str, str])
     """Options of the reader."""
     id_field: str = "id"
     """The field that is a task's id."""

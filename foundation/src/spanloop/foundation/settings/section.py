@@ -1,15 +1,27 @@
 """The base of a section of ``spanloop.toml``: frozen, and without a key that is not known."""
 
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
+
+
+class OptionName(NamedTuple):
+    """Annotates a field with a command-line option of another name."""
+
+    name: str
 
 
 class Section(BaseModel):
     """One section."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def option(cls, field: str) -> str:
+        """Return the command-line option of a field, such as ``--max-model-len``."""
+        names = (each.name for each in cls.model_fields[field].metadata if isinstance(each, OptionName))
+        return next(names, f"--{field.replace('_', '-')}")
 
 
 def _from_folder_of_file(path: Path, info: ValidationInfo) -> Path:

@@ -5,40 +5,42 @@ variable that is set already wins over the file. A secret's file is named to oth
 """
 
 import os
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import SecretStr, model_validator
 
-from spanloop.semconv.environment import (
-    CLICKHOUSE_URL_ENV,
-    COLLECTOR_URL_ENV,
-    CONTROL_URL_ENV,
-    DASHBOARD_URL_ENV,
-    FILE_SUFFIX,
-    GATEWAY_URL_ENV,
-    KEY_ENV,
-    SHARED_DIR_ENV,
-)
+from spanloop.semconv.environment import FILE_SUFFIX
 
 from .section import FilePath, Section
 
+_NO_URL = SecretStr("")
 
-class Services(Section):
+
+class EnvironmentSection(Section):
+    """A section whose settings the parts of a process read from the environment."""
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the environment variable of a field, such as ``SPANLOOP_COLLECTOR_URL``."""
+        return f"SPANLOOP_{field}".upper()
+
+
+class Services(EnvironmentSection):
     """``[services]``: addresses of roles on other hosts. ``spanloop up`` does not start what is named here."""
 
     collector_url: str = ""
-    """Base URL of a collector, such as ``http://collector.example:4318``; ``SPANLOOP_COLLECTOR_URL`` wins."""
+    """Base URL of a collector, such as ``http://collector.example:4318``."""
     gateway_url: str = ""
-    """Base URL of the gateway; ``SPANLOOP_GATEWAY_URL`` wins."""
+    """Base URL of the gateway."""
     dashboard_url: str = ""
-    """Base URL of the dashboard; ``SPANLOOP_DASHBOARD_URL`` wins."""
-    clickhouse_url: str = ""
-    """``http(s)://user:password@host:port/database``; ``SPANLOOP_CLICKHOUSE_URL`` wins."""
+    """Base URL of the dashboard."""
+    clickhouse_url: SecretStr = _NO_URL
+    """``http(s)://user:password@host:port/database``."""
     clickhouse_url_file: FilePath | None = None
     """A file that holds this URL, which keeps its password out of this file."""
-    control_url: str = ""
-    """SQLAlchemy URL of the control database; ``SPANLOOP_CONTROL_URL`` wins."""
+    control_url: SecretStr = _NO_URL
+    """SQLAlchemy URL of the control database."""
     control_url_file: FilePath | None = None
     """A file that holds this URL."""
     key_file: FilePath | None = None
@@ -52,12 +54,11 @@ class Services(Section):
         return self
 
 
-class Storage(Section):
+class Storage(EnvironmentSection):
     """``[storage]``: where files are."""
 
     shared_dir: FilePath | None = None
-    """The folder of models, jobs and API keys, the same on all hosts; ``SPANLOOP_SHARED_DIR`` wins. Without it they are
-    in the data directory."""
+    """The folder of models, jobs and API keys, the same on all hosts. Without it they are in the data directory."""
 
 
 def export_settings(services: Services, storage: Storage, environment: MutableMapping[str, str] = os.environ) -> None:
@@ -68,19 +69,9 @@ def export_settings(services: Services, storage: Storage, environment: MutableMa
         storage: The section.
         environment: The variables to complete.
     """
-    for name, value in _variables(services, storage):
-        base = name.removesuffix(FILE_SUFFIX)
-        if value and not environment.get(base) and not environment.get(base + FILE_SUFFIX):
-            environment[name] = value
-
-
-def _variables(services: Services, storage: Storage) -> Iterator[tuple[str, str]]:
-    yield COLLECTOR_URL_ENV, services.collector_url
-    yield GATEWAY_URL_ENV, services.gateway_url
-    yield DASHBOARD_URL_ENV, services.dashboard_url
-    yield CLICKHOUSE_URL_ENV, services.clickhouse_url
-    yield CLICKHOUSE_URL_ENV + FILE_SUFFIX, str(services.clickhouse_url_file or "")
-    yield CONTROL_URL_ENV, services.control_url
-    yield CONTROL_URL_ENV + FILE_SUFFIX, str(services.control_url_file or "")
-    yield KEY_ENV + FILE_SUFFIX, str(services.key_file or "")
-    yield SHARED_DIR_ENV, str(storage.shared_dir or "")
+    for section in (services, storage):
+        for field, value in section:
+            name = section.variable(field)
+            base = name.removesuffix(FILE_SUFFIX)
+            if value and not environment.get(base) and not environment.get(base + FILE_SUFFIX):
+                environment[name] = value.get_secret_value() if isinstance(value, SecretStr) else str(value)

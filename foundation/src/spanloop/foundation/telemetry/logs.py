@@ -4,7 +4,6 @@ Invariant: all lines of a role have the format that its user chose, the error th
 logged while a request is handled has the trace id of its ``traceparent``; a line of a job has the ids of the job.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -68,15 +67,6 @@ def configure_logging(
     else:
         handler.setFormatter(logging.Formatter(text_layout))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-
-
-def add_log_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--log-format``."""
-    parser.add_argument(
-        "--log-format",
-        choices=[str(name) for name in LogFormat],
-        help="json: one object a line, with trace ids; default: $SPANLOOP_LOG_FORMAT, else [logging] format, else text",
-    )
 
 
 def add_log_fields(**fields: str | int) -> None:

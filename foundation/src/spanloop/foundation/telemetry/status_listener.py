@@ -3,7 +3,6 @@
 Invariant: the listener runs in a thread and never delays the role's work; it ends with its block.
 """
 
-import argparse
 import socket
 import threading
 from collections.abc import Callable, Generator
@@ -17,6 +16,7 @@ from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.exposure import check_exposure, reachable_url
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import StatusSettings
 
 from .listening import listen
 from .metrics import Metrics
@@ -34,17 +34,9 @@ class StatusAddress(NamedTuple):
     """0 lets the system choose; the run file states it."""
 
 
-def add_status_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--status-host`` and ``--status-port``."""
-    parser.add_argument(
-        "--status-host", default="127.0.0.1", help="of /healthz and /metrics; beyond loopback with API keys"
-    )
-    parser.add_argument("--status-port", type=int, help="of /healthz and /metrics; 0: a free port; default: none")
-
-
-def status_address(options: argparse.Namespace) -> StatusAddress | None:
-    """Return the address of the parsed options; None without a port."""
-    return None if options.status_port is None else StatusAddress(options.status_host, options.status_port)
+def status_address(settings: StatusSettings) -> StatusAddress | None:
+    """Return the address of a role's settings; None without a port."""
+    return None if settings.status_port is None else StatusAddress(settings.status_host, settings.status_port)
 
 
 @contextmanager

@@ -11,25 +11,11 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.surrogates import dump_json
+from spanloop.foundation.tables.canaries import CANARY_CALLS
 
 KIND: Final = "canary_call"
 """Of the record in the spool."""
-TABLE: Final = "canary_calls"
-_SCHEMA: Final = {
-    "canary_id": pl.String(),
-    "call_id": pl.String(),
-    "session": pl.String(),
-    "arm": pl.String(),
-    "policy_version": pl.String(),
-    "response_id": pl.String(),
-    "trace_id": pl.String(),
-    "status": pl.UInt16(),
-    "error": pl.String(),
-    "prompt_tokens": pl.UInt32(),
-    "response_tokens": pl.UInt32(),
-    "started_ns": pl.Int64(),
-    "duration_ns": pl.UInt64(),
-}
+TABLE: Final = CANARY_CALLS.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +55,4 @@ def decode_call(body: bytes) -> CanaryCall:
 
 def calls_frame(calls: Sequence[CanaryCall]) -> pl.DataFrame:
     """Return rows of the table; it raises as `recorder.to_frame`."""
-    columns = {name: [getattr(call, name) for call in calls] for name in _SCHEMA}
-    frame = pl.DataFrame(columns, schema=_SCHEMA, strict=True)
-    return frame.with_columns(started_at=pl.col("started_ns").cast(pl.Datetime("ns", "UTC"))).drop("started_ns")
+    return CANARY_CALLS.from_records(calls, {"started_at": "started_ns"})

@@ -18,8 +18,8 @@ from ..api_errors import ApiError, UnavailableError
 from ..chat.sessions import SessionLog
 from ..engine.admission import AdmissionControl
 from ..engine.lifecycle import EngineLifecycle
+from ..engine.serving_environment import SERVED_NAME
 from ..engine.status import EngineState
-from ..settings import SERVED_NAME
 from .canary import Canary, CanaryFile, CanaryMode
 from .candidate import Candidate
 from .routed_call import Arm, RoutedCall

@@ -7,10 +7,11 @@ Invariant: requests reach the candidate only while its engine serves its weights
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Final
 
 from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
 from ..engine.admission import AdmissionControl, EngineSlot
@@ -18,7 +19,6 @@ from ..engine.deployment import Deployment
 from ..engine.lifecycle import NO_MODEL, EngineLifecycle
 from ..engine.upstream_weights import UpstreamWeights
 from ..engine.vllm_server import Engine
-from ..settings import GatewaySettings
 from .canary import Canary
 
 _WAIT_S: Final = 10.0
@@ -46,6 +46,7 @@ class Candidate:
         engine: Its engine.
         champion: Admission to the champion.
         settings: The gateway's.
+        data_dir: The gateway's.
         weights: Of an external server.
         is_shared: Whether the engine is the champion's too.
     """
@@ -57,6 +58,7 @@ class Candidate:
         champion: AdmissionControl,
         settings: GatewaySettings,
         *,
+        data_dir: DataDir,
         weights: UpstreamWeights,
         is_shared: bool,
     ) -> None:
@@ -69,7 +71,8 @@ class Candidate:
             engine,
             self.admission,
             _CandidateFile(canary.candidate),
-            replace(settings, upstream=canary.upstream),
+            settings.model_copy(update={"upstream": canary.upstream}),
+            data_dir=data_dir,
             upstream_weights=weights,
         )
 

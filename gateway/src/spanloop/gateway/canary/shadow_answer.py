@@ -11,28 +11,11 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.surrogates import dump_json
+from spanloop.foundation.tables.canaries import SHADOW_ANSWERS
 
 KIND: Final = "shadow_answer"
 """Of the record in the spool."""
-TABLE: Final = "shadow_answers"
-_SCHEMA: Final = {
-    "canary_id": pl.String(),
-    "response_id": pl.String(),
-    "trace_id": pl.String(),
-    "candidate": pl.String(),
-    "champion": pl.String(),
-    "answer": pl.String(),
-    "champion_answer": pl.String(),
-    "is_valid": pl.Boolean(),
-    "champion_is_valid": pl.Boolean(),
-    "agreement": pl.String(),
-    "latency_s": pl.Float64(),
-    "champion_latency_s": pl.Float64(),
-    "tokens": pl.UInt32(),
-    "champion_tokens": pl.UInt32(),
-    "error": pl.String(),
-    "started_ns": pl.Int64(),
-}
+TABLE: Final = SHADOW_ANSWERS.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,5 +61,4 @@ def decode_shadow(body: bytes) -> ShadowAnswer:
 
 def shadow_frame(answers: Sequence[ShadowAnswer]) -> pl.DataFrame:
     """Return rows of the table; it raises as `recorder.to_frame`."""
-    frame = pl.DataFrame({name: [getattr(each, name) for each in answers] for name in _SCHEMA}, schema=_SCHEMA)
-    return frame.with_columns(started_at=pl.col("started_ns").cast(pl.Datetime("ns", "UTC"))).drop("started_ns")
+    return SHADOW_ANSWERS.from_records(answers, {"started_at": "started_ns"})

@@ -18,6 +18,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.tables.arrivals import GENERATIONS
 from spanloop.spool import AnyRecord, Batch, Spool, SpoolStats
 from spanloop.store import Store
 
@@ -37,25 +38,7 @@ _LINGER_S: Final = 0.1
 _MAX_PAUSE_S: Final = 15.0
 _POLL_S: Final = 5.0
 _LAST_DRAIN_S: Final = 1.5
-_TABLE: Final = "generations"
-_SCHEMA: Final = {
-    "generation_id": pl.String(),
-    "response_id": pl.String(),
-    "choice_index": pl.UInt16(),
-    "trace_id": pl.String(),
-    "parent_span_id": pl.String(),
-    "model": pl.String(),
-    "policy_version": pl.String(),
-    "tokenizer": pl.String(),
-    "prompt_token_ids": pl.List(pl.UInt32()),
-    "response_token_ids": pl.List(pl.UInt32()),
-    "logprobs": pl.List(pl.Float32()),
-    "finish_reason": pl.String(),
-    "is_complete": pl.Boolean(),
-    "sampling": pl.Map(pl.String(), pl.String()),
-    "started_at": pl.Datetime("ns", "UTC"),
-    "duration_ns": pl.UInt64(),
-}
+_TABLE: Final = GENERATIONS.name
 
 
 def to_frame(captures: Sequence[Capture]) -> pl.DataFrame:
@@ -66,15 +49,7 @@ def to_frame(captures: Sequence[Capture]) -> pl.DataFrame:
         TypeError: A value has another type.
         OverflowError: A number is out of its column's range.
     """
-    columns: dict[str, object] = {name: [getattr(capture, name) for capture in captures] for name in _DIRECT_COLUMNS}
-    columns["sampling"] = [capture.sampling for capture in captures]
-    columns["started_at"] = pl.Series([capture.started_ns for capture in captures], dtype=pl.Int64())
-    frame = pl.DataFrame({name: columns[name] for name in _SCHEMA}, schema_overrides=_INPUT_SCHEMA, strict=True)
-    return frame.cast({"started_at": _SCHEMA["started_at"]})
-
-
-_DIRECT_COLUMNS: Final = tuple(name for name in _SCHEMA if name not in {"sampling", "started_at"})
-_INPUT_SCHEMA: Final = {name: kind for name, kind in _SCHEMA.items() if name != "started_at"}
+    return GENERATIONS.from_records(captures, {"started_at": "started_ns"})
 
 
 class Recorder:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError, ServiceError, SpanloopError
+from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
-from ..settings import GatewaySettings
 from .admission import AdmissionControl, EngineEndpoint
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .served_adapter import ServedAdapter
@@ -42,6 +43,7 @@ class EngineLifecycle:
         admission: Opened, held and closed only by this object.
         file: Holds the last deployment.
         settings: Timeouts and limits.
+        data_dir: The gateway's; it remembers which files were checked.
         upstream_weights: What is loaded into an external server.
     """
 
@@ -52,12 +54,14 @@ class EngineLifecycle:
         file: LastDeployment,
         settings: GatewaySettings,
         *,
+        data_dir: DataDir,
         upstream_weights: UpstreamWeights,
     ) -> None:
         self._engine = engine
         self._admission = admission
         self._file = file
         self._settings = settings
+        self._data_dir = data_dir
         self._upstream_weights = upstream_weights
         self._lock = asyncio.Lock()
         self._supervisor: asyncio.Task[None] | None = None
@@ -99,7 +103,7 @@ class EngineLifecycle:
             DataDirectoryError: Its files are not the registered ones; nothing was changed.
             ServiceError: The deployment failed; the message names the version that serves now.
         """
-        folder = await asyncio.to_thread(read_folder, target, self._settings.data_dir)
+        folder = await asyncio.to_thread(read_folder, target, self._data_dir.path)
         await asyncio.to_thread(ServedAdapter.of, target)
         async with self._lock:
             began_s = time.monotonic()
@@ -323,7 +327,7 @@ class EngineLifecycle:
     async def _start_current(self) -> None:
         began_s = time.monotonic()
         if self._deployment is not None and self._engine.can_restart:
-            self._folder = await asyncio.to_thread(read_folder, self._deployment, self._settings.data_dir)
+            self._folder = await asyncio.to_thread(read_folder, self._deployment, self._data_dir.path)
             await self._start_engine(self._deployment)
         else:
             await self._engine.start("")

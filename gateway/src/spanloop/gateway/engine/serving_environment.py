@@ -14,10 +14,12 @@ from typing import Final
 
 from spanloop.foundation.cpu_features import computes_bfloat16
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.settings.roles import EngineSettings
 
-from ..settings import SERVED_NAME, EngineSettings
 from .served_adapter import ServedAdapter
 
+SERVED_NAME: Final = "policy"
+"""The engine's own name for its model; the gateway maps deployments to it."""
 SERVING_VENV_ENV: Final = "SPANLOOP_SERVING_VENV"
 """Names the environment that holds vLLM; default: the path of the gateway's own environment plus ``-serving``."""
 

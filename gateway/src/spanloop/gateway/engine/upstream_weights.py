@@ -14,11 +14,12 @@ from typing import Any, Final, cast
 from spanloop.foundation.errors import ConfigurationError, SpanloopError
 from spanloop.foundation.paths import DataDir
 
-from ..settings import EXTERNAL_VERSION
 from .deployment import Deployment, ModelFolder
 from .vllm_server import Engine
 
 _log: Final = logging.getLogger(__name__)
+EXTERNAL_VERSION: Final = "external"
+"""The version of a model that an external server serves and that was not deployed by this gateway."""
 
 Logprobs = tuple[float, ...]
 """Of a fixed prompt (`VllmApi.probe`), in nats."""

@@ -18,11 +18,11 @@ from typing import Final, Protocol
 import httpx
 
 from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.settings.roles import EngineSettings
 
-from ..settings import SERVED_NAME, EngineSettings
 from .facts import EngineFacts
 from .served_adapter import ServedAdapter
-from .serving_environment import LaunchCommand, find_serving_environment, launch_command
+from .serving_environment import SERVED_NAME, LaunchCommand, find_serving_environment, launch_command
 from .unix_socket import EngineSocket
 from .vllm_api import VllmApi
 

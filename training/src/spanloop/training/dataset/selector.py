@@ -6,19 +6,15 @@ A selection that is not one boolean for each row fails the job; nothing is train
 
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.foundation.errors import ConfigurationError, JobError
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.plugins import Extension, ExtensionPoint, adapt_callable, callables, split_reference
 
 from .rejections import Rejection
 
-GROUP: Final = "spanloop.selections"
-"""Entry points of such functions."""
-Selector = Callable[[pl.DataFrame], pl.Series]
-"""From the frame with :data:`COLUMNS` to a boolean series of its height: True keeps the row."""
 COLUMNS: Final[Mapping[str, str]] = {
     "episode_id": "of the row's episode",
     "task_id": "empty without one",
@@ -42,31 +38,46 @@ COLUMNS: Final[Mapping[str, str]] = {
     "age_days": "days since the start of the episode",
 }
 """Columns of the frame, one row for each token row."""
+_OURS: Final = (__file__, callables.__file__)
+"""Files of the frames above the user's function."""
 _HOW_TO: Final = "docs/how-to/extend.md has the form of a selection."
+
+
+class Selector(Extension):
+    """A selection of rows, with its options."""
+
+    def select(self, rows: pl.DataFrame) -> pl.Series:
+        """Return one boolean for each row of a frame with :data:`COLUMNS`: True keeps the row."""
+        raise NotImplementedError
+
+
+def selector_of_callable(function: Callable[..., object], what: str) -> type[Selector]:
+    """Return the class of a callable from a frame to a boolean series."""
+    return adapt_callable(function, Selector, method="select", arguments=("rows",), what=what)
+
+
+SELECTOR_POINT: Final = ExtensionPoint[Selector](
+    what="selection", group="spanloop.selections", base=Selector, built_in={}, adapt=selector_of_callable
+)
 
 
 class NamedSelector(NamedTuple):
     """A selector and the name that a job calls it by."""
 
     name: str
-    function: Selector
+    select: Callable[[pl.DataFrame], pl.Series]
 
 
-def load_selector(name: str) -> NamedSelector:
-    """Return the function that a job's setting ``selector`` names.
+def load_selector(reference: str) -> NamedSelector:
+    """Return the selector that a job's setting ``selector`` names, with its options.
 
     Raises:
-        JobError: Nothing is called so, it cannot be imported, or it is not callable.
+        JobError: Nothing is called so, it cannot be imported, it is not a selection, or an option cannot be used.
     """
     try:
-        selector = find_extension(name, group=GROUP, what="selection", built_in={})
+        return NamedSelector(split_reference(reference)[0], SELECTOR_POINT.find(reference).select)
     except ConfigurationError as error:
         raise JobError(f"selector: {error.what}", next_step=error.next_step) from error
-    if not callable(selector):
-        raise JobError(
-            f"selector {name!r} is {type(selector).__name__}, expected a function of a polars frame.", next_step=_HOW_TO
-        )
-    return NamedSelector(name, cast("Selector", selector))
 
 
 def apply_selector(checked: pl.DataFrame, selector: NamedSelector) -> pl.DataFrame:
@@ -88,14 +99,15 @@ def apply_selector(checked: pl.DataFrame, selector: NamedSelector) -> pl.DataFra
 
 
 def _kept(rows: pl.DataFrame, selector: NamedSelector) -> pl.Series:
-    name, function = selector
+    name, select = selector
     if rows.is_empty():
         return pl.Series(dtype=pl.Boolean)
     shown = rows.select(list(COLUMNS))
     try:
-        mask = function(shown)
+        mask = select(shown)
     except Exception as error:  # the border to a user's code
-        place = traceback.extract_tb(error.__traceback__)[:2][-1]  # behind this frame the user's
+        frames = traceback.extract_tb(error.__traceback__)
+        place = next((frame for frame in frames if frame.filename not in _OURS), frames[-1])
         raise JobError(
             f"selector {name!r} failed over {rows.height} rows, in {place.filename}:{place.lineno}: "
             f"{type(error).__name__}: {error}",

@@ -6,14 +6,12 @@ Invariant: names need no import. A class is imported when a job, a form or the h
 import logging
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 from pydantic import BeforeValidator, SerializeAsAny
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.plugins import ExtensionPoint
 
 from .base import Recipe
 
@@ -21,17 +19,22 @@ GROUP: Final = "spanloop.recipes"
 """The entry point group of recipes."""
 DEFAULT_RECIPE: Final = "dr_grpo"
 """The recipe of the measured learning loop."""
-BUILT_IN: Final[Mapping[str, str]] = {
-    "dr_grpo": "dr_grpo:DrGrpo",
-    "grpo": "grpo:Grpo",
-    "rloo": "rloo:Rloo",
-    "gspo": "gspo:Gspo",
-    "reinforce_plus_plus": "reinforce_plus_plus:ReinforcePlusPlus",
-    "ppo": "ppo:Ppo",
-    "sft": "sft:Sft",
-    "dpo": "dpo:Dpo",
-}
-"""Name → module of this package and class."""
+RECIPE_POINT: Final = ExtensionPoint(
+    what="recipe",
+    group=GROUP,
+    base=Recipe,
+    built_in={
+        "dr_grpo": "spanloop.training.recipes.dr_grpo:DrGrpo",
+        "grpo": "spanloop.training.recipes.grpo:Grpo",
+        "rloo": "spanloop.training.recipes.rloo:Rloo",
+        "gspo": "spanloop.training.recipes.gspo:Gspo",
+        "reinforce_plus_plus": "spanloop.training.recipes.reinforce_plus_plus:ReinforcePlusPlus",
+        "ppo": "spanloop.training.recipes.ppo:Ppo",
+        "sft": "spanloop.training.recipes.sft:Sft",
+        "dpo": "spanloop.training.recipes.dpo:Dpo",
+    },
+)
+"""Recipes by name."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -39,8 +42,7 @@ _log: Final = logging.getLogger(__name__)
 @cache
 def recipe_names() -> tuple[str, ...]:
     """Return the names of all recipes, the built-in ones first."""
-    offered = {point.name for point in entry_points(group=GROUP)}
-    return (*BUILT_IN, *sorted(offered - BUILT_IN.keys()))
+    return RECIPE_POINT.names
 
 
 @cache
@@ -50,20 +52,10 @@ def find_recipe(name: str) -> type[Recipe]:
     Raises:
         ConfigurationError: There is no such recipe, it cannot be imported, or it is not a recipe of this name.
     """
-    if name in BUILT_IN:
-        module, _, class_name = BUILT_IN[name].partition(":")
-        return cast("type[Recipe]", getattr(import_module(f".{module}", __package__), class_name))
-    if name not in recipe_names():
+    recipe = RECIPE_POINT.find_class(name)
+    if recipe.name != name:
         raise ConfigurationError(
-            f"No recipe is called {name!r}.",
-            next_step=f"Known: {', '.join(recipe_names())}; or install the package that offers it (entry points of "
-            f"the group {GROUP}).",
-        )
-    recipe = find_extension(name, group=GROUP, what="recipe", built_in={})
-    if not (isinstance(recipe, type) and issubclass(recipe, Recipe) and recipe.name == name):
-        raise ConfigurationError(
-            f"Entry point {name!r} of group {GROUP} is {recipe!r}; expected a class derived from {Recipe.__module__}."
-            f"{Recipe.__name__} whose name is {name!r}.",
+            f"Recipe {name!r} of the group {GROUP} is a class whose name is {recipe.name!r}.",
             next_step="Correct the package that offers it, or uninstall it.",
         )
     return recipe

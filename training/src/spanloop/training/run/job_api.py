@@ -22,6 +22,7 @@ from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTr
 from spanloop.training.jobs.schedules.stored_schedules import check_cron, check_instant, next_firing
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
+from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
@@ -75,11 +76,14 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            ConfigurationError: verl is installed here and does not have what ``verl`` or ``loggers`` ask for.
-            JobError: ``spec.base`` names no registered model version, or one that was pruned.
+            JobError: ``spec.base`` names no registered model version, or one that was pruned; or the selector cannot be
+                used.
+            ConfigurationError: verl is installed here and does not have what ``verl`` or ``loggers`` ask for;
+                or the job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
         """
         check_verl(spec)
         self._registry.require_weights(self._registry.get(spec.base))
+        check_extensions(spec, self._paths.root)
         with self._database.write() as session:
             return _job(job_queue.insert_job(session, spec, now=self._clock()))
 
@@ -164,10 +168,13 @@ class JobApi:
             settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: There is no trigger or more than one, the schedule never ticks, or verl is installed
-                here and does not have what ``verl`` or ``loggers`` ask for.
+            ConfigurationError: There is no trigger or more than one, the schedule never ticks, verl is installed here
+                and does not have what ``verl`` or ``loggers`` ask for, or the job deploys, and the reader or
+                grader of ``[evaluation]`` cannot be used.
+            JobError: The selector cannot be used.
         """
         check_verl(spec)
+        check_extensions(spec, self._paths.root)
         now = self._clock()
         triggers = (
             cron,

@@ -6,92 +6,50 @@ requeues the jobs of a runner that is gone and submits the jobs of schedules. It
 ``--status-port``.
 """
 
-import argparse
 import shlex
 import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
-from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.telemetry.logs import add_log_option, configure_logging, report_failure
+from spanloop.foundation.settings.roles import RunnerSettings
+from spanloop.foundation.settings.sources import Process
+from spanloop.foundation.telemetry.role_process import run_role
 from spanloop.foundation.telemetry.status import Status
-from spanloop.foundation.telemetry.status_listener import add_status_options, serving_status, status_address
-from spanloop.semconv.environment import default_data_dir
+from spanloop.foundation.telemetry.status_listener import serving_status, status_address
 from spanloop.training.jobs.processes.control_metrics import RunnerMetrics
-from spanloop.training.jobs.processes.job_runner import DEFAULT_RUNNER, JobRunner, RunnerSettings
+from spanloop.training.jobs.processes.job_runner import DEFAULT_RUNNER, JobRunner
 from spanloop.training.jobs.processes.poll_loop import wait_for_database
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.spec.stored_spec import parse_spec
 
-__all__ = ["JobRunner", "RunnerSettings", "add_runner_options", "main", "runner_settings"]
-
-SERVICE: Final = "runner"
+__all__ = ["JobRunner", "RunnerSettings", "job_runner", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run jobs until SIGTERM or SIGINT; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m spanloop.training.run.runner", description=__doc__)
-    parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
-    add_runner_options(parser)
-    add_status_options(parser)
-    add_log_option(parser)
-    options = parser.parse_args(arguments)
     with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
-        try:
-            data_dir = DataDir(options.data_dir)
-            configure_logging(SERVICE, data_dir.path, requested=options.log_format)
-            data_dir.open()
-            status, metrics = Status(SERVICE), RunnerMetrics()
-            with (
-                serving_status(data_dir, status_address(options), status, metrics, metrics.measure) as url,
-                data_dir.announce(SERVICE, url),
-            ):
-                runner = wait_for_database(partial(_runner, data_dir, options), stop, poll_s=options.poll_s)
-                if runner is not None:
-                    metrics.watch(runner.database, runner)
-                    status.set("running")
-                    runner.run(stop)
-        except SpanloopError as error:
-            return report_failure(error)
-    return 0
+        return run_role(RunnerSettings, partial(_run, stop), arguments)
 
 
-def _runner(data_dir: DataDir, options: argparse.Namespace) -> JobRunner:
-    return JobRunner(data_dir, parse_spec, command=shlex.split(options.runner), settings=runner_settings(options))
+def _run(stop: StopRequest, process: Process[RunnerSettings]) -> None:
+    data_dir, settings = DataDir(process.data_dir).open(), process.settings
+    status, metrics = Status(settings.role), RunnerMetrics()
+    with (
+        serving_status(data_dir, status_address(settings), status, metrics, metrics.measure) as url,
+        data_dir.announce(settings.role, url),
+    ):
+        runner = wait_for_database(partial(job_runner, data_dir, settings), stop, poll_s=settings.poll_s)
+        if runner is not None:
+            metrics.watch(runner.database, runner)
+            status.set("running")
+            runner.run(stop)
 
 
-def add_runner_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a job runner."""
-    defaults = RunnerSettings()
-    parser.add_argument("--poll-s", type=float, default=defaults.poll_s, help="seconds between looks (%(default)s)")
-    parser.add_argument(
-        "--slots", type=int, default=defaults.slots, help="jobs that run here at the same time (%(default)s)"
-    )
-    parser.add_argument("--gpu-slots", type=int, help="of them, jobs that may compute on a GPU; default: all of them")
-    parser.add_argument(
-        "--lease-s",
-        type=float,
-        default=defaults.lease_s,
-        help="seconds after which an unrenewed lease on a job is abandoned (%(default)s)",
-    )
-    parser.add_argument(
-        "--grace-s", type=float, default=defaults.grace_s, help="seconds between SIGTERM and SIGKILL (%(default)s)"
-    )
-    parser.add_argument("--runner", default=shlex.join(DEFAULT_RUNNER), help="command that runs one job (%(default)s)")
-
-
-def runner_settings(options: argparse.Namespace) -> RunnerSettings:
-    """Return the settings that the options name."""
-    return RunnerSettings(
-        poll_s=options.poll_s,
-        slots=options.slots,
-        gpu_slots=options.gpu_slots,
-        lease_s=options.lease_s,
-        grace_s=options.grace_s,
-    )
+def job_runner(data_dir: DataDir, settings: RunnerSettings) -> JobRunner:
+    """Return the job runner that the settings describe."""
+    return JobRunner(data_dir, parse_spec, command=shlex.split(settings.runner) or DEFAULT_RUNNER, settings=settings)
 
 
 if __name__ == "__main__":

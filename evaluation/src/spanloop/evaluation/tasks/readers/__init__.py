@@ -1,41 +1,43 @@
-"""Readers of tasks: one module each, one line in `READERS`.
+"""Readers of tasks: one module each, one line in `READER_POINT`.
 
 A source is a path, whose ending or kind chooses the reader, or ``READER:SOURCE``. A package offers a reader by an entry
-point of the group ``spanloop.task_readers``: a callable from source and options to records, which are mappings.
+point of the group ``spanloop.task_readers``: a `Reader`, or a callable from a source to records, which are mappings.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
 
-from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.plugins import find_extension
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.plugins import ExtensionPoint, adapt_callable
 
-from ..options import with_options
 from .base import ReadContext, Reader, Record, unreadable
-from .csv_file import CsvReader
-from .huggingface import HuggingFaceReader
-from .jsonl import JsonlReader
-from .parquet import ParquetReader
-from .reasoning_gym import ReasoningGymReader
-from .stored_traces import StoredTracesReader
 
-GROUP: Final = "spanloop.task_readers"
-READERS: Final[Mapping[str, type[Reader]]] = {
-    "jsonl": JsonlReader,
-    "csv": CsvReader,
-    "parquet": ParquetReader,
-    "huggingface": HuggingFaceReader,
-    "stored-traces": StoredTracesReader,
-    "reasoning-gym": ReasoningGymReader,
-}
+
+def reader_of_callable(function: Callable[..., object], what: str) -> type[Reader]:
+    """Return the class of a callable from a source to records."""
+    return adapt_callable(function, Reader, method="read", arguments=("source",), what=what)
+
+
+READER_POINT: Final = ExtensionPoint[Reader](
+    what="task reader",
+    group="spanloop.task_readers",
+    base=Reader,
+    built_in={
+        "jsonl": f"{__name__}.jsonl:JsonlReader",
+        "csv": f"{__name__}.csv_file:CsvReader",
+        "parquet": f"{__name__}.parquet:ParquetReader",
+        "huggingface": f"{__name__}.huggingface:HuggingFaceReader",
+        "stored-traces": f"{__name__}.stored_traces:StoredTracesReader",
+        "reasoning-gym": f"{__name__}.reasoning_gym:ReasoningGymReader",
+    },
+    adapt=reader_of_callable,
+)
 _BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "csv", ".parquet": "parquet"}
 _COMPRESSED: Final = ".gz"
 
 Read = Callable[[ReadContext], Iterator[Record]]
-CustomReader = Callable[[str, Mapping[str, str]], Iterable[object]]
-"""From a source and options to records, which are mappings."""
 
 
 def find_reader(source: str, name: str, options: Mapping[str, str]) -> Read:
@@ -43,23 +45,14 @@ def find_reader(source: str, name: str, options: Mapping[str, str]) -> Read:
 
     Args:
         source: A path, or ``READER:SOURCE``.
-        name: The reader's name; empty chooses by ``source``.
+        name: The reader's name, or ``module:name``; empty chooses by ``source``.
         options: The reader's options.
 
     Raises:
-        ConfigurationError: Nothing reads it, or an option is unknown or invalid.
+        ConfigurationError: Nothing reads it, or an option is unknown, missing or invalid.
     """
     name, place = (name, source) if name else _choose(source)
-    kind = READERS.get(name)
-    if kind is not None:
-        return partial(with_options(kind, options, f"task reader {name!r}").read, place)
-    custom = find_extension(name, group=GROUP, what="task reader", built_in=READERS)
-    if not callable(custom):
-        raise ConfigurationError(
-            f"Task reader {name!r} is {type(custom).__name__}, expected a callable from source and options to records.",
-            next_step="See docs/how-to/extend.md for the form of a task reader.",
-        )
-    return partial(_read_custom, cast("CustomReader", custom), name, place, options)
+    return partial(_read, READER_POINT.find(name, options), name, place)
 
 
 def _choose(source: str) -> tuple[str, str]:
@@ -76,16 +69,19 @@ def _choose(source: str) -> tuple[str, str]:
     return name, place
 
 
-def _read_custom(
-    custom: CustomReader, name: str, place: str, options: Mapping[str, str], _: ReadContext
-) -> Iterator[Record]:
+def _read(reader: Reader, name: str, place: str, context: ReadContext) -> Iterator[Record]:
     number = 0
     try:
-        for number, fields in enumerate(custom(place, options), start=1):
-            is_record = isinstance(fields, Mapping)
-            found = cast("Mapping[str, object]", fields) if is_record else f"expected named fields, got {fields!r:.60}"
-            yield Record(f"{name}:{number}", found)
+        for number, item in enumerate(reader.read(place, context), start=1):
+            yield item if isinstance(item, Record) else Record(f"{name}:{number}", _fields(item))
+    except SpanloopError:
+        raise  # the source cannot be read at all
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the border to a user's code: what it yielded before stays
         cause = " ".join(f"{type(error).__name__}: {error}".split())
         why = f"task reader {name!r} raised {cause}; it had read {number:,} records, and the rest is not read"
         yield Record(f"{name}:{number + 1}", why, ends_source=True)
+
+
+def _fields(item: object) -> Mapping[str, object] | str:
+    is_record = isinstance(item, Mapping)
+    return cast("Mapping[str, object]", item) if is_record else f"expected named fields, got {item!r:.60}"

@@ -4,12 +4,11 @@ Invariant: a reader reads lazily, so that a source may be larger than memory, an
 or item that it meets: the fields, or the text that says why there are none.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar, NamedTuple
-
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.plugins import Extension
 from spanloop.store import Store
 
 
@@ -31,20 +30,14 @@ class ReadContext(NamedTuple):
     """Open; None where there is none."""
 
 
-class Reader(BaseModel):
-    """A reader with its options, which are its fields.
+class Reader(Extension):
+    """A task reader with its options.
 
-    Raises:
-        pydantic.ValidationError: An option is unknown or invalid.
+    Its ``summary`` says what it reads, and the form of its source.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    summary: ClassVar[str]
-    """What it reads, and the form of its source, for the reference."""
-
-    def read(self, source: str, context: ReadContext) -> Iterator[Record]:
-        """Yield the records of ``source``.
+    def read(self, source: str, context: ReadContext) -> Iterable[Record | Mapping[str, object]]:
+        """Yield the records of ``source``: each with its place, or as a mapping of fields.
 
         Raises:
             ConfigurationError: The source does not exist or cannot be read at all.

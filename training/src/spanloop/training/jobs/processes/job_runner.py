@@ -16,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -26,6 +25,7 @@ from sqlalchemy.orm import Session
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import Term
 from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
@@ -55,25 +55,6 @@ KEPT_SHARE: Final = 5 / 6
 _UNWATCHED: Final = Ending("The process that ends the job with its lease was killed.", is_final=False)
 
 DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run.run_job")
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerSettings:
-    """Settings of a job runner."""
-
-    poll_s: float = 1.0
-    """Interval between looks: the delay of starts and cancellations."""
-    slots: int = 1
-    """Maximum number of jobs that run at the same time."""
-    gpu_slots: int | None = None
-    """Maximum number of jobs among them that may compute on a GPU (``device`` is not ``cpu``); None is ``slots``."""
-    lease_s: float = 30.0
-    """A lease that was not renewed for this long is abandoned; it is renewed three times as often. So long may the
-    control database be away before running jobs end and go back to the queue."""
-    grace_s: float = 8.0
-    """Time between SIGTERM and SIGKILL of a job; below the 10 s in which a service must stop."""
-    stopped_s: float = 600.0
-    """A job with a process that is stopped (SIGSTOP) for so long is started again."""
 
 
 class JobRunner:

@@ -9,14 +9,14 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.processes.identity import ProcessIdentity
+from spanloop.foundation.settings.roles import SchedulerSettings
 from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
+from spanloop.training.jobs.leadership import SCHEDULER, Leadership, LeadershipLostError
 from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.processes.job_runner import JobRunner
@@ -31,20 +31,6 @@ from spanloop.training.jobs.schedules.verdict import TickVerdict
 log = logging.getLogger("spanloop.training.run.scheduler")
 
 _AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerSettings:
-    """Settings of the scheduler."""
-
-    poll_s: float = 1.0
-    """Interval between ticks."""
-    leadership_s: float = LEADERSHIP_S
-    """A second scheduler takes over from a leader that has not renewed its leadership for so long."""
-    lease_s: float = 30.0
-    """Duration of the lease on an abandoned job while it is requeued."""
-    grace_s: float = 8.0
-    """Time between SIGTERM and SIGKILL of an abandoned job's processes."""
 
 
 class Scheduler:

@@ -5,9 +5,10 @@ A package declares a named model by an entry point of the group ``spanloop.named
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, NamedTuple, cast
+
+from spanloop.foundation.plugins import offered_extensions
 
 _GROUP: Final = "spanloop.named_models"
 
@@ -30,8 +31,12 @@ class NamedModel(NamedTuple):
 
 @cache
 def named_models() -> Mapping[str, NamedModel]:
-    """Return the declared models by name."""
-    models = (cast("NamedModel", point.load()) for point in entry_points(group=_GROUP))
+    """Return the declared models by name.
+
+    Raises:
+        ConfigurationError: A package's entry point cannot be loaded.
+    """
+    models = cast("list[NamedModel]", offered_extensions(group=_GROUP, what="named model"))
     return {model.name: model for model in models}
 
 

@@ -13,6 +13,7 @@ import polars as pl
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings import Promotion
 from spanloop.foundation.settings.metric import Metric
+from spanloop.foundation.tables.canaries import CANARY_SESSIONS
 from spanloop.store import Store
 
 from ..evidence import Judgement
@@ -23,17 +24,6 @@ CANARY_METRICS: Final = frozenset(
     {Metric.SUCCESS, Metric.REWARD, Metric.CRASHES, Metric.ERRORS, Metric.LATENCY, Metric.TOKENS, Metric.STEPS}
 )
 """What is known of a session without reference calls."""
-_SCHEMA: Final = pl.Schema(
-    {
-        "canary_id": pl.String(),
-        "position": pl.UInt64(),
-        "session": pl.String(),
-        "arm": pl.String(),
-        "figures": pl.Map(pl.String(), pl.Float64()),
-        "owners": pl.List(pl.String()),
-        "started_at": pl.Datetime("ns", "UTC"),
-    }
-)
 
 
 class ArmFigures(NamedTuple):
@@ -114,7 +104,7 @@ def _figures(row: Mapping[str, Any], rule: Promotion) -> dict[str, float]:
 
 
 def _rows(canary_id: str, new: Sequence[Mapping[str, Any]], rule: Promotion, *, first: int) -> pl.DataFrame:
-    columns: dict[str, list[Any]] = {
+    columns: dict[str, list[object]] = {
         "canary_id": [canary_id] * len(new),
         "position": list(range(first, first + len(new))),
         "session": [row["session"] for row in new],
@@ -123,7 +113,7 @@ def _rows(canary_id: str, new: Sequence[Mapping[str, Any]], rule: Promotion, *, 
         "owners": [row["owners"] or [] for row in new],
         "started_at": [row["started_at"] for row in new],
     }
-    return pl.DataFrame(columns, schema=_SCHEMA)
+    return CANARY_SESSIONS.frame(columns)
 
 
 def _of_metric(sessions: Sequence[Mapping[str, Any]], metric: Metric) -> list[Session]:

@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-import polars as pl
-
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.tables.arrivals import OTEL_TRACES
 from spanloop.semconv import attributes as names
 from spanloop.store import Store, connect
 
@@ -25,7 +24,7 @@ from ...spec.stored_spec import Job
 from ...verl_plugin.drift import KL
 from .metrics import BATCH_REWARD, StepMetrics
 
-TABLE: Final = "otel_traces"
+TABLE: Final = OTEL_TRACES.name
 _log: Final = logging.getLogger(__name__)
 SERVICE: Final = "spanloop-training"
 ROOT: Final = "rl.job"
@@ -115,9 +114,7 @@ class JobTrace:
             return
         self._flushed_s = time.monotonic()
         try:
-            schema = store.schema(TABLE)
-            columns = {name: schema[name] for name in self._ended[0]}
-            store.insert(TABLE, pl.DataFrame(self._ended, schema=columns), token=f"job-{self.trace_id}-{self._blocks}")
+            store.insert(TABLE, OTEL_TRACES.from_dicts(self._ended), token=f"job-{self.trace_id}-{self._blocks}")
         except SpanloopError as error:
             _log.warning("%d spans of the job wait for the store: %s", len(self._ended), error.what)
             return

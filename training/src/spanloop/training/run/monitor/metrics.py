@@ -15,9 +15,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables.training import TRAINING_METRICS
 from spanloop.store import Store
 
-TABLE: Final = "training_metrics"
+TABLE: Final = TRAINING_METRICS.name
 _log: Final = logging.getLogger(__name__)
 BATCH_REWARD: Final = "batch_reward"
 """Mean stored reward of the batch's rows: what the data earned when it was sampled, not what the new policy earns."""
@@ -159,6 +160,12 @@ class MetricsWriter:
 
 def to_frame(job_id: str, steps: list[StepMetrics]) -> pl.DataFrame:
     """Return rows of ``training_metrics``."""
-    rows = [(job_id, step.step, name, value) for step in steps for name, value in step.values.items()]
-    schema = {"job_id": pl.String, "step": pl.UInt32, "name": pl.String, "value": pl.Float64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    rows = [(step.step, name, value) for step in steps for name, value in step.values.items()]
+    return TRAINING_METRICS.frame(
+        {
+            "job_id": [job_id] * len(rows),
+            "step": [step for step, _, _ in rows],
+            "name": [name for _, name, _ in rows],
+            "value": [value for _, _, value in rows],
+        }
+    )

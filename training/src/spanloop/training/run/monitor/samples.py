@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables.training import TRAINING_SAMPLES
 from spanloop.store import Store
 
 from ...dataset.manifest import DATA_NAME
@@ -22,13 +23,13 @@ from ...dataset.row_age import AGE_COLUMNS
 from ...dataset.strategies.sample_metrics import METRIC_COLUMNS
 from .metrics import LineTail, StepMetrics, files_of_attempts
 
-TABLE: Final = "training_samples"
+TABLE: Final = TRAINING_SAMPLES.name
 _log: Final = logging.getLogger(__name__)
 _FILE_PREFIX: Final = "samples-"
 _IDENTITY: Final = ("episode_id", "revision", "trajectory_id", "row_number", "group_id", "policy_version")
 _STEP_POSITIONS: Final = ("loss_mask", "sampled_steps", "sampled_starts", "sampled_ends")
 _NUMBERS: Final = ("advantage", "old_logprob", "new_logprob", "importance_mean", "importance_max", "loss")
-_LINE: Final = {"sample": pl.UInt32, "tokens": pl.UInt32} | dict.fromkeys(_NUMBERS, pl.Float64)
+_LINE: Final = {name: TRAINING_SAMPLES.schema[name] for name in ("sample", "tokens", *_NUMBERS)}
 
 
 class SampleLine(NamedTuple):
@@ -119,7 +120,8 @@ class SampleWriter:
         """Return rows of the table."""
         frames = [
             pl.DataFrame(line.columns, schema_overrides=_LINE).with_columns(
-                attempt=pl.lit(line.attempt, pl.UInt64), step=pl.lit(line.step, pl.UInt32)
+                attempt=pl.lit(line.attempt, TRAINING_SAMPLES.schema["attempt"]),
+                step=pl.lit(line.step, TRAINING_SAMPLES.schema["step"]),
             )
             for line in lines
         ]

@@ -1,0 +1,74 @@
+"""Settings of the gateway, and of the engine that it starts."""
+
+import shlex
+
+from pydantic import Field, field_validator
+
+from spanloop.semconv.environment import GATEWAY_PORT
+
+from ..section import Section
+from .base import ListeningSettings, Port
+
+
+class EngineSettings(Section):
+    """How to start vLLM. Ignored with ``upstream``."""
+
+    dtype: str = "auto"
+    """As vLLM's --dtype; auto is float32 on a CPU without instructions for bfloat16."""
+    kv_cache_gib: int = Field(default=1, gt=0)
+    """Size of the key/value cache on a CPU, GiB."""
+    max_model_len: int | None = Field(default=None, gt=0)
+    """Longest prompt plus response, tokens. Default: the model's own."""
+    vllm_args: str = ""
+    """Further arguments for vLLM in one quoted string; they override earlier ones."""
+    start_timeout_s: float = Field(default=900.0, gt=0)
+    """Longest wait for vLLM's first successful health check, seconds; large models load slowly."""
+    stop_timeout_s: float = Field(default=5.0, ge=0)
+    """Longest wait for vLLM's own shutdown before it is killed, seconds."""
+
+    @field_validator("vllm_args")
+    @classmethod
+    def _is_quoted(cls, text: str) -> str:
+        shlex.split(text)
+        return text
+
+    @property
+    def extra_args(self) -> tuple[str, ...]:
+        """The single arguments of ``vllm_args``."""
+        return tuple(shlex.split(self.vllm_args))
+
+
+class GatewaySettings(EngineSettings, ListeningSettings):
+    """``[serve.gateway]``: serve a model by the OpenAI-compatible API."""
+
+    role = "gateway"
+    module = "spanloop.gateway"
+
+    host: str = "127.0.0.1"
+    """Address to listen on; beyond the loopback only with API keys, or with allow_anonymous."""
+    port: Port = GATEWAY_PORT
+    """Port of the OpenAI-compatible API; 0 selects a free one."""
+    allow_anonymous: bool = False
+    """Listen beyond the loopback without API keys: every client that reaches the address may use the model."""
+    upstream: str = ""
+    """URL of a running vLLM server to use instead of starting one. To train on its samples, start it with
+    --logprobs-mode processed_logprobs --generation-config vllm."""
+    drain_timeout_s: float = Field(default=60.0, gt=0)
+    """Longest wait of a swap of weights for running requests, seconds. Requests that have sent nothing by then are
+    repeated on the new weights; started streams end with an error."""
+    grace_s: float = Field(default=3.0, ge=0)
+    """Seconds that running requests may go on after SIGTERM; new ones get 503. With the engine's stop it stays below
+    the 10 s in which a service must stop."""
+    max_body_bytes: int = Field(default=32 * 2**20, gt=0)
+    """Refuse larger request bodies with 413."""
+    spool_bytes: int = Field(default=2 * 2**30, gt=0)
+    """Limit of the bytes of captures that wait for ClickHouse."""
+    restart_limit: int = Field(default=6, ge=0)
+    """Consecutive failed starts after which the engine stays down until the next deployment."""
+    first_backoff_s: float = Field(default=1.0, ge=0)
+    """Seconds before the first restart of the engine; doubles with each failure, up to 60 s."""
+
+    @field_validator("upstream")
+    @classmethod
+    def _without_version(cls, url: str) -> str:
+        return url.rstrip("/").removesuffix("/v1")
