@@ -160,7 +160,7 @@ def test_a_spec_is_frozen(spec: JobSpec) -> None:
 
 def test_since_is_given_in_utc() -> None:
     since = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    assert JobSpec.of(kind="grpo", base="tiny", since=since).since_utc == datetime(2026, 1, 1, tzinfo=UTC)
+    assert JobSpec.of(kind="grpo", base="tiny", since=since).episodes.since_utc == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_every_field_says_what_it_is() -> None:

@@ -72,7 +72,7 @@ def test_a_job_that_deploys_needs_a_reader_and_a_grader_that_can_be_used(
     text = f'[evaluation]\ntasks = "tasks.csv"\nagent = "echo"\n{evaluation}\n'
     (data_dir.path / "spanloop.toml").write_text(text)
     with pytest.raises(ConfigurationError, match=message):
-        api.submit(spec.model_copy(update={"deploy": True}))
+        api.submit(spec.changed(deploy=True))
     assert api.list() == ()
     assert api.submit(spec).state is JobState.QUEUED
 

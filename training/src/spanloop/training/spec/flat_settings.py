@@ -92,6 +92,11 @@ def job_fields() -> Mapping[str, Any]:
     return fields | {name: field for part in PARTS.values() for name, field in part.model_fields.items()}
 
 
+def part_of(name: str) -> str:
+    """Return the part that a setting belongs to; empty for the base, names and stages."""
+    return "" if name in (*_TOP, *STAGES) else _PART_OF.get(name, RECIPE)
+
+
 def _scaled(name: str, value: Any, flat: Mapping[str, Any]) -> Any:
     """Return the learning rate that a recipe has with LoRA; other defaults as they are."""
     has_lora = name == "learning_rate" and str(flat.get("lora_rank", 0)).strip() not in {"", "0"}
@@ -113,7 +118,7 @@ def _is_dropped(name: str, value: Any, recipe: type[Recipe], preset: str) -> boo
     users = [other for other in all_recipes().values() if name in other.model_fields]
     if not users:
         return False
-    comparable = tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+    comparable = tuple(value) if isinstance(value, list) else value
     if any(comparable == user.model_fields[name].default for user in users):
         return True
     raise ValueError(unused_message(name, [user.name for user in users], recipe.name, preset))
