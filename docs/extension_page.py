@@ -1,12 +1,15 @@
 """The reference page of extension points, from their classes and from ``examples/extending``."""
 
+import importlib
 import inspect
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from pydantic import BaseModel
 
@@ -50,7 +53,7 @@ class _Kind(NamedTuple):
     example: str
     """File of the example package."""
     classes: tuple[str, ...] = ()
-    """Subclasses of the base that one derives from instead: ``module:Class``, or a name in the module of the base."""
+    """Subclasses of the base that one derives from instead, as ``module:name``."""
 
 
 _KINDS: Final[dict[str, _Kind]] = {
@@ -64,7 +67,10 @@ _KINDS: Final[dict[str, _Kind]] = {
         "rules that "
         "are not named beside it. Checked before a conversion starts.",
         "rules.py",
-        ("ModelCallRule", "ToolCallRule", "EpisodeRule", "EndingRule"),
+        tuple(
+            f"spanloop.converters.attribution:{name}"
+            for name in ("ModelCallRule", "ToolCallRule", "EpisodeRule", "EndingRule")
+        ),
     ),
     "judges": _Kind(
         "Judges",
@@ -103,6 +109,20 @@ _KINDS: Final[dict[str, _Kind]] = {
         "deploys is queued.",
         "graders.py",
     ),
+    "recipes": _Kind(
+        "Recipes",
+        "A recipe is one way to learn: what it learns from, its settings, its advantage and its loss "
+        "([recipes](recipes.md)). Derive from the class of the package that is nearest. Tensors come as arguments, so "
+        "the module imports torch for type checkers only.",
+        "",
+        "`spanloop train --kind NAME`, `kind` of a job file or of a stage. Its options are settings of the job, and "
+        "are checked before the job is queued.",
+        "recipes.py",
+        tuple(
+            f"spanloop.training.recipes.{place}"
+            for place in ("policy_gradient:GroupRelative", "grpo:Grpo", "ppo:Ppo", "sft:Sft", "dpo:Dpo")
+        ),
+    ),
     "selections": _Kind(
         "Selections",
         "A selection keeps or leaves out rows that a training job could train on "
@@ -110,16 +130,6 @@ _KINDS: Final[dict[str, _Kind]] = {
         "`(rows)`, then options; returns a boolean Series",
         "The setting `selector` of a job or of a stage. Checked before the job is queued.",
         "selections.py",
-    ),
-    "recipes": _Kind(
-        "Recipes",
-        "A recipe is one way to learn: its settings, its advantages and its loss. Derive from `GroupRelative`, `Grpo`, "
-        "`Ppo`, `Sft`, `Dpo` or another class of `spanloop.training.recipes` ([how to](../how-to/extend.md)).",
-        "",
-        "The setting `kind` of a job or of a stage (`spanloop train --kind NAME`); its settings are options, keys of "
-        "a job file and fields of the form. Checked before the job is queued.",
-        "recipes.py",
-        ("spanloop.training.recipes.policy_gradient:GroupRelative",),
     ),
     "pages": _Kind(
         "Dashboard pages",
@@ -148,13 +158,13 @@ def extension_points_page(notice: str) -> str:
 def _section(point: ExtensionPoint[Any], kind: _Kind) -> Iterator[str]:
     yield f"## {kind.title}\n"
     yield f"{kind.text}\n"
-    module = inspect.getmodule(point.base)
-    bases = [import_object(name) if ":" in name else getattr(module, name) for name in kind.classes] or [point.base]
-    names = ", ".join(f"`{base.__name__}`" for base in bases)
+    bases: list[type[BaseModel]] = [cast("type[BaseModel]", import_object(each)) for each in kind.classes]
+    bases = bases or [point.base]
     yield f"- **Group**: `{point.group}`"
-    yield f"- **Class**: {names} of `{_public_module(bases[0])}`"
-    for base in bases:
-        yield from (f"- **Method**: `{method}`" for method in _methods(base, point.base))
+    for module, classes in groupby(bases, _public_module):
+        yield f"- **Class**: {', '.join(f'`{each.__name__}`' for each in classes)} of `{module}`"
+    methods = dict.fromkeys(method for base in bases for method in _methods(base, point.base))
+    yield from (f"- **Method**: `{method}`" for method in methods)
     variables = dict.fromkeys(each for base in bases for each in _class_variables(base))
     if variables:
         yield f"- **Class variables**: {', '.join(variables)}"
@@ -180,7 +190,7 @@ def _section(point: ExtensionPoint[Any], kind: _Kind) -> Iterator[str]:
 def _public_module(base: type) -> str:
     """Return the package that exports a class, else its module."""
     package = base.__module__.rpartition(".")[0]
-    exported = getattr(__import__(package, fromlist=["_"]), base.__name__, None)
+    exported = getattr(importlib.import_module(package), base.__name__, None)
     return package if exported is base else base.__module__
 
 
@@ -193,19 +203,20 @@ def _methods(base: type, kind: type) -> Iterator[str]:
 
 
 def _class_variables(base: type[BaseModel]) -> Iterator[str]:
-    for name, annotation in inspect.get_annotations(base).items():
+    for name in inspect.get_annotations(base):
         if name in base.__class_vars__:
             value = getattr(base, name, None)
-            yield f"`{name}: {_short(str(annotation))}`" if value is None else f"`{name} = {value!r}`"
+            yield f"`{name} = {value!r}`" if isinstance(value, str | bool) else f"`{name}`"
 
 
-def _types_of(bases: list[type]) -> Iterator[type]:
+def _types_of(bases: Sequence[type]) -> Iterator[type]:
     """Yield the types of spanloop in the methods' signatures, each once."""
     hints: list[Any] = []
     for base in bases:
         for name, method in inspect.getmembers(base, inspect.isfunction):
             if name in vars(base) and name != "model_post_init":
-                hints += typing.get_type_hints(method).values()
+                with suppress(NameError):  # types that are imported for type checkers only
+                    hints += typing.get_type_hints(method).values()
     yield from dict.fromkeys(each for hint in hints for each in _classes_in(hint))
 
 

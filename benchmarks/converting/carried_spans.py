@@ -8,6 +8,7 @@ from converting.carried_traces import TURNS
 from converting.stored_frames import Given, frame, items
 
 from spanloop.converters import Converted, frames
+from spanloop.converters.message_numbers import with_state_texts
 
 
 def carried(traces: int, profile: str) -> Given:
@@ -38,7 +39,7 @@ def carried(traces: int, profile: str) -> Given:
 
 def check_carried(traces: int, profile: str, converted: Converted) -> None:
     """Insist on what must come out: all ids, messages and rewards, and why no step is trained on."""
-    found = converted.transitions
+    found = with_state_texts(converted.transitions, converted.messages)
     ids = found.select((pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()).sum()).item()
     # The messages of later calls hold answers of tools, and not the calls that asked for them.
     expected = "missing_logprobs" if profile == "messages" else "missing_content"

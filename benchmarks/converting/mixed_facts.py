@@ -3,7 +3,6 @@
 A conversion's options are here, too, because a user's reward function is a part of the work.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -64,7 +63,7 @@ def facts(converted: Converted) -> dict[str, int]:
         "judged by the user's function": sum(_REWARD in found for found in breakdowns),
         "spans": int(episodes["span_count"].sum()),
         "steps": steps.height,
-        "messages": sum(len(json.loads(state)) for state in steps["state"].to_list()),
+        "messages": sum(sum(state[1::2]) - sum(state[::2]) for state in steps["state"].to_list()),
         "prompt tokens": int(steps["prompt_token_ids"].list.len().sum()),
         "sampled tokens": int(steps["response_token_ids"].list.len().sum()),
     }

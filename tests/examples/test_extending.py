@@ -1,5 +1,5 @@
 """``examples/extending``: a package of its own adds a dialect, rule, judge, reward function, selection, task reader,
-grader and dashboard page by entry points. Its recipe has tests of its own.
+grader and dashboard page by entry points; its recipe has a test of its own.
 """
 
 import sys

@@ -12,8 +12,9 @@ import polars as pl
 import torch
 from transformers import AutoModelForCausalLM
 
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
+
+from ..stored_states import insert_transitions
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
 REVISION = 7

@@ -20,13 +20,13 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import SHARED_DIR_ENV
 from spanloop.store import Store, connect
 from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 
 from ...conftest import MEMORY_CAP_BYTES, Rows
+from ...stored_states import insert_transitions
 
 FILES = {
     "jobs/j1/log.txt": "printed",

@@ -11,12 +11,12 @@ import pytest
 from spanloop.administration import copying
 from spanloop.administration.copying import CopiedTable, check_copy, copy_store, copy_while_written
 from spanloop.foundation.errors import ConfigurationError, StoreError
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 from ...conftest import Rows
 from ...databases import ReusedDatabases
+from ...stored_states import insert_transitions
 
 DAY_NS = 86_400 * 10**9
 DUMP = "SELECT cityHash64(tuple(*)) AS row_hash FROM {table:Identifier} ORDER BY row_hash SETTINGS final = 1"

@@ -14,11 +14,11 @@ from spanloop.administration.forget import forget
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.importing import import_paths
 from spanloop.pipeline import run as convert
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
 from spanloop.store.client import Connection
 
 from ...conftest import MakeFrame
+from ...stored_states import insert_transitions
 
 TRACES = {"erased": "e" * 32, "kept": "a" * 32, "joined": "b" * 32}
 MESSAGES = '[{"role":"user","parts":[{"type":"text","content":"%s"}]}]'

@@ -8,12 +8,12 @@ import pytest
 from spanloop.administration.retention import FOR_EVER, read_period, retention, set_retention
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store, connect
 from spanloop.store.client import Address, Connection
 
 from ...conftest import MakeFrame
+from ...stored_states import insert_transitions
 
 DAY_NS = 86_400 * 10**9
 LAST_NS = 2**32 * 10**9 - 1

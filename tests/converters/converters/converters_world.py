@@ -11,7 +11,9 @@ from typing import Any
 
 import polars as pl
 
-from spanloop.converters import Converted, Options, convert, frames
+from spanloop.converters import Converted, Options, frames
+from spanloop.converters import convert as convert_to_ranges
+from spanloop.converters.message_numbers import with_state_texts
 
 START = datetime(2026, 11, 20, 9, tzinfo=UTC)
 SECOND_NS = 1_000_000_000
@@ -218,6 +220,16 @@ class World:
             generations=self.generation_frame(),
             options=options or Options(),
         )
+
+
+def convert(spans: pl.DataFrame, **given: Any) -> Converted:
+    """As `spanloop.converters.convert`, with the texts of states."""
+    converted = convert_to_ranges(spans, **given)
+    return converted._replace(transitions=with_state_texts(converted.transitions, converted.messages))
+
+
+TRANSITIONS = pl.Schema({**frames.TRANSITIONS, "state": pl.String(), "next_state": pl.String()})
+"""With the texts of states, as the view shows them."""
 
 
 def exported_transitions(converted: Converted) -> pl.DataFrame:

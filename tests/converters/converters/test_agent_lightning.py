@@ -15,10 +15,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.blocks.span_rows import SpanRows
 from spanloop.collector.validation import JSON, Signal, validate_request
-from spanloop.converters import convert, frames
+from spanloop.converters import frames
 
 from .agent_lightning import TREES
 from .agent_lightning.tree import MESSAGES, Call, Tree, facts
+from .converters_world import convert
 
 FOLDER = Path(__file__).parent / "agent_lightning"
 THEIRS: Mapping[str, Mapping[str, Any]] = json.loads((FOLDER / "theirs.json").read_text())

@@ -6,26 +6,27 @@ import json
 import polars as pl
 import pytest
 
-from spanloop.converters import convert, frames
+from spanloop.converters import frames
 from spanloop.converters.reprs import value_of_repr
 from spanloop.converters.tool_envelopes import open_answer
 from spanloop.messages import MalformedMessagesError, MessageLog, parse_messages
 from spanloop.messages.chat_forms import python_object, text_of_repr
 
-from .converters_world import OPENING, World, asks, loop, text, trace_id
+from .converters_world import OPENING, TRANSITIONS, World, asks, convert, loop, text, trace_id
 
 TRACE = trace_id("t")
 
 
 def test_nothing_makes_nothing() -> None:
     converted = World().convert()
-    assert [frame.height for frame in converted] == [0] * 6
+    assert [frame.height for frame in converted] == [0] * 7
     assert converted.episodes.schema == frames.EPISODES
-    assert converted.transitions.schema == frames.TRANSITIONS
+    assert converted.transitions.schema == TRANSITIONS
     assert converted.trajectories.schema == frames.TRAJECTORIES
     assert converted.failures.schema == frames.FAILURES
     assert converted.rejected.schema == frames.REJECTED
     assert converted.open_joins.schema == frames.OPEN_JOINS
+    assert converted.messages.schema == frames.MESSAGES
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -53,7 +54,7 @@ def test_output_schemas_hold_with_rows_too() -> None:
     world.score(0.0, trace_id=TRACE)
     converted = world.convert()
     assert converted.episodes.schema == frames.EPISODES
-    assert converted.transitions.schema == frames.TRANSITIONS
+    assert converted.transitions.schema == TRANSITIONS
     assert converted.trajectories.schema == frames.TRAJECTORIES
     assert converted.failures.schema == frames.FAILURES
 

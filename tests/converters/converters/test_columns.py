@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
 from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
-from spanloop.messages import Facts, MessageLog, chain, join_json
+from spanloop.messages import Facts, MessageLog, chain
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
 FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
@@ -194,5 +194,4 @@ def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_as
         found = log.read_history(text, "trace")
         assert found is log.history(log.of_objects(said[:count]))
         assert (found.messages, found.digests) == (expected[:count], chain(expected[:count]))
-        assert found.json == join_json(expected[:count])
         assert found.facts == Facts().further(found.messages)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
-from .converters_world import OPENING, World, answers, asks, text, trace_id
+from .converters_world import OPENING, World, answers, asks, convert, text, trace_id
 from .test_recordings import convert_recording
 
 MODEL = "gpt-4o-2024-08-06"

@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
-from .converters_world import OPENING, World, text, trace_id
+from .converters_world import OPENING, World, convert, text, trace_id
 
 TOLD = {"gen_ai.prompt.token_ids": [1, 2, 3], "gen_ai.completion.token_ids": [[4, 5]], "gen_ai.logprobs": [-0.5, -1.0]}
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
 from . import converters_recordings as recordings
-from .converters_world import OPENING, World, asks, text, trace_id
+from .converters_world import OPENING, World, asks, convert, text, trace_id
 from .test_dialects import steps_of
 from .test_recordings import convert_recording
 

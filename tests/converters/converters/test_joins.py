@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
 from . import converters_recordings as recordings
+from .converters_world import convert
 
 Episodes = set[tuple[str, ...]]
 """The trace ids of each episode."""

@@ -9,9 +9,9 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
-from .converters_world import OPENING, World, answers, asks, text, trace_id
+from .converters_world import OPENING, World, answers, asks, convert, text, trace_id
 from .test_properties import worlds
 
 Row = dict[str, Any]

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
-from .converters_world import World, trace_id
+from .converters_world import World, convert, trace_id
 
 TRACE, SPAN = trace_id("t"), "a" * 16
 Record = dict[str, Any]

@@ -1,13 +1,27 @@
 """Numbered messages: what is numbered comes back, and an episode's numbers grow by what is new."""
 
-import json
 import time
+from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.message_numbers import NO_STATE, MessageNumbers, message_texts
+from spanloop.converters.message_numbers import NO_STATE, MessageNumbers, Ranges
+from spanloop.messages import MessageLog
+
+from ...stored_states import Histories
+
+
+class Numbers(MessageNumbers):
+    """Numbers of texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._histories = Histories()
+
+    def add_texts(self, texts: Sequence[str]) -> Ranges:
+        return self.add(self._histories.of(texts))
+
 
 states = st.lists(st.lists(st.sampled_from("abcd"), max_size=14), max_size=12)
 
@@ -34,8 +48,8 @@ def edited_histories(draw: st.DrawFn) -> list[list[str]]:
 
 @given(st.one_of(states, edited_histories()))
 def test_every_state_comes_back(world: list[list[str]]) -> None:
-    numbers = MessageNumbers()
-    ranges = [numbers.add(state) for state in world]
+    numbers = Numbers()
+    ranges = [numbers.add_texts(state) for state in world]
     assert [numbers.text(each) for each in ranges] == world
     assert all(start < end for each in ranges for start, end in zip(each[::2], each[1::2], strict=True))
     assert NO_STATE not in ranges
@@ -45,93 +59,57 @@ def test_every_state_comes_back(world: list[list[str]]) -> None:
 @given(edited_histories())
 def test_messages_are_stored_less_often_than_they_are_seen(world: list[list[str]]) -> None:
     """Known text behind an earlier state is new, up to eight messages a state."""
-    numbers = MessageNumbers()
+    numbers = Numbers()
     distinct = {text for state in world for text in state}
     for state in world:
-        numbers.add(state)
+        numbers.add_texts(state)
     assert len(numbers.messages) <= len(distinct) + 8 * len(world)
 
 
 def test_an_extension_is_one_range() -> None:
-    numbers = MessageNumbers()
+    numbers = Numbers()
     for length in range(1, 60, 2):
         # Messages repeat: the range stays one all the same.
-        assert numbers.add([f"{number % 7}" for number in range(length)]) == (0, length)
+        assert numbers.add_texts([f"{number % 7}" for number in range(length)]) == (0, length)
     assert len(numbers.messages) == 59
 
 
 def test_the_same_state_again_adds_nothing() -> None:
-    numbers = MessageNumbers()
-    assert numbers.add(["a", "b"]) == numbers.add(["a", "b"]) == (0, 2)
-    assert numbers.add(["a"]) == (0, 1)
-    assert numbers.add([]) == ()
+    numbers = Numbers()
+    assert numbers.add_texts(["a", "b"]) == numbers.add_texts(["a", "b"]) == (0, 2)
+    assert numbers.add_texts(["a"]) == (0, 1)
+    assert numbers.add_texts([]) == ()
     assert numbers.messages == ["a", "b"]
 
 
 def test_a_branch_shares_what_comes_before_it() -> None:
-    numbers = MessageNumbers()
-    numbers.add(["a", "b", "c"])
-    assert numbers.add(["a", "b", "x", "y"]) == (0, 2, 3, 5)
-    assert numbers.add(["a", "b", "c", "d"]) == (0, 3, 5, 6)
+    numbers = Numbers()
+    numbers.add_texts(["a", "b", "c"])
+    assert numbers.add_texts(["a", "b", "x", "y"]) == (0, 2, 3, 5)
+    assert numbers.add_texts(["a", "b", "c", "d"]) == (0, 3, 5, 6)
 
 
 def test_an_edited_history_shares_what_comes_before_and_behind_the_edit() -> None:
-    numbers = MessageNumbers()
-    numbers.add([f"m{number}" for number in range(40)])
+    numbers = Numbers()
+    numbers.add_texts([f"m{number}" for number in range(40)])
     edited = [*(f"m{number}" for number in range(10)), "new", *(f"m{number}" for number in range(11, 40))]
-    assert numbers.add(edited) == (0, 10, 40, 41, 11, 40)
+    assert numbers.add_texts(edited) == (0, 10, 40, 41, 11, 40)
     assert len(numbers.messages) == 41
 
 
 def test_a_window_over_the_history_stores_each_message_once() -> None:
-    numbers = MessageNumbers()
+    numbers = Numbers()
     for start in range(200):
-        ranges = numbers.add(["system", *(f"m{number}" for number in range(start, start + 20))])
+        ranges = numbers.add_texts(["system", *(f"m{number}" for number in range(start, start + 20))])
         assert len(ranges) <= 4
     assert len(numbers.messages) == 220
 
 
-def test_texts_are_split_where_the_messages_are() -> None:
-    state = '[{"a":[1,{"b":"],["}]},{"c":"é"}]'
-    assert message_texts(state) == ['{"a":[1,{"b":"],["}]}', '{"c":"é"}']
-    numbers = MessageNumbers()
-    assert numbers.add_text(state) == (0, 2)
-    assert numbers.add_text("[]") == ()
-    assert numbers.add_text("") == NO_STATE
-    assert numbers.text(numbers.add_text("no list")) == ["no list"]
-
-
-json_values = st.recursive(
-    st.none() | st.floats() | st.text(st.characters(categories=None)),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(categories=None)), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.lists(json_values, max_size=6), st.sampled_from([(",", ":"), (" , ", " : ")]))
-def test_a_list_of_any_values_is_split_where_they_are(values: list[object], separators: tuple[str, str]) -> None:
-    """Surrogates without a partner, NUL and ``NaN`` among them."""
-    texts = [json.dumps(value, separators=separators) for value in values]
-    assert message_texts("[" + separators[0].join(texts) + "]") == texts
-
-
-def test_a_list_of_any_depth_is_split() -> None:
-    deep = "[" * 5_000 + "]" * 5_000
-    assert message_texts(f'[{deep}, "],"]') == [deep, '"],"']
-
-
-@pytest.mark.parametrize("text", ["[NaN", "[NaN] x", "[NaN}", "[,NaN]", '{"a":NaN}', '"[NaN]"', "x [NaN]"])
-def test_a_text_that_is_no_list_is_one_message(text: str) -> None:
-    assert message_texts(text) == [text]
-
-
 def test_a_long_episode_is_numbered_in_a_second() -> None:
-    messages = [json.dumps({"role": "user", "content": f"{number}"}) for number in range(2_001)]
-    numbers = MessageNumbers()
+    log, numbers = MessageLog(), MessageNumbers()
+    messages = log.of_objects([{"role": "user", "parts": [{"type": "text", "content": f"{n}"}]} for n in range(2_001)])
+    histories = [log.history(messages[: 2 * step + 1]) for step in range(1_000)]
     started = time.process_time()
-    for step in range(1_000):
-        numbers.add(messages[: 2 * step + 1])
+    assert [numbers.add(history) for history in histories] == [(0, history.length) for history in histories]
     assert len(numbers.messages) == 1_999
     assert time.process_time() - started < 1

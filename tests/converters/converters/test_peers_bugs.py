@@ -14,9 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.converters import convert, frames
-
-from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
+from .converters_world import OPENING, TRANSITIONS, World, answers, asks, convert, loop, text, trace_id
 
 TRACE = trace_id("t")
 
@@ -189,4 +187,4 @@ def test_agent_lightnings_own_traces_have_tokens_messages_agents_tools_and_rewar
         [8],
     )
     assert proxied["untrainable_reason"] == "missing_content"
-    assert converted.transitions.schema == frames.TRANSITIONS
+    assert converted.transitions.schema == TRANSITIONS

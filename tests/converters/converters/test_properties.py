@@ -8,9 +8,9 @@ import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanloop.converters import Converted, convert
+from spanloop.converters import Converted
 
-from .converters_world import World, answers, asks, text, trace_id
+from .converters_world import World, answers, asks, convert, text, trace_id
 
 LAWS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -7,9 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
 from . import converters_recordings as recordings
+from .converters_world import convert
 
 
 @cache

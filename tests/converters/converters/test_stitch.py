@@ -4,13 +4,14 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted, Options, convert
+from spanloop.converters import Converted, Options
 from spanloop.converters.continuation import Evidence
 from spanloop.converters.normalise import normalise, read_spans
 from spanloop.converters.stitch import stitch
 from spanloop.converters.stitch.identity import is_unique
+from spanloop.messages import MessageLog
 
-from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
+from .converters_world import OPENING, World, answers, asks, convert, loop, text, trace_id
 
 UNIQUE = "call_4vNQ0bLw8mZr2kTqXfHs9dYc"
 THREAD = "6f1d9c52-0b7e-4a38-9d24-c8e5a1f07b36"
@@ -390,5 +391,5 @@ def test_a_step_has_the_evidence_for_what_it_continues(evidence: Evidence, *, ap
     world.call(seen, text("assistant", "done"), trace=trace_id("t2" if apart else "t1"))
     if evidence is Evidence.UNRECORDED_TOOL_CALL and not apart:
         evidence = Evidence.TOOL_CALL  # within one trace an id suffices
-    spans = read_spans(normalise(world.span_frame()).told)
+    spans = read_spans(normalise(world.span_frame()), MessageLog())
     assert [*stitch(spans).evidence.values()] == [evidence]

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
 
+from ...stored_states import insert_transitions
 from ..converters.pipeline_feed import Feed
 
 MESSAGES = [json.dumps({"role": "user", "content": f"{number} é"}, separators=(",", ":")) for number in range(40)]

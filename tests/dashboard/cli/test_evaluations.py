@@ -24,6 +24,7 @@ from spanloop.store.client import Address
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 
+from ...stored_states import insert_transitions
 from ...training.recipe_kinds import flat_value
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)

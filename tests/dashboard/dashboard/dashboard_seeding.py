@@ -9,10 +9,11 @@ from typing import Any, Final
 import polars as pl
 
 from spanloop.foundation.paths import DataDir
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
+
+from ...stored_states import insert_transitions
 
 VERSIONS: Final = ("shop-tiny@v1", "shop-tiny@v2", "shop-tiny@v3")
 SUCCESS_SHARE: Final = (0.35, 0.6, 0.85)

@@ -94,7 +94,7 @@ def test_a_policy_gradient_trains_stored_groups(
 ) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
     insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
-    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED, batch_groups=4, backbone=backbone)
+    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).changed(batch_groups=4, backbone=backbone)
     with gateway_stand_in(runner.data_dir) as gateway:
         job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log

@@ -8,7 +8,7 @@ that can have been waited for, shows two clocks.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .spans import Span, SpanKind
@@ -31,23 +31,22 @@ def without_clock_skew(spans: Sequence[Span], links: Links) -> Sequence[Span]:
         links: Span → spans of other traces that it links to; a root that links to one tool's call lies within it.
     """
     known = {span.key: span for span in spans}
-    if not any(_is_outside(span, parent) for span, parent in _with_parents(spans, known, links)):
+    parents: dict[SpanKey, Span] = {}
+    is_skewed = False
+    for span in spans:
+        parent = known.get((span.trace_id, span.parent_span_id))
+        if parent is None and links:
+            parent = _linked_tool_call(links.get(span.key, frozenset()), known)
+        if parent is not None:
+            parents[span.key] = parent
+            is_skewed = is_skewed or _is_outside(span, parent)
+    if not is_skewed:
         return spans
-    shifts = _shifts(spans, {span.key: parent for span, parent in _with_parents(spans, known, links)})
+    shifts = _shifts(spans, parents)
     shifted = [
         span._replace(start_ns=span.start_ns + shifts[span.key]) if shifts.get(span.key) else span for span in spans
     ]
     return sorted(shifted, key=lambda span: (span.start_ns, span.key))
-
-
-def _with_parents(spans: Sequence[Span], known: Mapping[SpanKey, Span], links: Links) -> Iterator[tuple[Span, Span]]:
-    """Each span whose parent is known, with the parent."""
-    for span in spans:
-        parent = known.get((span.trace_id, span.parent_span_id)) if span.parent_span_id else None
-        if parent is None and links:
-            parent = _linked_tool_call(links.get(span.key, frozenset()), known)
-        if parent is not None:
-            yield span, parent
 
 
 def _linked_tool_call(targets: frozenset[SpanKey], known: Mapping[SpanKey, Span]) -> Span | None:

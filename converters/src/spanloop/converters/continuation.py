@@ -7,9 +7,9 @@ trainability and attribution ask it.
 
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
-from spanloop.messages import Message
+from spanloop.messages import History, Message
 
 from .spans import Span
 
@@ -46,10 +46,15 @@ class Continuation(NamedTuple):
 
 def continues(call: Span, after: Span) -> Continuation:
     """Compare the input of ``after`` with the input and output of ``call``."""
-    before, history = call.history, after.history
-    count = before.length
-    new_messages = history.messages[count:]
-    is_prefix = 0 < count <= history.length and (history is before or history.digests[count - 1] == before.digest)
+    before = call.history
+    node: History | None = after.history
+    newest_first: list[Message | None] = []
+    while node is not None and node.length > before.length:
+        newest_first.append(node.message)
+        node = node.before
+    new_messages = cast("tuple[Message, ...]", tuple(newest_first[::-1]))
+    is_prefix = node is before or (node is not None and node.length == before.length and node.digest == before.digest)
+    is_prefix = is_prefix and before.length > 0
     if not is_prefix or not new_messages:
         return Continuation(False, is_prefix, new_messages, None)
     digest = new_messages[0].digest
@@ -61,6 +66,8 @@ def continues(call: Span, after: Span) -> Continuation:
 
 def is_recorded(call: Span) -> bool:
     """Whether a tracer wrote down anything that the model answered; an empty answer object is no answer."""
+    if call.output and (call.output[0].text or call.output[0].tool_calls):
+        return True
     return any(message.text or message.tool_calls or _NON_TEXT_PART.search(message.json) for message in call.output)
 
 

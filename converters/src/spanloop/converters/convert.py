@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from spanloop.foundation.tables.episodes import EPISODES, FAILURES, TRAJECTORIES, TRANSITIONS
+from spanloop.foundation.tables.build_frame import build_frame
+from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, EPISODES, FAILURES, TRAJECTORIES
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -34,13 +36,15 @@ from .rows import (
     failure_columns,
     group_of,
     has_ended,
+    message_columns,
     newest_us,
+    numbered_states,
     trajectory_columns,
     transition_columns,
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind
+from .spans import SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import stitch
 from .stitch.span_links import Links, kept_links, span_links
@@ -68,6 +72,8 @@ class Converted(NamedTuple):
     open_joins: pl.DataFrame
     """Traces that one id names and that stay separate episodes, because nothing else says that they belong together:
     trace_id, span_id (of the call that answers the id; empty for a conversation id), other_trace_id, detail."""
+    messages: pl.DataFrame
+    """The messages that states of ``transitions`` refer to, by episode and number."""
 
 
 def convert(
@@ -166,11 +172,11 @@ def _convert(
         *normalised.rejected,
         *collapsed.rejected,
         *stitched.rejected,
-        *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    return _frames(judged, rejected, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
+    rejections = pl.concat([frames.REJECTED_ROWS.from_records(rejected), _context(episodes)])
+    return _frames(judged, rejections, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -231,21 +237,32 @@ def _scored_outcome(rewards: Rewards, options: Options) -> str:
     return "success" if rewards.value >= options.success_threshold else "failure"
 
 
-def _context(episode: Episode) -> list[Rejected]:
-    return [
-        Rejected(span.trace_id, span.span_id, CONTEXT, f"{span.kind} span of episode {episode.episode_id}")
-        for span in episode.context
-    ]
+def _context(episodes: Sequence[Episode]) -> pl.DataFrame:
+    """Rejections of the spans of episodes that are no model calls."""
+    spans = [span for episode in episodes for span in episode.context]
+    counts = [len(episode.context) for episode in episodes]
+    owners = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    columns = {
+        "trace_id": [span.trace_id for span in spans],
+        "span_id": [span.span_id for span in spans],
+        "kind": [str(span.kind) for span in spans],
+        "owner": pl.Series([episode.episode_id for episode in episodes], dtype=pl.String).gather(owners),
+    }
+    detail = pl.format("{} span of episode {}", "kind", "owner").alias("detail")
+    rows = pl.DataFrame(columns, schema_overrides=dict.fromkeys(columns, pl.String()))
+    return rows.select("trace_id", "span_id", pl.lit(CONTEXT).alias("reason"), detail)
 
 
 def _frames(
-    judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
+    judged: list[Judged], rejections: pl.DataFrame, tokens: pl.DataFrame, open_joins: pl.DataFrame
 ) -> Converted:
+    numbered = [numbered_states(each.episode) for each in judged]
     return Converted(
         episodes=EPISODES.frame(episode_columns(judged)),
-        transitions=TRANSITIONS.frame(transition_columns(judged, tokens)),
+        transitions=build_frame(transition_columns(judged, numbered, tokens), frames.TRANSITIONS),
         trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
         failures=FAILURES.frame(failure_columns(judged)),
-        rejected=frames.REJECTED_ROWS.from_records(sorted(rejected)),
+        rejected=rejections.sort(rejections.columns),
         open_joins=open_joins,
+        messages=EPISODE_MESSAGES.frame(message_columns(judged, numbered)),
     )

@@ -60,7 +60,10 @@ GENERATIONS: Final = _read(
 )
 
 EPISODES: Final = episodes.EPISODES.required
-TRANSITIONS: Final = episodes.TRANSITIONS.required
+_RANGES: Final = {name: episodes.TRANSITION_ROWS[name].dtype for name in ("state", "next_state")}
+TRANSITIONS: Final = pl.Schema({**episodes.TRANSITIONS.required, **_RANGES})
+"""With states as ranges of message numbers; ``message_numbers.with_state_texts`` gives their texts."""
+MESSAGES: Final = episodes.EPISODE_MESSAGES.required
 TRAJECTORIES: Final = episodes.TRAJECTORIES.required
 FAILURES: Final = episodes.FAILURES.required
 

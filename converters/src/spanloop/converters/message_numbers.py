@@ -1,32 +1,25 @@
 """Numbers for the messages of an episode: each message is stored once, and a state is a list of ranges of numbers.
 
-Invariant: ``text(add(state)) == state``, and a JSON list is never one message. Numbers begin at 0 and have no gaps, so
-the messages of an episode are a list. A state that extends an earlier one repeats its ranges; only messages behind
-them get new numbers.
+Invariant: ``messages(add(history)) == history.messages``. Numbers begin at 0 and have no gaps, so the messages of an
+episode are a list. A state that extends an earlier one repeats its ranges; only messages behind them get new numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from spanloop.messages import MalformedMessagesError, list_items
+import polars as pl
+
+from spanloop.messages import History
 
 Ranges: TypeAlias = tuple[int, ...]
 """Half-open ranges of message numbers, flattened: from, to, from, to, …"""
 
 NO_STATE: Final[Ranges] = (0, 0)
-"""Of an empty text: there is no state."""
+"""The ranges of ``next_state`` behind the last step."""
 _NEW_MESSAGES: Final = 8
 """Up to so many messages behind an earlier state are new messages, even if they repeat known text: ranges stay few."""
 _RECENT: Final = 4
-"""States that an edited history is compared with, and texts that are parsed once."""
-
-
-def message_texts(state: str) -> list[str]:
-    """Split the JSON list of a state into its messages' JSON. A text that is no JSON list is one message."""
-    try:
-        return list_items(state)
-    except MalformedMessagesError:
-        return [state]
+"""States that an edited history is compared with."""
 
 
 class MessageNumbers:
@@ -36,27 +29,16 @@ class MessageNumbers:
         self.messages: list[str] = []
         """JSON by number."""
         self._last: dict[str, int] = {}
-        self._canonical: dict[str, str] = {}
-        self._by_end: dict[tuple[int, str], Ranges] = {}
+        self._by_history: dict[History, Ranges] = {}
         self._recent: list[Ranges] = []
-        self._parsed: dict[str, Ranges] = {}
 
-    def add_text(self, state: str) -> Ranges:
-        """Number a state given as JSON; see `add`. An empty text is `NO_STATE`."""
-        if not state:
-            return NO_STATE
-        if (ranges := self._parsed.get(state)) is None:
-            ranges = self._parsed[state] = self.add(message_texts(state))
-            if len(self._parsed) > _RECENT:
-                del self._parsed[next(iter(self._parsed))]
-        return ranges
-
-    def add(self, state: Sequence[str]) -> Ranges:
-        """Number a state given as the JSON of its messages, and return its ranges."""
-        texts = [self._canonical.setdefault(text, text) for text in state]
-        ranges = self._extended(texts) or self._edited(texts)
-        if texts:
-            self._by_end[len(texts), texts[-1]] = ranges
+    def add(self, history: History) -> Ranges:
+        """Number a state and return its ranges."""
+        ranges = self._extended(history)
+        if ranges is None:
+            ranges = self._edited([message.json for message in history.messages])
+        if history.length:
+            self._by_history[history] = ranges
             self._recent = [*(each for each in self._recent if each != ranges), ranges][-_RECENT:]
         return ranges
 
@@ -64,11 +46,15 @@ class MessageNumbers:
         """Return the messages of a state."""
         return [text for start, end in _pairs(ranges) for text in self.messages[start:end]]
 
-    def _extended(self, texts: list[str]) -> Ranges | None:
-        for length in range(len(texts), max(0, len(texts) - _NEW_MESSAGES - 1), -1):
-            known = self._by_end.get((length, texts[length - 1]))
-            if known is not None and self.text(known) == texts[:length]:
-                return self._append(list(known), texts[length:], reuse=False)
+    def _extended(self, history: History) -> Ranges | None:
+        new: list[str] = []
+        earlier: History | None = history
+        while earlier is not None and earlier.message is not None and len(new) <= _NEW_MESSAGES:
+            known = self._by_history.get(earlier)
+            if known is not None:
+                return self._append(list(known), new[::-1], reuse=False) if new else known
+            new.append(earlier.message.json)
+            earlier = earlier.before
         return None
 
     def _edited(self, texts: list[str]) -> Ranges:
@@ -93,6 +79,27 @@ class MessageNumbers:
             else:
                 ranges += (at, at + 1)
         return tuple(ranges)
+
+
+def with_state_texts(transitions: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
+    """``transitions`` with ``state`` and ``next_state`` as the JSON lists that the view ``transitions`` shows.
+
+    Args:
+        transitions: With ranges of message numbers.
+        messages: The columns of ``frames.MESSAGES``, by episode and number.
+    """
+    episodes = messages.group_by("episode_id", maintain_order=True).agg(pl.col("message").sort_by("number"))
+    by_episode: Mapping[str, list[str]] = dict(episodes.iter_rows())
+    return transitions.with_columns(
+        pl.Series(name, _texts(transitions["episode_id"], transitions[name], by_episode), dtype=pl.String)
+        for name in ("state", "next_state")
+    )
+
+
+def _texts(episode_ids: pl.Series, states: pl.Series, messages: Mapping[str, list[str]]) -> Iterator[str]:
+    for episode_id, ranges in zip(episode_ids, states.to_list(), strict=True):
+        texts = [text for start, end in _pairs(ranges) for text in messages.get(episode_id, [])[start:end]]
+        yield "" if tuple(ranges) == NO_STATE else "[" + ",".join(texts) + "]"
 
 
 def _pairs(ranges: Sequence[int]) -> Iterator[tuple[int, int]]:

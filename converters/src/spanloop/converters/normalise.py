@@ -252,13 +252,12 @@ _NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
-    content = _NO_CONTENT
+    history = NO_HISTORY
     try:
         if told.input == DECODED:
             history = log.history(log.of_objects(decoded.input[told.row]), told.system)
         else:
             history = log.read_history(told.input, told.trace_id, told.system)
-        content = content._replace(history=history)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         if told.output == DECODED:
             said = log.of_objects(decoded.output[told.row])
@@ -270,7 +269,7 @@ def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
-        return content._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
+        return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     after = tuple([extend(history.digest, message) for message in said])
     return _Content(history, said, after, tools, _problem(told, history, said))
 

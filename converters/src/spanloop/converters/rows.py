@@ -7,8 +7,10 @@ decides. A column is a list over all rows: polars takes it as it is, and a row c
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from spanloop.converters.enums import TokenSource
@@ -17,7 +19,9 @@ from spanloop.messages import digest, dump
 from .attribution import Failure, decisive, is_incomplete
 from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
+from .message_numbers import NO_STATE, MessageNumbers, Ranges
 from .options import CONVERTER_VERSION
+from .ragged import ragged
 from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem
 from .steps import Episode, Step
@@ -140,14 +144,50 @@ class _StepRow(NamedTuple):
     reward: float | None
     breakdown: dict[str, float]
     """One object for all steps that agree: see `map_series`."""
-    state: str
-    next_state: str
     is_last: bool
     """Whether no step follows."""
     is_end: bool
 
 
-def transition_columns(judged: Sequence[Judged], tokens: pl.DataFrame) -> Columns:
+class NumberedStates(NamedTuple):
+    """The states of an episode's steps as ranges of its messages' numbers."""
+
+    messages: list[str]
+    """JSON by number."""
+    states: list[Ranges]
+    next_states: list[Ranges]
+
+
+def numbered_states(episode: Episode) -> NumberedStates:
+    """Number the messages of an episode."""
+    numbers = MessageNumbers()
+    states: list[Ranges] = []
+    next_states: list[Ranges] = []
+    for step in episode.steps:
+        states.append(numbers.add(step.span.history))
+        following = None if step.following is None else episode.steps[step.following].span.history
+        next_states.append(NO_STATE if following is None else numbers.add(following))
+    return NumberedStates(numbers.messages, states, next_states)
+
+
+def message_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates]) -> Columns:
+    """Columns of ``episode_messages``, a row for each message of each episode."""
+    counts = [len(each.messages) for each in numbered]
+    places = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    return {
+        "episode_id": pl.Series([each.episode.episode_id for each in judged], dtype=pl.String).gather(places),
+        "revision": pl.Series([each.revision for each in judged], dtype=pl.UInt64).gather(places),
+        "number": [number for count in counts for number in range(count)],
+        "message": [text for each in numbered for text in each.messages],
+    }
+
+
+def _range_column(ranges: Sequence[Ranges]) -> pl.Series:
+    numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
+    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
+
+
+def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates], tokens: pl.DataFrame) -> Columns:
     """Columns of ``transitions``, a row for each step; ``tokens`` are those of ``Generations``."""
     rows = [row for each in judged for row in _step_rows(each)]
     steps, spans = [row.step for row in rows], [row.step.span for row in rows]
@@ -165,11 +205,11 @@ def transition_columns(judged: Sequence[Judged], tokens: pl.DataFrame) -> Column
         "response_id": [span.response_id for span in spans],
         "model": [step.model for step in steps],
         "policy_version": [step.policy_version for step in steps],
-        "state": [row.state for row in rows],
+        "state": _range_column([ranges for each in numbered for ranges in each.states]),
         "tools": [span.tools for span in spans],
         "action": [span.output[0].json if span.output else NO_ACTION for span in spans],
         "tool_results": [_results_json(step.results) if step.results else "[]" for step in steps],
-        "next_state": [row.next_state for row in rows],
+        "next_state": _range_column([ranges for each in numbered for ranges in each.next_states]),
         "reward": [row.reward for row in rows],
         "reward_breakdown": [row.breakdown for row in rows],
         "is_terminated": [row.is_end for row in rows],
@@ -201,7 +241,6 @@ def _step_rows(judged: Judged) -> list[_StepRow]:
         by_step.setdefault(failure.step.index, failure)
     rewards = judged.rewards
     breakdown = _breakdown(rewards.breakdown)
-    states = [step.span.history.json for step in judged.episode.steps]
     rows: list[_StepRow] = []
     for step in judged.episode.steps:
         reward, of_step = broadcast(rewards, step.index) if rewards.steps else (rewards.value, None)
@@ -215,8 +254,6 @@ def _step_rows(judged: Judged) -> list[_StepRow]:
                 _tokens(step),
                 reward,
                 breakdown if of_step is None else _breakdown(of_step),
-                states[step.index],
-                "" if step.following is None else states[step.following],
                 is_last,
                 is_last and has_ended(step),
             )

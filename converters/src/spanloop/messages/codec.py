@@ -5,7 +5,6 @@ Invariant: no text that is read or written here has an unpaired surrogate; it is
 ``NaN`` and infinity stay.
 """
 
-import re
 from math import isfinite
 from typing import Final, cast
 
@@ -15,8 +14,6 @@ from spanloop.foundation.surrogates import dump_json, load_json
 
 _DECODE: Final = msgspec.json.Decoder().decode
 _ENCODE: Final = msgspec.json.Encoder().encode
-_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_MARKS: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)
 
 
 class MalformedMessagesError(ValueError):
@@ -55,38 +52,6 @@ def parse_json_or_none(text: str) -> object:
         return parse_json(text)
     except MalformedMessagesError:
         return None
-
-
-def list_items(text: str) -> list[str]:
-    """The JSON of each item of a JSON list, as it stands in ``text``.
-
-    What `msgspec` refuses is cut where the brackets say so, at any depth.
-
-    Raises:
-        MalformedMessagesError: ``text`` is no list.
-    """
-    try:
-        return [str(raw, "utf-8") for raw in _ITEMS(text)]
-    except (ValueError, RecursionError):
-        return _items_by_brackets(text)
-
-
-def _items_by_brackets(text: str) -> list[str]:
-    depth, begin, items = 0, 0, list[str]()
-    for mark in _MARKS.finditer(text):
-        if mark[0] in {"[", "{"}:
-            depth += 1
-            begin = mark.end() if depth == 1 else begin
-        elif depth == 1 and mark[0] in {",", "]"}:
-            items.append(text[begin : mark.start()].strip())
-            begin = mark.end()
-        depth -= mark[0] in {"]", "}"}
-        if depth == 0:
-            break
-    is_list = text.lstrip()[:1] == "[" and items and depth == 0 and not text[begin:].strip()
-    if not is_list or ("" in items and items != [""]):
-        raise MalformedMessagesError(f"not a JSON list; got {_shown(text)!r}")
-    return [item for item in items if item]
 
 
 def _shown(text: str | bytes) -> str:

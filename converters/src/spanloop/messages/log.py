@@ -11,7 +11,7 @@ import msgspec
 
 from .codec import MalformedMessagesError, dump, parse_json
 from .facts import NO_FACTS, Facts
-from .model import Message, extend, join_json
+from .model import Message, extend
 from .view import message_fields, system_fields, view_message
 
 _PIECES: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -39,7 +39,6 @@ class History(msgspec.Struct, eq=False, gc=False):
     cached_messages: tuple[Message, ...] | None = None
     cached_digests: tuple[bytes, ...] | None = None
     cached_facts: Facts | None = None
-    cached_json: str | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -73,15 +72,8 @@ class History(msgspec.Struct, eq=False, gc=False):
             self.cached_facts = known.cached_facts.further(self.messages)
         return self.cached_facts
 
-    @property
-    def json(self) -> str:
-        """The JSON list of the messages."""
-        if self.cached_json is None:
-            self.cached_json = join_json(self.messages)
-        return self.cached_json
 
-
-NO_HISTORY: Final = History(None, None, 0, b"", None, b"", None, b"", b"", (), (), NO_FACTS, "[]")
+NO_HISTORY: Final = History(None, None, 0, b"", None, b"", None, b"", b"", (), (), NO_FACTS)
 
 
 class MessageLog:

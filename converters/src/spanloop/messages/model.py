@@ -64,8 +64,3 @@ def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...
 def extend(running: bytes, message: Message) -> bytes:
     """The running digest one message further."""
     return blake2b(running + message.digest, digest_size=16).digest()
-
-
-def join_json(messages: Iterable[Message]) -> str:
-    """The JSON list of the messages."""
-    return "[" + ",".join([message.json for message in messages]) + "]"

@@ -1,65 +1,34 @@
 """Rows of ``transitions`` as they are stored: rows of ``episode_messages`` and ``transition_rows``.
 
-Invariant: the view ``transitions`` shows the rows that were given to `insert_transitions`. Messages are
-inserted before the rows that refer to them, so a crash between leaves messages that no row shows.
+Invariant: the view ``transitions`` shows the rows that were given to `insert_transitions`, states as texts. Messages
+are inserted before the rows that refer to them, so a crash between leaves messages that no row shows.
 """
 
-from collections import defaultdict
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from spanloop.converters.message_numbers import MessageNumbers
 from spanloop.converters.ragged import flat
 from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, TRANSITION_ROWS
 from spanloop.store import Store
 
 KEY: Final = ("episode_id", "revision")
-_RANGES: Final = TRANSITION_ROWS.schema["state"]
-
-Numbers = defaultdict[tuple[str, int], MessageNumbers]
-"""The numbered messages by (episode_id, revision)."""
 
 
-def insert_transitions(store: Store, transitions: pl.DataFrame) -> None:
-    """Store transitions.
+def insert_transitions(store: Store, messages: pl.DataFrame, transitions: pl.DataFrame) -> None:
+    """Store transitions and the messages that their states refer to.
 
     Args:
         store: The store.
-        transitions: Columns of the view ``transitions``, the steps of each revision in order.
+        messages: The columns of ``frames.MESSAGES``.
+        transitions: The columns of ``frames.TRANSITIONS``, the steps of each revision in order.
 
     Raises:
         StoreError: ClickHouse refused or is unreachable.
     """
-    numbers = Numbers(MessageNumbers)
-    rows = number_states(transitions, numbers).with_columns(share_prompts(transitions))
-    frame = EPISODE_MESSAGES.frame(
-        {
-            "episode_id": [episode_id for (episode_id, _), each in numbers.items() for _ in each.messages],
-            "revision": [revision for (_, revision), each in numbers.items() for _ in each.messages],
-            "number": [number for each in numbers.values() for number in range(len(each.messages))],
-            "message": [text for each in numbers.values() for text in each.messages],
-        }
-    )
-    if "converted_at" in transitions.columns:
-        # Of two conversions of a revision the later one counts, in both tables.
-        frame = frame.join(transitions.group_by(KEY).agg(pl.col("converted_at").max()), on=KEY, how="left")
-    store.insert(EPISODE_MESSAGES.name, frame)
-    store.insert(TRANSITION_ROWS.name, rows)
-
-
-def number_states(transitions: pl.DataFrame, numbers: Numbers) -> pl.DataFrame:
-    """Replace ``state`` and ``next_state`` by ranges of message numbers; new messages are added to ``numbers``."""
-    states: list[tuple[int, ...]] = []
-    next_states: list[tuple[int, ...]] = []
-    for episode_id, revision, state, next_state in transitions.select(*KEY, "state", "next_state").iter_rows():
-        episode = numbers[episode_id, revision]
-        states.append(episode.add_text(state or "[]"))
-        next_states.append(episode.add_text(next_state or ""))
-    return transitions.with_columns(
-        pl.Series("state", states, dtype=_RANGES), pl.Series("next_state", next_states, dtype=_RANGES)
-    )
+    store.insert(EPISODE_MESSAGES.name, messages)
+    store.insert(TRANSITION_ROWS.name, transitions.with_columns(share_prompts(transitions)))
 
 
 def share_prompts(transitions: pl.DataFrame) -> list[pl.Series]:

@@ -69,7 +69,7 @@ def write(
         written[table] = _renumber(rows, plan.revisions)
         check()
         if table == "transitions":
-            insert_transitions(store, written[table])
+            insert_transitions(store, _renumber(converted.messages, plan.revisions), written[table])
         else:
             store.insert(table, written[table])
     check()

@@ -13,8 +13,8 @@ KINDS: Final[Mapping[str, str]] = {
     "rewards": "spanloop.converters.rewards.loading:REWARD_POINT",
     "readers": "spanloop.evaluation.tasks.readers:READER_POINT",
     "graders": "spanloop.evaluation.graders.loading:GRADER_POINT",
-    "selections": "spanloop.training.dataset.selector:SELECTOR_POINT",
     "recipes": "spanloop.training.recipes.registry:RECIPE_POINT",
+    "selections": "spanloop.training.dataset.selector:SELECTOR_POINT",
     "pages": "spanloop.dashboard.page:PAGE_POINT",
 }
 """Kind → ``module:name`` of its `ExtensionPoint`, imported when it is used."""

@@ -1,4 +1,5 @@
 """A page of the dashboard: the tools that take longest."""
+# pyright: reportUnknownMemberType=false
 
 from typing import ClassVar, Final
 

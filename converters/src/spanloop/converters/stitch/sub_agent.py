@@ -115,6 +115,8 @@ def _askers(
         if asker is None or position is None:
             continue
         tool_calls = call.input[position].tool_calls
+        if not tool_calls:
+            continue
         responses = [response for message in call.input[position + 1 :] for response in message.tool_responses]
         for place, (tool_call, content) in enumerate(zip(tool_calls, _contents(tool_calls, responses), strict=True)):
             if content in answers and tool_call.is_valid:

@@ -99,12 +99,12 @@ class Continuations:
     ) -> dict[tuple[str, Key], list[Span]]:
         """The calls that leave a key behind where one waits for it."""
         producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
-        parts_of: list[Callable[[Call], str]] = [home_of or _everywhere]
+        parts_of = [home_of]
         if home_of is None and self._has_conversations:
             parts_of.append(_conversation)
         for part_of in parts_of if producers else ():
             for call in calls:
-                part = part_of(call)
+                part = _ANY if part_of is None else part_of(call)
                 for key in produced_by(call):
                     found = producers.get((part, key))
                     if found is not None and (not found or found[-1] is not call.span):
@@ -114,10 +114,6 @@ class Continuations:
 
 def _home(call: Call) -> str:
     return call.home
-
-
-def _everywhere(_: Call) -> str:
-    return _ANY
 
 
 def _conversation(call: Call) -> str:

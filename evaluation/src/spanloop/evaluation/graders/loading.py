@@ -25,7 +25,11 @@ def grader_of_callable(function: Callable[..., object], what: str) -> type[Grade
     """
     required = tuple(str(field) for field in getattr(function, "required_fields", ()))
     version = str(getattr(function, "version", "")) or _digest_of_source(function)
-    attributes = {"version": version, "required_fields": lambda _: required}
+
+    def required_fields(_: Grader) -> tuple[str, ...]:
+        return required
+
+    attributes = {"version": version, "required_fields": required_fields}
     return adapt_callable(
         function, Grader, method="grade", arguments=("task", "answer"), what=what, attributes=attributes
     )

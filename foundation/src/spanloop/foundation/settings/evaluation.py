@@ -20,8 +20,8 @@ class Evaluation(Section):
     parallel: int = Field(default=4, ge=1, le=1_000)
     """Attempts at the same time."""
     grader: str = ""
-    """exact, numeric, regex, json, sql, code, rubric, reasoning-gym, or one of your own. Empty leaves scoring to the
-    agent."""
+    """exact, numeric, regex, json, sql, code, rubric, reasoning-gym, one of a package, or MODULE:NAME; ``spanloop
+    extensions graders`` lists them with their options. Empty leaves scoring to the agent."""
     grader_options: Annotated[dict[str, str], OptionName("--grader-option")] = Field(default_factory=dict[str, str])
     """Options of the grader."""
     answer: str = "line"
@@ -34,7 +34,7 @@ class Evaluation(Section):
     environment: Annotated[dict[str, str], OptionName("--env")] = Field(default_factory=dict[str, str])
     """Further environment variables of the agent."""
     reader: str = ""
-    """The reader of the tasks; empty chooses by the source."""
+    """The reader of the tasks (``spanloop extensions readers``); empty chooses by the source."""
     reader_options: Annotated[dict[str, str], OptionName("--reader-option")] = Field(default_factory=dict[str, str])
     """Options of the reader."""
     id_field: str = "id"

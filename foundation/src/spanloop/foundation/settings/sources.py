@@ -123,7 +123,7 @@ def _problem(section: type[Section], problem: Any, origins: Mapping[str, str]) -
         return message
     name = str(problem["loc"][0])
     value = "" if _is_secret(section.model_fields[name]) else f", got {problem['input']!r}"
-    return f"{origins[name]}: {message}{value}"
+    return f"{origins.get(name, name)}: {message}{value}"
 
 
 def _is_secret(field: FieldInfo) -> bool:

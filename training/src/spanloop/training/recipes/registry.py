@@ -15,26 +15,24 @@ from spanloop.foundation.plugins import ExtensionPoint
 
 from .base import Recipe
 
-GROUP: Final = "spanloop.recipes"
-"""The entry point group of recipes."""
 DEFAULT_RECIPE: Final = "dr_grpo"
 """The recipe of the measured learning loop."""
-RECIPE_POINT: Final = ExtensionPoint(
+_HERE: Final = __package__
+RECIPE_POINT: Final = ExtensionPoint[Recipe](
     what="recipe",
-    group=GROUP,
+    group="spanloop.recipes",
     base=Recipe,
     built_in={
-        "dr_grpo": "spanloop.training.recipes.dr_grpo:DrGrpo",
-        "grpo": "spanloop.training.recipes.grpo:Grpo",
-        "rloo": "spanloop.training.recipes.rloo:Rloo",
-        "gspo": "spanloop.training.recipes.gspo:Gspo",
-        "reinforce_plus_plus": "spanloop.training.recipes.reinforce_plus_plus:ReinforcePlusPlus",
-        "ppo": "spanloop.training.recipes.ppo:Ppo",
-        "sft": "spanloop.training.recipes.sft:Sft",
-        "dpo": "spanloop.training.recipes.dpo:Dpo",
+        "dr_grpo": f"{_HERE}.dr_grpo:DrGrpo",
+        "grpo": f"{_HERE}.grpo:Grpo",
+        "rloo": f"{_HERE}.rloo:Rloo",
+        "gspo": f"{_HERE}.gspo:Gspo",
+        "reinforce_plus_plus": f"{_HERE}.reinforce_plus_plus:ReinforcePlusPlus",
+        "ppo": f"{_HERE}.ppo:Ppo",
+        "sft": f"{_HERE}.sft:Sft",
+        "dpo": f"{_HERE}.dpo:Dpo",
     },
 )
-"""Recipes by name."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -55,8 +53,8 @@ def find_recipe(name: str) -> type[Recipe]:
     recipe = RECIPE_POINT.find_class(name)
     if recipe.name != name:
         raise ConfigurationError(
-            f"Recipe {name!r} of the group {GROUP} is a class whose name is {recipe.name!r}.",
-            next_step="Correct the package that offers it, or uninstall it.",
+            f"Recipe {name!r} is {recipe.__name__}, whose name is {recipe.name!r}; expected {name!r}.",
+            next_step="Give the class the name of its entry point, or update the package that offers it.",
         )
     return recipe
 
