@@ -17,7 +17,6 @@ from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.plugins import lookup as extensions
-from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
