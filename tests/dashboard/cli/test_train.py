@@ -31,6 +31,8 @@ OTHER_TEXTS = {
     "base": "m@v1",
     "policy_version": "m@v3",
     "then": "kind=dpo",
+    # any function of one argument: the job is not run
+    "selector": "builtins:len",
     "verl": "trainer.project_name=mine",
     "loggers": "tensorboard",
 }
@@ -156,7 +158,7 @@ def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp
     defaults = {field.name: field.defaults[plain.kind] for field in fields if plain.kind in field.defaults}
     assert defaults | {"base": "m", "preset": preset} == flat_settings(expected)
     chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
-    assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
+    assert (chosen.optimiser.micro_batch_tokens, chosen.run.pause_serving, chosen.run.device) == (512, False, "cpu")
     assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen
 
 
