@@ -41,6 +41,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.foundation.cpu_features import computes_bfloat16
+from spanloop.training.recipes.registry import parse_recipe
 from spanloop.training.run.monitor.metrics import MetricsTail
 from spanloop.training.run.planning import training_threads
 from spanloop.training.spec.choices import Device
@@ -169,7 +170,7 @@ class Job(NamedTuple):
 def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
     """Train ``shape.steps`` steps in verl's subprocess."""
     plan = TrainPlan(
-        kind="dr_grpo",
+        recipe=parse_recipe("dr_grpo"),
         job_id="benchmark",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",

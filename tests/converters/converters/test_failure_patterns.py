@@ -94,7 +94,7 @@ def texts_of(value: Any) -> Iterator[str]:
         for inner in cast("dict[str, Any]", value).values():
             yield from texts_of(inner)
     elif isinstance(value, list):
-        for inner in cast("list[Any]", value):
+        for inner in value:
             yield from texts_of(inner)
     elif isinstance(value, str):
         yield value

@@ -32,11 +32,11 @@ def order(world: World) -> list[str]:
 
 
 def attempt(
-    world: World, dialect: str, name: str, *, start_s: float, traces: tuple[str, str], ids: bool = True
+    world: World, dialect: str, name: str, *, start_s: float, traces: tuple[str, str], ids: str = "both"
 ) -> None:
-    """A planner that asks a worker, each perhaps in a trace of its own."""
-    identity = f"call_{name}" if ids else ""
-    ask = asks(identity, "ask_worker", {"task": TASK})
+    """A planner that asks a worker, each perhaps in a trace of its own; calls, answers or none of them have ids."""
+    identity = f"call_{name}" if ids == "both" else ""
+    ask = asks("call_1" if ids == "calls" else identity, "ask_worker", {"task": TASK})
     planner, worker = traces
     call_in(world, dialect, PLANNER, ask, trace=planner, start_s=start_s)
     call_in(world, dialect, WORKER, text("assistant", ANSWER), trace=worker, start_s=start_s + 1)
@@ -74,9 +74,10 @@ def test_each_attempt_takes_one_sub_agent_of_another_trace(dialect: str) -> None
 
 
 @in_each_dialect
-def test_a_sub_agent_is_joined_by_answers_without_ids(dialect: str) -> None:
+@pytest.mark.parametrize("ids", ["calls", "none"])
+def test_a_sub_agent_is_joined_by_answers_without_ids(dialect: str, ids: str) -> None:
     world = World()
-    attempt(world, dialect, "", start_s=10, traces=(trace_id("planner"), trace_id("worker")), ids=False)
+    attempt(world, dialect, "", start_s=10, traces=(trace_id("planner"), trace_id("worker")), ids=ids)
     assert shape(world) == [(3, 2)]
 
 

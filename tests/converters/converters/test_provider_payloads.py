@@ -1,7 +1,7 @@
 """Requests and responses whole, in the spelling of every API that is known, and tracers read by their documentation."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -137,7 +137,7 @@ def test_a_request_in_every_spelling_is_the_same(spelling: str) -> None:
         {"role": "assistant", "parts": [CALL]},
         {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "57F"}]},
     ]
-    assert json.loads(columns["tools"]) == [{"name": "f", "description": "d", "parameters": SCHEMA}]
+    assert json.loads(str(columns["tools"])) == [{"name": "f", "description": "d", "parameters": SCHEMA}]
     assert (columns["request_model"], columns["temperature"], columns["max_tokens"]) == ("m", "0.2", "9")
 
 
@@ -246,7 +246,7 @@ RESPONSES: dict[str, Json] = {
 @pytest.mark.parametrize("spelling", RESPONSES)
 def test_a_response_in_every_spelling_is_the_same(spelling: str) -> None:
     columns = response_columns(RESPONSES[spelling])
-    (said,) = columns["output_messages"]
+    (said,) = cast("list[dict[str, Any]]", columns["output_messages"])
     assert (said["role"], said["parts"]) == ("assistant", [{"type": "text", "content": "t"}, CALL])
     assert canonical_finish_reason(str(columns["finish_reasons"])) == "tool_call"
     assert (columns["response_id"], columns["response_model"]) == ("r", "m")

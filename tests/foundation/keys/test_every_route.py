@@ -14,7 +14,6 @@ from unittest.mock import MagicMock
 import grpc
 import httpx
 import pytest
-from spanloop.dashboard.front.gate import Gate
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.testclient import TestClient
@@ -30,6 +29,7 @@ from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
 from spanloop.collector.receiver import Receiver
 from spanloop.dashboard.front.app import create_front
+from spanloop.dashboard.front.authentication import Authentication
 from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.keys.api_keys import Scope as KeyScope
 from spanloop.foundation.keys.users import Role, Users
@@ -157,7 +157,7 @@ async def _pages(scope: Scope, receive: Receive, send: Send) -> None:
 
 def test_every_route_of_the_dashboard(data_dir: DataDir, secrets: dict[KeyScope, str]) -> None:
     Users(data_dir).create("ann", Role.OPERATOR, "four random words")
-    front = create_front(data_dir, Gate(data_dir, host="127.0.0.1", port=1, proxy=None), _pages)
+    front = create_front(data_dir, Authentication(data_dir, host="127.0.0.1", port=1, proxy=None), _pages)
     own = [route for route in front.routes if not isinstance(route, Mount)]
     assert {path for _, path in calls_of(own)} == {"/metrics"}
     pages = create_streamlit_routes(MagicMock())

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import RunnerSettings, SchedulerSettings
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
-from spanloop.training.jobs.processes.job_runner import JobRunner, RunnerSettings
-from spanloop.training.jobs.processes.scheduler_loop import Scheduler, SchedulerSettings
+from spanloop.training.jobs.processes.job_runner import JobRunner
+from spanloop.training.jobs.processes.scheduler_loop import Scheduler
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.spec.stored_spec import parse_spec

@@ -7,13 +7,14 @@ import pytest
 
 from spanloop.foundation.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient
 from spanloop.training.jobs.leases import record_progress
-from spanloop.training.jobs.processes.job_runner import JobRunner, RunnerSettings
+from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.run.job_api import Job, JobApi, JobSpec, JobState
 from spanloop.training.run.transient import is_transient
 from spanloop.training.spec.stored_spec import parse_spec

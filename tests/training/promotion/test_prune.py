@@ -25,7 +25,7 @@ def test_what_is_live_its_ancestors_and_the_newest_stay(
     aliases = Aliases(data_dir)
     aliases.set("m@v4", "champion")
     aliases.set("m@v5", "champion")
-    JobApi(data_dir).schedule(JobSpec.of(kind="sft", base="m@v7"), at=datetime(2100, 1, 1, tzinfo=UTC))  # type: ignore[arg-type]
+    JobApi(data_dir).schedule(JobSpec.of(kind="sft", base="m@v7"), at=datetime(2100, 1, 1, tzinfo=UTC))
     schedule = JobApi(data_dir).schedules()[0].id
     assert reasons(data_dir) == {
         "m@v1": "ancestor of m@v5",
@@ -91,13 +91,13 @@ def test_a_prune_that_was_killed_is_completed_by_the_next_one(
 def test_a_pruned_version_is_neither_trained_nor_named(data_dir: DataDir) -> None:
     Aliases(data_dir).set("m@v1", "champion")
     prune(data_dir, keep=1, name="elsewhere")
-    JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v2"))  # type: ignore[arg-type]
+    JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v2"))
     prune(data_dir, keep=1)
     with pytest.raises(JobError, match=r"weights of m@v3 were pruned") as caught:
-        JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v3"))  # type: ignore[arg-type]
+        JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v3"))
     assert "backup" in caught.value.next_step
     with pytest.raises(JobError, match="pruned"):
         Aliases(data_dir).set("m@v3", "champion")
-    JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v2"))  # type: ignore[arg-type] # the base of an open job stays
+    JobApi(data_dir).submit(JobSpec.of(kind="sft", base="m@v2"))  # the base of an open job stays
     with pytest.raises(ValueError, match="expected at least 1"):
         prune(data_dir, keep=0)

@@ -17,7 +17,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
-from spanloop.training.recipes.registry import GROUP, find_recipe, recipe_names
+from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe, recipe_names
 from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.spec.choices import Backbone
 from spanloop.training.spec.fields import spec_fields
@@ -136,7 +136,7 @@ def test_a_recipe_that_cannot_be_used_is_named_and_leaves_the_others_usable(
     folder = tmp_path / "broken-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text(f"[{GROUP}]\nbroken = {target}\n")
+    (folder / "entry_points.txt").write_text(f"[{RECIPE_POINT.group}]\nbroken = {target}\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     forget_recipes()
     try:

@@ -131,7 +131,7 @@ def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
     told = [
         (number, dialect) for number, dialect in enumerate(registered_dialects()) if _may_match(dialect, attributes)
     ]
-    whole = _completed(wide, {key for _, dialect in told for key in dialect.attributes})
+    whole = _completed(wide, {key for _, dialect in told for key in dialect.marks})
     matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
     found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
     for number, _ in reversed(told):
@@ -141,9 +141,7 @@ def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
 
 def _may_match(dialect: Dialect, attributes: Attributes) -> bool:
     """Whether there is anything that the dialect tells its spans by."""
-    roots = dialect.matches.meta.root_names()
-    keys = [root.removeprefix(column_of("")) for root in roots if root.startswith(column_of(""))]
-    return len(keys) < len(roots) or any(key in attributes for key in keys)
+    return dialect.marks_other_columns or any(key in attributes for key in dialect.marks)
 
 
 def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:

@@ -106,8 +106,9 @@ def _may_repeat(spans: Sequence[Span]) -> bool:
     All rules below ask for one of these.
     """
     calls = [span for span in spans if span.kind is SpanKind.LLM]
-    keys = {call.key for call in calls}
-    if any((span.trace_id, span.parent_span_id) in keys for span in spans):
+    span_ids = {call.span_id for call in calls}
+    below = [span for span in spans if span.parent_span_id in span_ids]
+    if below and not {(span.trace_id, span.parent_span_id) for span in below}.isdisjoint(call.key for call in calls):
         return True
     recorders: dict[str, str] = {}
     if any(recorders.setdefault(call.service_name, call.recorder) != call.recorder for call in calls):

@@ -115,11 +115,25 @@ class Dialect:
         """The span attributes that ``matches`` and ``columns`` read."""
         told = self.columns.values()
         expressions = [one for one in (self.matches, self.reads, *told) if isinstance(one, pl.Expr)]
-        roots = (root for one in expressions for root in one.meta.root_names() if root.startswith(_PREFIX))
         return frozenset(
-            {root.removeprefix(_PREFIX) for root in roots}
+            {key for one in expressions for key in _keys(one)}
             | {key for one in told if isinstance(one, tuple) for key in one}
         )
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """The span attributes that ``matches`` reads."""
+        return frozenset(_keys(self.matches))
+
+    @cached_property
+    def marks_other_columns(self) -> bool:
+        """Whether ``matches`` reads more of a span than its attributes."""
+        return len(self.marks) < len(set(self.matches.meta.root_names()))
+
+
+def _keys(expression: pl.Expr) -> list[str]:
+    """The span attributes that an expression reads."""
+    return [root.removeprefix(_PREFIX) for root in expression.meta.root_names() if root.startswith(_PREFIX)]
 
 
 def attr(key: str) -> pl.Expr:

@@ -211,7 +211,9 @@ def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
 def _beside(attributes: Mapping[str, str], response: Fields) -> dict[str, str]:
     """What a Responses API's response tells beside the messages."""
     told, offered = response_columns(response), request_tools(response)
-    columns = {column: as_text(told[column]) for column in ("response_id", "finish_reasons") if column in told}
+    columns: dict[str, str] = {
+        column: as_text(told[column]) for column in ("response_id", "finish_reasons") if column in told
+    }
     settings = parameters(fields_of(attributes.get("model_settings", "")))
     return {**columns, **settings, **({"tools": dump(offered)} if offered else {})}
 

@@ -34,20 +34,21 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     if attributes.get("llm_request.context") == "standalone":
         return known({"kind": str(SpanKind.OTHER)})
     kind = _KINDS.get(attributes[_TYPE], SpanKind.OTHER)
-    columns = {
+    columns: dict[str, ColumnValue] = {
         "kind": str(kind),
         "conversation_id": attributes.get(names.GEN_AI_CONVERSATION_ID, ""),
     }
     if kind is SpanKind.LLM:
         words = attributes.get("response.model_output", "")
-        columns |= {
+        call: dict[str, ColumnValue] = {
             "request_model": attributes.get(names.GEN_AI_REQUEST_MODEL, ""),
             "finish_reasons": attributes.get("stop_reason", ""),
             "input_tokens": attributes.get("input_tokens", ""),
             "output_tokens": attributes.get("output_tokens", ""),
             "error_type": attributes.get("status_code", ""),
             "output_messages": [message({"role": "assistant", "content": words})] if words else [],
-        } | _bodies(span)
+        }
+        columns |= call | _bodies(span)
     elif kind is SpanKind.TOOL:
         columns |= {
             "tool_name": attributes.get("tool_name", ""),
