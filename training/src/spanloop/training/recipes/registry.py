@@ -58,7 +58,8 @@ def find_recipe(name: str) -> type[Recipe]:
     recipe = RECIPE_POINT.find_class(name)
     if recipe.name != name:
         raise ConfigurationError(
-            f"Recipe {name!r} is {recipe.__name__}, whose name is {recipe.name!r}; expected {name!r}.",
+            f"Recipe {name!r} is {recipe.__name__} with the name {recipe.name!r}; expected a class whose name is "
+            f"{name!r}.",
             next_step="Give the class the name of its entry point, or update the package that offers it.",
         )
     return recipe
