@@ -50,7 +50,7 @@ def test_a_job_whose_selector_cannot_be_used_is_not_queued(
     api: JobApi, spec: JobSpec, selector: str, message: str
 ) -> None:
     for refused in ({"selector": selector}, {"then": (f"kind=sft selector={selector}",)}):
-        wrong = JobSpec.model_validate({**spec.model_dump(), **refused})
+        wrong = spec.changed(**refused)
         with pytest.raises(JobError, match=message):
             api.submit(wrong)
         with pytest.raises(JobError, match=message):

@@ -128,7 +128,7 @@ def test_jobs_of_a_recipe_that_is_no_longer_installed_are_named_and_hide_no_othe
 
 @pytest.mark.parametrize(
     ("target", "message"),
-    [("broken.recipes:Gone", "cannot be loaded"), ("spanloop.training.recipes.sft:Sft", "expected 'broken'")],
+    [("broken.recipes:Gone", "cannot be loaded"), ("spanloop.training.recipes.sft:Sft", "whose name is 'broken'")],
 )
 def test_a_recipe_that_cannot_be_used_is_named_and_leaves_the_others_usable(
     target: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
