@@ -118,10 +118,18 @@ def _is_dropped(name: str, value: Any, recipe: type[Recipe], preset: str) -> boo
     users = [other for other in all_recipes().values() if name in other.model_fields]
     if not users:
         return False
-    comparable = tuple(value) if isinstance(value, list) else value
-    if any(comparable == user.model_fields[name].default for user in users):
+    # JSON and TOML have lists where a setting has a tuple
+    if any(value == default or value == [*_items(default)] for default in _defaults(name, users)):
         return True
     raise ValueError(unused_message(name, [user.name for user in users], recipe.name, preset))
+
+
+def _defaults(name: str, users: list[type[Recipe]]) -> list[object]:
+    return [user.model_fields[name].default for user in users]
+
+
+def _items(default: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", default) if isinstance(default, tuple) else (object(),)
 
 
 def unused_message(name: str, users: list[str], recipe: str, preset: str) -> str:

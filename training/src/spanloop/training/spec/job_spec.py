@@ -49,9 +49,10 @@ class JobSpec(JobSettings):
         then = parts.pop("then", ())
         if then:
             first = cls.model_validate(parts | {"held_out_share": HELD_OUT_SHARE, "stages": ()})
+            given: list[Any] = [then] if isinstance(then, str | Mapping) else list(then)
             parts["stages"] = tuple(
                 stage if isinstance(stage, JobSpec) else cls._stage(first, stage, number)
-                for number, stage in enumerate([then] if isinstance(then, str | Mapping) else then, 2)
+                for number, stage in enumerate(given, 2)
             )
         return parts
 
