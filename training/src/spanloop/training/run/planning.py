@@ -18,8 +18,8 @@ from ..models.checkpoint_fence import NO_FENCE
 from ..models.checkpoints import latest_checkpoint
 from ..models.target_modules import check_target_modules
 from ..recipes.base import LearnsFrom
+from ..spec.choices import Curriculum
 from ..spec.job_spec import JobSpec
-from ..spec.strategy_names import Curriculum
 from ..verl_plugin.drift import steps_within
 from ..verl_plugin.train_plan import TrainPlan
 from .monitor.metrics import metrics_path

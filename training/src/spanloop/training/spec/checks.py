@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from spanloop.training.recipes.base import LearnsFrom
 from spanloop.training.recipes.registry import recipe_names
 
-from .choices import Backbone, Device
+from .choices import Backbone, Coreset, Device
 from .defaults import LORA_ALPHA, MAX_ADAPTER_RANK
 from .flat_settings import flat_settings, job_fields, unused_message
 from .job_settings import JobSettings
-from .strategy_names import Coreset
 from .verl_overrides import refused_overrides
 
 

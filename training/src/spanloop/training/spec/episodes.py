@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from spanloop.foundation.version_names import ALIAS_PATTERN, NAME_PATTERN, VERSION_PATTERN
 from spanloop.training.recipes.setting import EPISODES, POLICY_VERSION
 
-from .strategy_names import Coreset, Curriculum
+from .choices import Coreset, Curriculum
 
 
 class Episodes(BaseModel):
