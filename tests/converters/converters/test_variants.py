@@ -196,7 +196,9 @@ def test_a_generation_that_langfuse_marks_as_an_error_failed() -> None:
     assert row["untrainable_reason"] == "request_failed"
 
 
-@pytest.mark.parametrize(("answer", "failures"), [("57F", ["unknown_tool"]), ("Error: unknown tool ask_agent", ["unknown_tool"])])
+@pytest.mark.parametrize(
+    ("answer", "failures"), [("57F", ["unknown_tool"]), ("Error: unknown tool ask_agent", ["unknown_tool"])]
+)
 def test_a_tool_that_only_an_answer_shows_was_not_offered(answer: str, failures: list[str]) -> None:
     world = World()
     said = asks("c1", name="ask_agent")

@@ -50,6 +50,11 @@ def find_recipe(name: str) -> type[Recipe]:
     Raises:
         ConfigurationError: There is no such recipe, it cannot be imported, or it is not a recipe of this name.
     """
+    if name not in recipe_names():
+        raise ConfigurationError(
+            f"No recipe is called {name!r}.",
+            next_step=f"Known: {', '.join(recipe_names())}; or install the package that offers it.",
+        )
     recipe = RECIPE_POINT.find_class(name)
     if recipe.name != name:
         raise ConfigurationError(
