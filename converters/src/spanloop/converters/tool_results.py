@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
-from .error_texts import Verdicts
+from .error_texts import Verdicts, inner_text
 from .spans import Span
 
 
@@ -37,11 +37,12 @@ class ToolResult(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``content`` with every character as itself: JSON may spell one by its number, which no pattern reads."""
-        if "\\u" in self.content and self.content.lstrip().startswith(("{", "[")):
-            found = parse_json_or_none(self.content)
-            return self.content if found is None else dump(found)
-        return self.content
+        """The text inside ``content``'s envelopes, with every character as itself: JSON may spell one by its number."""
+        text = inner_text(self.content)
+        if "\\u" in text and text.lstrip().startswith(("{", "[")):
+            decoded = parse_json_or_none(text)
+            return text if decoded is None else dump(decoded)
+        return text
 
     def marked_failed(self) -> "ToolResult":
         """As an error that the message itself says it is, whatever its text tells."""
@@ -105,6 +106,8 @@ def _result(
 ) -> ToolResult:
     content = answer.content if answer is not None else (span.tool_result if span else "")
     verdict = verdicts[content]
+    if verdict is None and span is not None and span.tool_result not in {"", content}:
+        verdict = verdicts[span.tool_result]
     error_type, confidence, evidence = "", 1.0, ""
     if span is not None and span.has_failed:
         error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")
