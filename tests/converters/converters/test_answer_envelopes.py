@@ -1,4 +1,4 @@
-"""Errors of tools inside envelopes, representations, fences, XML and arrays count as the same words by themselves do."""
+"""Errors of tools inside envelopes, representations, fences, XML and arrays count as the same plain words do."""
 
 import json
 
@@ -66,7 +66,7 @@ ERRORS = {
         '<S:Envelope xmlns:S="http://www.w3.org/2003/05/soap-envelope"><S:Header/><S:Body><S:Fault><S:Code>'
     ),
     "an XML error": "<Error><Code>Locked</Code><Message>the ledger is locked</Message></Error>",
-    "an XML answer with an error": '<?xml version="1.0"?>\n<LedgerReply><errors><error>locked</error></errors></LedgerReply>',
+    "an XML answer with an error": '<?xml version="1.0"?>\n<Reply><errors><error>locked</error></errors></Reply>',
     "an XML status": '<response status="error"><message>locked</message></response>',
     "an XML flag": "<reply><success>false</success><reason>locked</reason></reply>",
     "a page": "<html><head><title>503 Service Temporarily Unavailable</title></head><body></body></html>",

@@ -118,7 +118,7 @@ THREE = (Run({"of": "a"}, "1"), Run({"of": "b"}, exception=BROKEN), Run({"of": "
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("has_ids", [True, False])
-def test_nested_spans_of_parallel_calls_are_calls_of_their_own(dialect: str, has_ids: bool) -> None:
+def test_nested_spans_of_parallel_calls_are_calls_of_their_own(dialect: str, *, has_ids: bool) -> None:
     runs = [run._replace(identity=f"call_{number}" if has_ids else "") for number, run in enumerate(THREE)]
     world, spans = planted(runs, of=DIALECTS[dialect])
     found = results(world)
@@ -148,7 +148,7 @@ def test_parallel_calls_may_differ_in_a_flag_only() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("is_nested", [True, False])
-def test_calls_with_one_id_have_the_answers_in_order(dialect: str, is_nested: bool) -> None:
+def test_calls_with_one_id_have_the_answers_in_order(dialect: str, *, is_nested: bool) -> None:
     runs = [run._replace(identity="measure") for run in THREE]
     world, spans = planted(runs, of=DIALECTS[dialect], is_nested=is_nested)
     found = results(world)

@@ -188,19 +188,20 @@ def _opened(value: object, depth: int = 0, *, is_inner: bool = False) -> _Opened
             return opened
         return _NOTHING if value.lstrip().startswith(("{", "[{")) else _Opened(None, value)
     if isinstance(value, list):
-        return _opened_list(cast("list[object]", value), depth)
+        return _opened_list(cast("list[object]", value), depth, is_inner=is_inner)
     return _opened_object(as_fields(value), depth, is_inner=is_inner)
 
 
-def _opened_list(items: Sequence[object], depth: int) -> _Opened:
+def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Opened:
     """A list of content parts has the text of its first one; any other is an error where each of its items is one."""
     texts = (text for item in items if isinstance(text := as_fields(item).get("text"), str))
-    if _is_content(items) and (text := next(texts, None)) is not None:
+    if not is_inner and _is_content(items) and (text := next(texts, None)) is not None:
         return _opened(text, depth + 1)
     if len(items) > _MOST_ITEMS:
         return _NOTHING
     opened = [_opened(item, depth + 1, is_inner=True) for item in items]
-    return opened[0] if len(opened) == 1 or (opened and all(item.verdict for item in opened)) else _NOTHING
+    is_error = bool(opened) and all(item.verdict for item in opened)
+    return opened[0] if is_error or (len(opened) == 1 and not is_inner) else _NOTHING
 
 
 def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:

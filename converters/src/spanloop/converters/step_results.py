@@ -49,7 +49,11 @@ class _ToolSpans(NamedTuple):
 
 
 def step_results(
-    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span], verdicts: Verdicts
+    calls: Sequence[Span],
+    following: Mapping[int, int],
+    context: Sequence[Span],
+    verdicts: Verdicts,
+    observed: Mapping[int, Sequence[ShownAnswer]],
 ) -> list[tuple[ToolResult, ...]]:
     """The results of each model call's tool calls.
 
@@ -58,6 +62,7 @@ def step_results(
         following: Index of a call → index of the one that comes next in its thread.
         context: The episode's other spans.
         verdicts: On the answers of the batch.
+        observed: Index of a call → answers in the text of a user's message, one for each of its tool calls.
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
@@ -69,19 +74,16 @@ def step_results(
         else:
             by_name[span.tool_name].append(span)
     tools = _ToolSpans(by_id, by_name)
-    return [
-        _results_of(call, None if (after := following.get(index)) is None else calls[after], tools, verdicts)
-        for index, call in enumerate(calls)
-    ]
-
-
-def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Verdicts) -> tuple[ToolResult, ...]:
-    asked = call.output[0].tool_calls if call.output else ()
-    if not asked:
-        return ()
-    before_ns = None if after is None else after.start_ns
-    spans = [tools.take(tool_call, before_ns) for tool_call in asked]
-    return tool_results(asked, spans, _shown_answers(call, asked, after), verdicts)
+    results: list[tuple[ToolResult, ...]] = []
+    for index, call in enumerate(calls):
+        asked = call.output[0].tool_calls if call.output else ()
+        after = calls[following[index]] if index in following else None
+        before_ns = None if after is None else after.start_ns
+        spans = [tools.take(tool_call, before_ns) for tool_call in asked]
+        shown = _shown_answers(call, asked, after) if asked else []
+        in_text = observed.get(index, ()) if not shown else ()
+        results.append(tool_results(asked, spans, shown, in_text, verdicts) if asked else ())
+    return results
 
 
 def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:

@@ -14,6 +14,7 @@ from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
 from .continuation import Evidence
 from .error_texts import Verdicts
+from .observations import with_observed_calls
 from .spans import Span
 from .step_results import step_results
 from .stitch import Group, SpanKey, Stitched, inherit
@@ -104,7 +105,8 @@ def build_episode(
     following = _following(above, previous)
     calls, captures = with_used_choices(calls, captures, next_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
-    results = step_results(calls, following, group.context, verdicts)
+    calls, observed = with_observed_calls(calls, following)
+    results = step_results(calls, following, group.context, verdicts, observed)
     steps = tuple(
         Step(
             index=index,

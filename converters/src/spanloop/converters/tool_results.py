@@ -72,7 +72,11 @@ class ShownAnswer(NamedTuple):
 
 
 def tool_results(
-    calls: Sequence[ToolCall], spans: Sequence[Span | None], answers: Sequence[ShownAnswer], verdicts: Verdicts
+    calls: Sequence[ToolCall],
+    spans: Sequence[Span | None],
+    answers: Sequence[ShownAnswer],
+    observed: Sequence[ShownAnswer],
+    verdicts: Verdicts,
 ) -> tuple[ToolResult, ...]:
     """One result for each call that has a span or an answer; a call without either has none.
 
@@ -83,6 +87,8 @@ def tool_results(
         calls: The action's tool calls.
         spans: The ``execute_tool`` span of each call, or None.
         answers: In the next input.
+        observed: The answer of each call in the text of a user's message; empty without any. They count where no span
+            tells of a result.
         verdicts: On the answers of the batch.
     """
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
@@ -96,6 +102,8 @@ def tool_results(
         answer = None
         if queue:
             answer = queue.popleft() if queue is unnamed or shared[call.id] > 1 else queue[-1]
+        if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
+            answer = observed[position]
         if span is not None or answer is not None:
             results.append(_result(position, call, span, answer, verdicts))
     return tuple(results)
