@@ -205,7 +205,7 @@ def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Ope
 
 
 def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:
-    if (fields.get("type") == "text" or fields.keys() == {"text"}) and isinstance(fields.get("text"), str):
+    if (fields.get("type") == "text" or list(fields) == ["text"]) and isinstance(fields.get("text"), str):
         return _opened(fields["text"], depth + 1)
     verdict = _error_in_fields(fields)
     if verdict is not None and not (is_inner and verdict.rule == "json_status" and _is_record(fields)):
@@ -216,7 +216,7 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     text = ""
     for key in _ENVELOPE_KEYS if len(fields) > 1 else fields:
         value = fields.get(key)
-        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(value)):
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
             continue
         inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
         if inner.verdict is not None:
@@ -244,7 +244,7 @@ def _says_success(fields: Mapping[str, object]) -> bool:
 def _is_content(value: object) -> bool:
     """Whether a value is a list of content parts, as MCP servers and chat APIs answer."""
     first = as_fields(next(iter(as_list(value)), None))
-    return first.get("type") in _PART_TYPES or first.keys() == {"text"}
+    return first.get("type") in _PART_TYPES or list(first) == ["text"]
 
 
 _MOST_DEPTH: Final = 12

@@ -9,9 +9,10 @@ import ast
 import builtins
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from spanloop.messages import Message, ToolCall, dump, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields, as_list, python_object
@@ -189,15 +190,19 @@ def _hermes_calls(text: str) -> Iterator[ToolCall]:
 
 
 def _react_call(text: str) -> Iterator[ToolCall]:
-    *_, match = [None, *_REACT.finditer(text)]
+    match = _last(_REACT, text)
     if match is not None:
         yield _call(match["name"], match["input"].strip().removeprefix("```json").strip("`\n "))
         return
-    *_, match = [None, *_BRACKETS.finditer(text)]
+    match = _last(_BRACKETS, text)
     if match is not None and match["input"] is not None:
         yield _call(match["name"], match["input"])
     elif match is not None:
         yield from _calls_of_code(f"{match['name']}({match['arguments']})")
+
+
+def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    return next(iter(deque(pattern.finditer(text), maxlen=1)), None)
 
 
 def _blob_call(text: str) -> Iterator[ToolCall]:
@@ -247,10 +252,10 @@ def _calls_of_code(code: str) -> Iterator[ToolCall]:
 def _literal(node: ast.expr) -> object:
     """The value of a literal that JSON can carry, else the code."""
     try:
-        value = ast.literal_eval(node)
+        value = cast("object", ast.literal_eval(node))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = None
-    is_json = isinstance(value, (str, int, float, bool, list, dict)) and python_object(repr([value])) is not None
+    is_json = value is not None and python_object(repr([value])) is not None
     return value if is_json else ast.unparse(node)
 
 

@@ -66,10 +66,10 @@ def step_results(
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
-    asked = model_tool_calls(calls)
-    for span in tool_span_calls(calls, context, asked):
+    known = model_tool_calls(calls)
+    for span in tool_span_calls(calls, context, known):
         # A framework may give a call an id of its own, which no model asked with: its name tells then.
-        if span.tool_call_id and span.tool_call_id in asked.ids:
+        if span.tool_call_id and span.tool_call_id in known.ids:
             by_id[span.tool_call_id].append(span)
         else:
             by_name[span.tool_name].append(span)

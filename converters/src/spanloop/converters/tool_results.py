@@ -92,14 +92,14 @@ def tool_results(
         verdicts: On the answers of the batch.
     """
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
-    for answer in answers:
-        by_id[answer.id].append(answer)
+    for shown in answers:
+        by_id[shown.id].append(shown)
     unnamed = by_id.pop("", deque[ShownAnswer]())
     shared = Counter(call.id for call in calls)
     results: list[ToolResult] = []
     for position, (call, span) in enumerate(zip(calls, spans, strict=True)):
         queue = by_id.get(call.id, unnamed)
-        answer = None
+        answer: ShownAnswer | None = None
         if queue:
             answer = queue.popleft() if queue is unnamed or shared[call.id] > 1 else queue[-1]
         if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
