@@ -24,6 +24,7 @@ _CUT_ERROR: Final = re.compile(
 )
 """The beginning of an error object whose end is missing."""
 
+_OBJECT: Final = re.compile(r"[A-Za-z_]\w*[(=]", re.ASCII)
 _CLASS: Final = re.compile(r"(\w+)\(", re.ASCII)
 _FIELD: Final = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _ERROR_NAME: Final = re.compile(
@@ -51,9 +52,7 @@ def represented(text: str) -> object:
         return _xml(text)
     if first in {'"', "'"} or text.startswith(("b'", 'b"')):
         return _quoted(text)
-    if first.isascii() and first.isalpha():
-        return _python(text)
-    return None
+    return _python(text) if _OBJECT.match(text) else None
 
 
 def _bracketed(text: str) -> object:

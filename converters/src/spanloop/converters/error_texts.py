@@ -210,6 +210,8 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     verdict = _error_in_fields(fields)
     if verdict is not None and not (is_inner and verdict.rule == "json_status" and _is_record(fields)):
         return _Opened(verdict, dump(fields) if depth > 1 else "")
+    if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
+        return _NOTHING
     is_message = not _MESSAGE_KEYS.isdisjoint(fields)
     has_succeeded = not is_message and _says_success(fields)
     has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
@@ -247,6 +249,7 @@ def _is_content(value: object) -> bool:
     return first.get("type") in _PART_TYPES or list(first) == ["text"]
 
 
+_ENVELOPES: Final = frozenset(_ENVELOPE_KEYS)
 _MOST_DEPTH: Final = 12
 _MOST_ITEMS: Final = 100
 _PART_TYPES: Final = frozenset({"text", "input_text", "output_text", "image", "audio", "resource", "resource_link"})

@@ -4,8 +4,8 @@ Invariant: a span and an answer are the result of one call at most. Ids decide; 
 of a step share it, arguments and then the order decide.
 """
 
-from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,7 +16,7 @@ from .continuation import continues
 from .error_texts import Verdicts
 from .spans import Span
 from .tool_results import ShownAnswer, ToolResult, tool_results
-from .tool_spans import have_other_arguments, model_tool_calls, tool_span_calls
+from .tool_spans import have_other_arguments, tool_span_calls
 
 _MOST_CANDIDATES: Final = 8
 """So many spans that wait for their call are compared."""
@@ -66,10 +66,10 @@ def step_results(
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
-    known = model_tool_calls(calls)
-    for span in tool_span_calls(calls, context, known):
+    known = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
+    for span in tool_span_calls(calls, context):
         # A framework may give a call an id of its own, which no model asked with: its name tells then.
-        if span.tool_call_id and span.tool_call_id in known.ids:
+        if span.tool_call_id and span.tool_call_id in known:
             by_id[span.tool_call_id].append(span)
         else:
             by_name[span.tool_name].append(span)
@@ -89,8 +89,8 @@ def step_results(
 def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
     """The answers in the input of the next call, each with the id of the call that it belongs to."""
     continuation = continues(call, after) if after else None
-    answers = list(_answers(continuation.new_messages)) if continuation else []
-    ids = Counter(tool_call.id for tool_call in asked)
+    answers = _answers(continuation.new_messages) if continuation else []
+    ids = {tool_call.id for tool_call in asked}
     if after and continuation and not answers and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
@@ -100,12 +100,17 @@ def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) ->
     return answers
 
 
-def _answers(messages: Iterable[Message]) -> Iterator[ShownAnswer]:
+def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
+    answers: list[ShownAnswer] = []
     for message in messages:
         responses = message.tool_responses
-        failed = _error_flags(message.json) if responses and IS_ERROR in message.json else ()
-        for position, response in enumerate(responses):
-            yield ShownAnswer(response.id, response.content, position < len(failed) and failed[position])
+        if responses and IS_ERROR in message.json:
+            flags = _error_flags(message.json)
+            marked = [flags[place] if place < len(flags) else False for place in range(len(responses))]
+            answers += [ShownAnswer(*response, flag) for response, flag in zip(responses, marked, strict=True)]
+        elif responses:
+            answers += [ShownAnswer(*response) for response in responses]
+    return answers
 
 
 IS_ERROR: Final = '"is_error":true'

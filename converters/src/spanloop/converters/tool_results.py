@@ -91,22 +91,32 @@ def tool_results(
             tells of a result.
         verdicts: On the answers of the batch.
     """
-    by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
-    for shown in answers:
-        by_id[shown.id].append(shown)
-    unnamed = by_id.pop("", deque[ShownAnswer]())
-    shared = Counter(call.id for call in calls)
+    matched = _matched(calls, answers)
     results: list[ToolResult] = []
     for position, (call, span) in enumerate(zip(calls, spans, strict=True)):
-        queue = by_id.get(call.id, unnamed)
-        answer: ShownAnswer | None = None
-        if queue:
-            answer = queue.popleft() if queue is unnamed or shared[call.id] > 1 else queue[-1]
+        answer = matched[position]
         if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
             answer = observed[position]
         if span is not None or answer is not None:
             results.append(_result(position, call, span, answer, verdicts))
     return tuple(results)
+
+
+def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer | None]:
+    """The answer of each call."""
+    if len(calls) == len(answers) == 1:
+        return answers if answers[0].id in {"", calls[0].id} else (None,)
+    by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
+    for answer in answers:
+        by_id[answer.id].append(answer)
+    unnamed = by_id.pop("", deque[ShownAnswer]())
+    counts = Counter(call.id for call in calls)
+    matched: list[ShownAnswer | None] = []
+    for call in calls:
+        queue = by_id.get(call.id, unnamed)
+        is_last = queue is not unnamed and counts[call.id] == 1
+        matched.append((queue[-1] if is_last else queue.popleft()) if queue else None)
+    return matched
 
 
 def _result(

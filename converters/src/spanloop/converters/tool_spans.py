@@ -18,7 +18,7 @@ _MOST_ABOVE: Final = 8
 """So many spans of one tool are looked at above a span; parallel calls may form a long chain."""
 
 
-class ModelToolCalls(NamedTuple):
+class _ModelToolCalls(NamedTuple):
     """The tool calls in the answers of an episode's model calls."""
 
     ids: frozenset[str]
@@ -28,7 +28,7 @@ class ModelToolCalls(NamedTuple):
     """Name and arguments."""
 
 
-def model_tool_calls(calls: Iterable[Span]) -> ModelToolCalls:
+def _model_tool_calls(calls: Iterable[Span]) -> _ModelToolCalls:
     """The tool calls in the first choice of each model call."""
     answers = [call.output[0].tool_calls for call in calls if call.output and call.output[0].tool_calls]
     repeated = (
@@ -38,7 +38,7 @@ def model_tool_calls(calls: Iterable[Span]) -> ModelToolCalls:
         for identity, count in Counter(tool_call.id for tool_call in tool_calls).items()
         if count > 1
     )
-    return ModelToolCalls(
+    return _ModelToolCalls(
         frozenset(tool_call.id for tool_calls in answers for tool_call in tool_calls),
         frozenset(repeated),
         frozenset(
@@ -50,13 +50,19 @@ def model_tool_calls(calls: Iterable[Span]) -> ModelToolCalls:
     )
 
 
-def tool_span_calls(calls: Sequence[Span], context: Sequence[Span], asked: ModelToolCalls) -> list[Span]:
-    """One span for each call of a tool, by start."""
+def tool_span_calls(calls: Sequence[Span], context: Sequence[Span]) -> list[Span]:
+    """One span for each call of a tool, by start.
+
+    Args:
+        calls: The episode's model calls.
+        context: Its other spans.
+    """
     tools = sorted((span for span in context if span.kind is SpanKind.TOOL), key=lambda span: (span.start_ns, span.key))
     kinds = {span.key: span.kind for span in context}
     inner = (SpanKind.TOOL, SpanKind.OTHER)
     if len(tools) <= 1 or not any(kinds.get((span.trace_id, span.parent_span_id)) in inner for span in tools):
         return tools
+    asked = _model_tool_calls(calls)
     roots = _outermost_tools(tools, (*calls, *context), asked)
     groups: dict[SpanKey, list[Span]] = defaultdict(list)
     for span in tools:
@@ -64,7 +70,7 @@ def tool_span_calls(calls: Sequence[Span], context: Sequence[Span], asked: Model
     return [_one_call(group, asked) for group in groups.values()]
 
 
-def _one_call(group: Sequence[Span], asked: ModelToolCalls) -> Span:
+def _one_call(group: Sequence[Span], asked: _ModelToolCalls) -> Span:
     """The span with the id that the model gave the call, with any one's answer, failed when any of them did."""
     kept = next((span for span in group if span.tool_call_id and span.tool_call_id in asked.ids), group[0])
     kept = kept._replace(tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
@@ -79,7 +85,7 @@ def _one_call(group: Sequence[Span], asked: ModelToolCalls) -> Span:
     )
 
 
-def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span], asked: ModelToolCalls) -> dict[SpanKey, SpanKey]:
+def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span], asked: _ModelToolCalls) -> dict[SpanKey, SpanKey]:
     """Tool span → the span of its tool or call that it lies in, with neither a model call nor an agent in between."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
@@ -96,7 +102,7 @@ def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span], asked: ModelT
     return outermost
 
 
-def _same_call_above(span: Span, tools: Mapping[str, Span], nearest: Mapping[str, str], asked: ModelToolCalls) -> str:
+def _same_call_above(span: Span, tools: Mapping[str, Span], nearest: Mapping[str, str], asked: _ModelToolCalls) -> str:
     """Id of the nearest span above that records the same call; calls of the same tool in between are passed over."""
     above = tools.get(nearest.get(span.parent_span_id, ""))
     for _ in range(_MOST_ABOVE):
@@ -119,7 +125,7 @@ def _is_one_tool(one: str, other: str) -> bool:
     return bool(shorter) and (shorter == longer or (longer.endswith(shorter) and longer[-len(shorter) - 1] in "./-_:"))
 
 
-def _contradicts(inner: Span, outer: Span, asked: ModelToolCalls) -> bool:
+def _contradicts(inner: Span, outer: Span, asked: _ModelToolCalls) -> bool:
     """Whether two nested spans of one tool record two calls: by the model's ids, by arguments, by time, by results."""
     ids = {inner.tool_call_id, outer.tool_call_id}
     if ids <= asked.ids and "" not in ids and ids.isdisjoint(asked.repeated_ids):
@@ -150,7 +156,7 @@ def have_other_arguments(one: str, other: str) -> bool:
     """Whether two recorded texts of arguments cannot be those of one call; one may hold more than the other."""
     if one == other or not one or not other:
         return False
-    values, other_values = (argument_values(parse_json_or_none(text)) for text in (one, other))
+    values, other_values = (_argument_values(parse_json_or_none(text)) for text in (one, other))
     if values is None or other_values is None:
         # Text as it came: what the other one holds may be a part of it.
         return not (_all_in(values, one, other) or _all_in(other_values, other, one))
@@ -161,7 +167,7 @@ def _all_in(values: frozenset[str] | None, text: str, other: str) -> bool:
     return all(value in other for value in ((text.strip(),) if values is None else values))
 
 
-def argument_values(arguments: object) -> frozenset[str] | None:
+def _argument_values(arguments: object) -> frozenset[str] | None:
     """The texts and numbers in decoded arguments, at any depth; None where they are neither object nor list."""
     if not isinstance(arguments, (dict, list)):
         return None
@@ -175,4 +181,4 @@ def argument_values(arguments: object) -> frozenset[str] | None:
     return frozenset(values)
 
 
-__all__ = ["ModelToolCalls", "argument_values", "have_other_arguments", "model_tool_calls", "tool_span_calls"]
+__all__ = ["have_other_arguments", "tool_span_calls"]
