@@ -40,14 +40,15 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     }
     if kind is SpanKind.LLM:
         words = attributes.get("response.model_output", "")
-        columns |= {
+        call: dict[str, ColumnValue] = {
             "request_model": attributes.get(names.GEN_AI_REQUEST_MODEL, ""),
             "finish_reasons": attributes.get("stop_reason", ""),
             "input_tokens": attributes.get("input_tokens", ""),
             "output_tokens": attributes.get("output_tokens", ""),
             "error_type": attributes.get("status_code", ""),
             "output_messages": [message({"role": "assistant", "content": words})] if words else [],
-        } | _bodies(span)
+        }
+        columns |= call | _bodies(span)
     elif kind is SpanKind.TOOL:
         columns |= {
             "tool_name": attributes.get("tool_name", ""),
