@@ -13,6 +13,8 @@ from typing import Final, cast
 
 from spanloop.foundation.surrogates import replace_in_json, replace_surrogates
 
+from .unfinished import UNFINISHED, UnfinishedText
+
 Fields = dict[str, object]
 
 CANONICAL_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
@@ -287,7 +289,7 @@ def parts(content: object) -> list[object]:
 def part(item: object) -> object:
     """One canonical part; what is not known comes back as it is."""
     if isinstance(item, str):
-        return {"type": "text", "content": item}
+        return _words(item)
     if not isinstance(item, dict):
         return item
     fields = cast("Fields", item)
@@ -298,6 +300,12 @@ def part(item: object) -> object:
         return {"type": "text", "content": fields["text"]}
     read = _READERS.get(kind) if isinstance(kind, str) else None
     return fields if read is None else read(fields)
+
+
+def _words(text: str) -> Fields:
+    if isinstance(text, UnfinishedText):
+        return {"type": UNFINISHED, "attribute": text.attribute, "content": str(text)}
+    return {"type": "text", "content": text}
 
 
 def _untyped(item: Fields) -> object:

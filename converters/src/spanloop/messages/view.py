@@ -8,6 +8,7 @@ import msgspec
 from . import chat_forms
 from .codec import MalformedMessagesError, dump, parse_json
 from .model import Message, ToolCall, ToolResponse, digest
+from .unfinished import UNFINISHED, is_unfinished
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _SORTED: Final = JSONEncoder(sort_keys=True)
@@ -36,10 +37,16 @@ def message_fields(item: object) -> tuple[Fields, str, list[object]]:
 
 
 def system_fields(text: str) -> Fields:
-    """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for."""
+    """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for.
+
+    Raises:
+        MalformedMessagesError: When the text is the beginning of a list.
+    """
     try:
         found = parse_json(text)
-    except MalformedMessagesError:
+    except MalformedMessagesError as error:
+        if is_unfinished(text):
+            raise MalformedMessagesError(f"gen_ai.system_instructions: {error}") from error
         found = text
     parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
     return {"role": "system", "parts": parts}
@@ -57,6 +64,9 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
         role: In OpenTelemetry's words.
         parts: Its parts.
         json: The JSON of ``fields``.
+
+    Raises:
+        MalformedMessagesError: When a part holds text that was cut within a message list.
     """
     before = fields
     texts: list[str] = []
@@ -68,6 +78,8 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
         kind = found.get("type")
         if kind not in chat_forms.CANONICAL_PARTS or "text" in found:
             known = chat_forms.part(found)
+            if kind == UNFINISHED:
+                raise _unfinished_error(found)
             if known is not found:
                 found = cast("Fields", known)
                 kind = found.get("type")
@@ -96,6 +108,12 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
     reason = fields.get("finish_reason")
     told = (tuple(calls), tuple(responses), _text(reason) if reason else "", whole, digest(seen), is_redacted)
     return Message(role, text, *told)
+
+
+def _unfinished_error(part: Fields) -> MalformedMessagesError:
+    text = str(part.get("content"))
+    where = f"{part.get('attribute')}: expected messages as JSON, got {len(text)} characters that stop within a value"
+    return MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
 
 
 def _replaced(fields: Fields, parts: list[object], position: int, part: Fields) -> tuple[list[object], Fields]:

@@ -30,7 +30,18 @@ from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
 from .provider_payloads import request_messages, request_tools, response_columns, response_messages
-from .rows import as_text, decoded, fields_of, first, is_set, known, of_keys, parameters
+from .rows import (
+    as_text,
+    decoded,
+    decoded_content,
+    decoded_messages,
+    fields_of,
+    first,
+    is_set,
+    known,
+    of_keys,
+    parameters,
+)
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
 COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
@@ -298,14 +309,14 @@ def flat_message(fields: Fields, role: str) -> Fields:
         # OpenLLMetry's LangChain once wrote all content as JSON.
         fields = {**fields, "content": ""}
     elif isinstance(content, str) and content.lstrip()[:2] in {"[{", '["'}:
-        parts = decoded(content)
-        if isinstance(parts, list) and fields.get("role") != "tool":
+        parts = decoded_content(content, "content of an indexed message")
+        if not (type(parts) is str or fields.get("role") == "tool"):
             fields = {**fields, "content": parts}
     return message(fields, role)
 
 
 def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
-    found = decoded(attributes.get(key, ""))
+    found = decoded_messages(attributes.get(key, ""), key)
     request = as_fields(found)
     if not request or "role" in request:
         return messages(found, role)

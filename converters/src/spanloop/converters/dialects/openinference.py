@@ -35,7 +35,7 @@ from .provider_payloads import (
     response_id,
     response_messages,
 )
-from .rows import as_text, decoded, decoded_except, fields_of, first, known, parameters
+from .rows import as_text, decoded, decoded_except, fields_of, first, first_messages, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
@@ -100,7 +100,7 @@ def _is_notice(span: RawSpan) -> bool:
 def _call(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, seen = span.attributes, span.lists.get("seen", ())
     given_text = attributes.get(_INPUT, "")
-    request, answered = decoded_except(given_text, _SAID), decoded(attributes.get(_OUTPUT, ""))
+    request, answered = decoded_except(given_text, _SAID), first_messages(attributes, _OUTPUT) or ""
     response = opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
@@ -166,7 +166,7 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
     tells_more = _tells_more(span, request)
     found: list[Fields] = []
     if tells_more or not seen or "seen" in span.gaps:
-        found = split_answers(request_messages(decoded(span.attributes.get(_INPUT, ""))))
+        found = split_answers(request_messages(first_messages(span.attributes, _INPUT)))
     if seen and not found:
         if not is_response:
             return [item for entry in seen for item in entry.messages]
