@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from spanloop.messages import parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.hosted_tools import own_answers
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
@@ -296,10 +297,13 @@ def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Ver
     if len(responses) == len(asked) and not any(response.id in own for response in responses):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
+    hosted = own_answers(call.output[0])
+    responses = [*(answer.response for answer in hosted), *responses]
     shown = {response.id: response.content for response in responses if response.id}
     unnamed = [response.content for response in responses if not response.id]
     found = tool_results(asked, spans, shown, unnamed, verdicts)
     failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
+    failed.update(answer.response.id for answer in hosted if answer.is_error)
     return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
 
 

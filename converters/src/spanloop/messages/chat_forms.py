@@ -152,7 +152,24 @@ def message(item: object, role: str = "user") -> Fields:
         return _from_parts(name, fields)
     if not isinstance(own, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):
         return {"role": name, "parts": [part(fields)]}
+    if not isinstance(own, str) and _is_item(kind, fields):
+        return {"role": _role_of_item(kind, name), "parts": [fields]}
     return _from_content(name, fields)
+
+
+def _is_item(kind: str, fields: Fields) -> bool:
+    """Whether an entry of a list of messages is a part of one, such as a Responses API's call of a hosted tool."""
+    is_message = kind == "message" or kind in _KNOWN_ROLES or kind.lower() in ROLES
+    return bool(kind) and not is_message and _OF_MESSAGE.isdisjoint(fields)
+
+
+_OF_MESSAGE: Final = frozenset({"content", "contents", "blocks", "_content", "tool_calls", "parts"})
+
+
+def _role_of_item(kind: str, role: str) -> str:
+    if kind.endswith(("_output", "_response")):
+        return "tool"
+    return "assistant" if kind.endswith(("_call", "_list_tools", "_request")) else role
 
 
 def _from_parts(role: str, fields: Fields) -> Fields:

@@ -7,6 +7,7 @@ import msgspec
 
 from . import chat_forms
 from .codec import MalformedMessagesError, dump, parse_json
+from .hosted_tools import hosted_answer, hosted_call
 from .model import Message, ToolCall, ToolResponse, digest
 from .unfinished import UNFINISHED, is_unfinished
 
@@ -101,6 +102,8 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
             seen.append(f"response:{response.content}")
         else:
             seen.append(_SORTED.encode(found))
+            if kind != "reasoning":
+                _add_hosted(found, calls, responses)
     text = texts[0] if len(texts) == 1 else "".join(texts)
     seen.append(f"text:{text.strip()}")
     whole = json if fields is before else dump(fields)
@@ -108,6 +111,14 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
     reason = fields.get("finish_reason")
     told = (tuple(calls), tuple(responses), _text(reason) if reason else "", whole, digest(seen), is_redacted)
     return Message(role, text, *told)
+
+
+def _add_hosted(part: Fields, calls: list[ToolCall], responses: list[ToolResponse]) -> None:
+    """Add the call and the answer that a part of a provider's own type stands for."""
+    if call := hosted_call(part):
+        calls.append(call)
+    if answer := hosted_answer(part):
+        responses.append(answer.response)
 
 
 def _unfinished_error(part: Fields) -> MalformedMessagesError:

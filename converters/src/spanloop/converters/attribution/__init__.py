@@ -131,11 +131,13 @@ def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
 def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[ToolCallContext, bool]]:
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
     calls = step.span.output[0].tool_calls
-    offered = offered_tools(step.span.tools)
+    declared, hosted = offered_tools(step.span.tools), _hosted(step)
     results = {result.position: result for result in step.results}
     is_looked_at = False
     for position, call in enumerate(calls):
         result = results.get(position)
+        # A provider lists the tools that it runs itself, not the request.
+        offered = {} if call.id in hosted else declared
         is_known = not offered or call.name in offered
         is_suspect = result is None or result.is_error or not call.is_valid or not is_known
         if not (is_suspect or asks_all):
@@ -153,12 +155,22 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within), is_suspect
 
 
+def _hosted(step: Step) -> frozenset[str]:
+    """Ids of the calls that are answered within the action: tools that the provider ran."""
+    return frozenset(response.id for response in step.span.output[0].tool_responses)
+
+
+def _says_more(step: Step) -> bool:
+    return step.span.finish_reason == STOP and bool(step.span.output[0].text.strip())
+
+
 def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.tool_calls:
         finding = rule.find(context)
         if finding is not None:
             is_known = not context.offered or context.call.name in context.offered
             recovered = facts.recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
+            recovered = recovered or (context.call.id in _hosted(context.step) and _says_more(context.step))
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 

@@ -19,6 +19,7 @@ from spanloop.messages.chat_forms import (
     split_answers,
     tool_definitions,
 )
+from spanloop.messages.hosted_tools import has_hosted_items
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
@@ -177,10 +178,11 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
 def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
     listed: Sequence[Fields] = span.lists.get("said", ())
     found = [item for item in listed if item["parts"]]
-    if not found:
+    response = as_fields(answered)
+    # Instrumentors list the text of an answer and the calls that the client is to make.
+    if not found or has_hosted_items([*as_list(response.get("output")), *as_list(response.get("content"))]):
         # Of a call that failed, text is the error's.
         return [] if has_failed and isinstance(answered, str) else response_messages(answered)
-    response = as_fields(answered)
     choices = as_list(response.get("choices"))
     if len(choices) == len(listed) > 1:
         return [_with_reason(*pair) for pair in zip(listed, choices, strict=True)]
