@@ -15,6 +15,7 @@ REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _SORTED: Final = JSONEncoder(sort_keys=True)
 _ENCODE_SORTED: Final = msgspec.json.Encoder(order="deterministic").encode
 _KNOWN_FORMS: Final = frozenset({"content", "tool_calls", "function_call", "lc", "data", "message"})
+_BESIDE_PARTS: Final = ("tool_calls", "tool_call_id", "function_call")
 _KNOWN_TYPES: Final = frozenset({"function_call", "function_call_output", "reasoning"})
 
 Fields = dict[str, object]
@@ -29,7 +30,7 @@ def message_fields(item: object) -> tuple[Fields, str, list[object]]:
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
     fields = cast("Fields", item)
-    if ("parts" not in fields and _is_known_form(fields)) or fields.get("tool_calls") or fields.get("tool_call_id"):
+    if ("parts" not in fields and _is_known_form(fields)) or any(map(fields.get, _BESIDE_PARTS)):
         fields = chat_forms.message(fields)
     role, parts = fields.get("role"), fields.get("parts", [])
     if not isinstance(role, str) or not isinstance(parts, list):
@@ -45,6 +46,7 @@ def system_fields(text: str) -> Fields:
     """
     try:
         found = parse_json(text)
+        found = parse_json(found) if isinstance(found, str) and found[:1] in {"[", "{"} else found
     except MalformedMessagesError as error:
         if is_unfinished(text):
             raise MalformedMessagesError(f"gen_ai.system_instructions: {error}") from error

@@ -29,7 +29,7 @@ def payload_of(values: Mapping[str, str]) -> Fields:
             found |= cast("Fields", body)
         elif isinstance(body, str) and body and "content" not in found:
             found["content"] = body
-    for key in ("content", "message", "tool_calls"):
+    for key in ("content", "message", "tool_calls", "function_call"):
         text = found.get(key)
         if isinstance(text, str) and text.lstrip()[:1] in {"{", "["} and not (key == "content" and "id" in found):
             found[key] = (decoded_content if key == "content" else decoded_messages)(text, f"{key} of an event")
@@ -114,7 +114,11 @@ def _without_repeats(found: Sequence[Fields]) -> list[Fields]:
 
 def event_message(role: str, payload: Fields) -> Fields:
     """The message of one event."""
-    body = {key: payload[key] for key in ("content", "tool_calls", "name", "refusal") if payload.get(key) is not None}
+    body = {
+        key: payload[key]
+        for key in ("content", "tool_calls", "function_call", "name", "refusal")
+        if payload.get(key) is not None
+    }
     if "content" not in body and isinstance(payload.get("parts"), list):
         body["parts"] = payload["parts"]
     if role == "tool":
