@@ -126,11 +126,19 @@ _has_messages: Final = (
     | (is_set("gen_ai.prompt") & is_set("gen_ai.completion") & _is_requested & _has_no_operation)
     | (pl.col("Events.Name").list.contains("gen_ai.choice").fill_null(value=False) & _is_requested)
 )
+_TOOL_OUTPUT: Final = attr("traceloop.entity.output")
+_is_tool_output: Final = (
+    _TOOL_OUTPUT.str.contains(r'^\{"(?:blocks|content|tool_name)":')
+    & _TOOL_OUTPUT.str.contains('"raw_output":', literal=True)
+).fill_null(value=False)
+"""LlamaIndex's results of tools, on spans that OpenLLMetry calls tasks: its workflow's, and the tool's own below."""
+
 KIND: Final = pl.coalesce(
     _kind_of((names.GEN_AI_OPERATION_NAME,), _KIND_OF_OPERATION),
     _kind_of((TRACELOOP_KIND,), _KIND_OF_TRACELOOP),
     _kind_of(REQUEST_TYPES, _KIND_OF_REQUEST),
     pl.when(_has_messages).then(pl.lit(SpanKind.LLM.value)),
+    pl.when(_is_tool_output).then(pl.lit(SpanKind.TOOL.value)),
     pl.when(is_set(names.GEN_AI_TOOL_NAME)).then(pl.lit(SpanKind.TOOL.value)),
     pl.when(is_set("agent_name") | is_set(names.GEN_AI_AGENT_NAME)).then(pl.lit(SpanKind.AGENT.value)),
     pl.when(_is_requested & _has_no_operation & pl.any_horizontal(attr(key).is_not_null() for key in _ANSWERED))
@@ -407,6 +415,7 @@ LEGACY: Final = Dialect(
         "session_id": ("traceloop.association.properties.session_id",),
         "tool_name": pl.coalesce(
             of_keys(_COLUMNS["tool_name"]),
+            pl.when(_is_tool_output).then(_TOOL_OUTPUT.str.extract(r'"tool_name":\s*"([^"]+)"')),
             pl.when(SpanKind.TOOL.value == KIND).then(pl.coalesce(_ENTITY, "SpanName")),
         ),
         "agent_name": pl.coalesce(of_keys(_COLUMNS["agent_name"]), pl.when(SpanKind.AGENT.value == KIND).then(_ENTITY)),
