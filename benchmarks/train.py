@@ -46,6 +46,8 @@ from spanloop.training.run.monitor.metrics import MetricsTail
 from spanloop.training.run.planning import training_threads
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.defaults import MICRO_BATCH_TOKENS
+from spanloop.training.spec.optimiser import Optimiser
+from spanloop.training.spec.run_settings import RunSettings
 from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch
 from spanloop.training.verl_plugin.engine.token_logprobs import token_logprobs
 from spanloop.training.verl_plugin.engine.tree_attention import ATTENTION, tree_attention
@@ -171,6 +173,8 @@ def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
     """Train ``shape.steps`` steps in verl's subprocess."""
     plan = TrainPlan(
         recipe=parse_recipe("dr_grpo"),
+        optimiser=Optimiser(learning_rate=1e-5),
+        run=RunSettings(device=Device.CPU),
         job_id="benchmark",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",
@@ -179,7 +183,6 @@ def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
         failure_path=folder / "failure.json",
         steps=shape.steps,
         batch_size=shape.groups,
-        learning_rate=1e-5,
         max_prompt_tokens=PROMPT_TOKENS,
         max_response_tokens=RESPONSE_TOKENS,
         micro_batch_tokens=MICRO_BATCH_TOKENS,

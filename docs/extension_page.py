@@ -21,7 +21,7 @@ EXAMPLE: Final = Path(__file__).resolve().parents[1] / "examples" / "extending" 
 
 INTRODUCTION: Final = """An extension point is a class with options, an entry point group, and a lookup by name.
 Built-ins and the extensions of packages are subclasses of the same class, and the same lookup finds them.
-`spanloop extensions` lists what is installed. [Extend spanloop](../how-to/extend.md) makes a package step by step.
+`spanloop extensions` lists what is installed. [Extend spanloop](../how-to/extend.md) leads to a page for each.
 
 ## Names and options
 
@@ -126,7 +126,9 @@ _KINDS: Final[dict[str, _Kind]] = {
     "selections": _Kind(
         "Selections",
         "A selection keeps or leaves out rows that a training job could train on "
-        "([columns](settings.md#columns-of-a-selection)).",
+        "([columns](settings.md#columns-of-a-selection)). Rows that it leaves out are counted as `not_selected`. One "
+        "that raises, or does not return one boolean for each row, fails the job. A policy gradient's baseline is of "
+        "the episodes that it leaves.",
         "`(rows)`, then options; returns a boolean Series",
         "The setting `selector` of a job or of a stage. Checked before the job is queued.",
         "selections.py",

@@ -51,6 +51,7 @@ from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.models import memory_estimate
 from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe
 from spanloop.training.spec.fields import spec_fields
+from spanloop.training.spec.flat_settings import part_of
 from spanloop.training.spec.presets import PRESETS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -63,7 +64,7 @@ in this order. Lists, and what a `read` function takes apart, are not listed.
 JOB_SETTINGS: Final = """Each is an option of `spanloop train` (`--learning-rate`), a key of a job file
 (`learning_rate`) and a field of the dashboard's form. Unknown names are refused, and so are settings that the kind of
 job does not use. Where the type ends with `none`, the text `none` lifts the limit. `spec.json` in a job's folder has
-the value of every setting.
+the value of every setting, by part; in a job file a part may be a table, too, such as `[optimiser]`.
 """
 ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
 variable wins over the file. A relative path starts at the folder of the file.
@@ -74,7 +75,7 @@ file, and the file over the default. `.env` files are not read. `spanloop serve 
 `spanloop serve clickhouse` port 8123.
 """
 RECIPE_DEFAULTS: Final = """Defaults that a recipe states, each with the paper or the measurement that it comes from. A
-package of your own adds a recipe ([how to](../how-to/extend.md)).
+package of your own adds a recipe ([how to](../how-to/extend/recipe.md)).
 """
 PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a setting that is given wins. `any` sets
 nothing.
@@ -116,7 +117,7 @@ def settings() -> str:
             table(("variable", "read by", "meaning"), environment_variables()),
             "## A training job\n",
             JOB_SETTINGS,
-            table(("setting", "type", "default", "used by", "meaning"), job_fields()),
+            table(("setting", "part", "type", "default", "used by", "meaning"), job_fields()),
             "### Defaults of recipes\n",
             RECIPE_DEFAULTS,
             table(("recipe", "setting", "default", "source"), recipe_defaults()),
@@ -190,9 +191,10 @@ def documented_assignments(path: Path, class_name: str = "") -> Iterator[tuple[s
 
 
 def job_fields() -> Iterator[tuple[object, ...]]:
-    """Yield name, type, default, kinds and description of each setting of a training job."""
+    """Yield name, part, type, default, recipes and description of each setting of a training job."""
     for field in spec_fields():
-        yield f"`{field.name}`", f"`{field.type_text}`", field.default_text, ", ".join(field.recipes), field.help
+        users = ", ".join(field.recipes)
+        yield f"`{field.name}`", part_of(field.name), f"`{field.type_text}`", field.default_text, users, field.help
 
 
 def recipe_defaults() -> Iterator[tuple[object, ...]]:

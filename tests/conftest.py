@@ -3,9 +3,6 @@
 
 import gc
 import ssl
-import subprocess
-import sys
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +33,7 @@ from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
 
 from .databases import ReusedDatabases
+from .installed_packages import install
 
 MEMORY_CAP_BYTES = 1 << 30
 Rows: TypeAlias = Sequence[Mapping[str, object]]
@@ -184,10 +182,6 @@ def frame_of(store: Store) -> MakeFrame:
 @pytest.fixture(scope="session")
 def extending(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that has ``examples/extending`` as ``pip`` installs it; it is on no path yet."""
-    package = Path(__file__).parents[1] / "examples" / "extending"
-    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
-    subprocess.run(build, cwd=package, check=True, capture_output=True)
-    (wheel,) = wheels.glob("*.whl")
-    zipfile.ZipFile(wheel).extractall(target)
+    target = tmp_path_factory.mktemp("installed") / "extending"
+    install(Path(__file__).parents[1] / "examples" / "extending", target)
     return target

@@ -46,7 +46,7 @@ def test_an_adopted_control_database_has_the_schema_of_a_new_one_and_its_rows(fo
     made, rows = read(former)
     (job,) = JobApi(former).list()
     (schedule,) = JobApi(former).schedules()
-    assert (job.spec.kind, job.spec.steps, schedule.spec.kind) == ("grpo", 7, "sft")
+    assert (job.spec.kind, job.spec.optimiser.steps, schedule.spec.kind) == ("grpo", 7, "sft")
     assert [version.reference for version in Registry(former).list()] == ["tiny@v1"]
     assert read(former) == (made, rows)
     new = DataDir(tmp_path / "new").open()

@@ -24,10 +24,12 @@ from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
 from spanloop.training.recipes.choices import LossAggregation
 from spanloop.training.run.job_api import Job, JobApi, JobSpec
+from spanloop.training.spec.optimiser import Optimiser
+from spanloop.training.spec.run_settings import RunSettings
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..ports import free_port
-from .recipe_kinds import take_settings
+from .recipe_kinds import take_part, take_settings
 
 
 def a_plan(folder: Path, **changes: Any) -> TrainPlan:
@@ -40,6 +42,8 @@ def a_plan(folder: Path, **changes: Any) -> TrainPlan:
     changes = recipe | changes
     return TrainPlan(
         recipe=take_settings(changes.pop("kind", "dr_grpo"), changes),
+        optimiser=take_part(Optimiser, {"learning_rate": 2.5e-6}, changes),
+        run=take_part(RunSettings, {}, changes),
         job_id="job-1",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",
@@ -48,7 +52,6 @@ def a_plan(folder: Path, **changes: Any) -> TrainPlan:
         failure_path=folder / "failure.json",
         steps=7,
         batch_size=3,
-        learning_rate=2.5e-6,
         max_prompt_tokens=10,
         max_response_tokens=20,
         micro_batch_tokens=4096,

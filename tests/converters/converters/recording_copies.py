@@ -10,9 +10,10 @@ from uuid import UUID
 
 import polars as pl
 
-from spanloop.converters import Converted, convert, frames
+from spanloop.converters import Converted, frames
 
 from . import converters_recordings as recordings
+from .converters_world import convert
 
 CONVERSATION_KEYS: Final = ("gen_ai.conversation.id", "session.id", "thread_id", "conversation.id")
 SHORTEST_ID: Final = 4

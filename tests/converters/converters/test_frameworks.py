@@ -188,7 +188,7 @@ BY_SCOPE = {
 @pytest.mark.parametrize("name", sorted({path.stem for path in recordings.OWN.glob("*.json")} - BY_SCOPE))
 def test_attributes_tell_the_dialect_whatever_the_scope(name: str) -> None:
     recorded, expected = convert_recording(name)
-    spans = recordings.span_frame(recorded["spans"]).with_columns(ScopeName=pl.lit("acme.tracing"))
+    spans = recordings.span_frame(recorded["spans"]).with_columns(ScopeName=pl.lit("acme.") + pl.col("ScopeName"))
     got = convert(
         spans,
         scores=frames.empty(frames.SCORES),

@@ -7,7 +7,7 @@ import pytest
 
 from spanloop.converters.dialects.provider_payloads import request_columns, response_columns
 from spanloop.converters.finish_reasons import canonical_finish_reason
-from spanloop.messages.chat_forms import tool_definitions
+from spanloop.messages.tool_definitions import tool_definitions
 
 from .converters_world import World, trace_id
 

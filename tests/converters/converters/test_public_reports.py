@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from spanloop.converters import Converted
+from spanloop.converters.message_numbers import with_state_texts
 
 from . import otlp_json
 
@@ -74,7 +75,8 @@ def duration(found: Report) -> Iterator[bool]:
 def continuation(found: Report) -> Iterator[bool]:
     """``step 1 goes on from it``: the step's successor is known, with what it was sent."""
     if "step 1 goes on" in found.expected:
-        yield found.converted.transitions.sort("step")["next_state"][0] not in {"", "[]"}
+        transitions = with_state_texts(found.converted.transitions, found.converted.messages)
+        yield transitions.sort("step")["next_state"][0] not in {"", "[]"}
 
 
 CHECKS: tuple[Callable[[Report], Iterator[bool]], ...] = (episodes, steps, last_step, duration, continuation)

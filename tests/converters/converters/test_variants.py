@@ -196,9 +196,10 @@ def test_a_generation_that_langfuse_marks_as_an_error_failed() -> None:
     assert row["untrainable_reason"] == "request_failed"
 
 
-@pytest.mark.parametrize(("answer", "failures"), [("57F", []), ("Error: unknown tool ask_agent", ["unknown_tool"])])
-def test_a_tool_that_answers_is_known_though_nobody_recorded_its_offer(answer: str, failures: list[str]) -> None:
-    # smolagents leaves the agents that an agent may ask out of its tools.
+@pytest.mark.parametrize(
+    ("answer", "failures"), [("57F", ["unknown_tool"]), ("Error: unknown tool ask_agent", ["unknown_tool"])]
+)
+def test_a_tool_that_only_an_answer_shows_was_not_offered(answer: str, failures: list[str]) -> None:
     world = World()
     said = asks("c1", name="ask_agent")
     world.call(OPENING, said, trace=trace_id("t"))

@@ -175,10 +175,10 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
     assert (
         flat_value(spec, "group_size"),
         flat_value(spec, "epochs"),
-        spec.max_prompt_tokens,
-        spec.max_response_tokens,
+        spec.episodes.max_prompt_tokens,
+        spec.episodes.max_response_tokens,
     ) == (16, 2, 600, 300)
-    assert (spec.seed, spec.task_prefix, spec.task_ids, spec.pause_serving) == (
+    assert (spec.optimiser.seed, spec.episodes.task_prefix, spec.episodes.task_ids, spec.run.pause_serving) == (
         7,
         "train-",
         ("train-1", "train-2"),
@@ -186,4 +186,4 @@ def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
     )
     queued, _ = run(models, "train", "m")
     spec = JobApi(models).get(queued.strip()).spec
-    assert (flat_value(spec, "group_size"), spec.pause_serving, spec.task_ids) == (8, False, ())
+    assert (flat_value(spec, "group_size"), spec.run.pause_serving, spec.episodes.task_ids) == (8, False, ())

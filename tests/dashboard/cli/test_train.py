@@ -31,6 +31,8 @@ OTHER_TEXTS = {
     "base": "m@v1",
     "policy_version": "m@v3",
     "then": "kind=dpo",
+    # any function of one argument: the job is not run
+    "selector": "builtins:len",
     "verl": "trainer.project_name=mine",
     "loggers": "tensorboard",
 }
@@ -156,7 +158,7 @@ def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp
     defaults = {field.name: field.defaults[plain.kind] for field in fields if plain.kind in field.defaults}
     assert defaults | {"base": "m", "preset": preset} == flat_settings(expected)
     chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
-    assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
+    assert (chosen.optimiser.micro_batch_tokens, chosen.run.pause_serving, chosen.run.device) == (512, False, "cpu")
     assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen
 
 
@@ -171,7 +173,11 @@ def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> N
     file = tmp_path / "job.toml"
     file.write_text('base = "m"\nsteps = 3\ndeploy = true\nsince = 2026-11-01T12:00:00Z\n')
     spec = submitted(with_model, str(file), "--steps", "7", "--no-deploy")
-    assert (spec.steps, spec.deploy, spec.since) == (7, False, datetime.fromisoformat("2026-11-01T12:00:00Z"))
+    assert (spec.optimiser.steps, spec.run.deploy, spec.episodes.since) == (
+        7,
+        False,
+        datetime.fromisoformat("2026-11-01T12:00:00Z"),
+    )
 
 
 @pytest.mark.parametrize(

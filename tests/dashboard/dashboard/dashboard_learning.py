@@ -134,7 +134,7 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
         created_at=datetime.now(UTC),
         base=spec.base,
         query="training_trajectories",
-        query_parameters={"task_prefix": spec.task_prefix},
+        query_parameters={"task_prefix": spec.episodes.task_prefix},
         rows=Count(accepted=episodes.height, rejected={"too_long": 3}),
         episodes=Count(accepted=episodes.height, rejected={}),
         groups=Count(accepted=_TRAIN_TASKS if is_grpo else 0, rejected={"rewards_alike": 4} if is_grpo else {}),

@@ -60,7 +60,7 @@ def test_a_filled_form_is_a_spec() -> None:
 def test_the_items_of_a_list_may_hold_commas_within_brackets() -> None:
     spec = to_spec(FORM | {"kind": "sft", "verl": "optim.betas=[0.8,0.9], trainer.project_name=mine,"})
     assert isinstance(spec, JobSpec)
-    assert spec.verl == ("optim.betas=[0.8,0.9]", "trainer.project_name=mine")
+    assert spec.run.verl == ("optim.betas=[0.8,0.9]", "trainer.project_name=mine")
 
 
 def test_every_mistake_is_named_at_once() -> None:

@@ -51,11 +51,20 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     assert not app.error
     (job,) = JobApi(with_model).list()
     assert job.state is JobState.QUEUED
-    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == ("dr_grpo", "tiny@v1", 3, True)
-    assert job.spec.learning_rate == pytest.approx(2e-5)
-    assert job.spec.task_ids == ("t1", "t2")
-    assert (job.spec.pause_serving, job.spec.task_prefix, flat_value(job.spec, "group_size")) == (True, "train-", 4)
-    assert (job.spec.max_prompt_tokens, job.spec.max_response_tokens) == (1024, 256)
+    assert (job.spec.kind, job.spec.base, job.spec.optimiser.steps, job.spec.run.deploy) == (
+        "dr_grpo",
+        "tiny@v1",
+        3,
+        True,
+    )
+    assert job.spec.optimiser.learning_rate == pytest.approx(2e-5)
+    assert job.spec.episodes.task_ids == ("t1", "t2")
+    assert (job.spec.run.pause_serving, job.spec.episodes.task_prefix, flat_value(job.spec, "group_size")) == (
+        True,
+        "train-",
+        4,
+    )
+    assert (job.spec.episodes.max_prompt_tokens, job.spec.episodes.max_response_tokens) == (1024, 256)
     assert app.query_params["job"] == job.id
     assert app.title[0].value == "Job"
 
@@ -69,8 +78,12 @@ def test_the_form_says_where_and_on_what_a_job_trains(with_model: DataDir) -> No
     app.button(key="submit").click().run()
     assert not app.exception
     (job,) = JobApi(with_model).list()
-    assert (job.spec.device, job.spec.ray_address, job.spec.max_attempts) == (Device.CPU, "10.0.0.1:6379", 1)
-    assert job.spec.since == datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
+    assert (job.spec.run.device, job.spec.run.ray_address, job.spec.run.max_attempts) == (
+        Device.CPU,
+        "10.0.0.1:6379",
+        1,
+    )
+    assert job.spec.episodes.since == datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
 
 def widget_names(app: AppTest) -> set[str]:

@@ -148,7 +148,7 @@ def test_built_ins_packages_and_modules_pass_through_one_class(
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("nobody", "No greeting is called 'nobody'.*Known: gone, hello, hola, raising, shout, wrong; or give module"),
+        ("nobody", "No greeting is called 'nobody'.*Known: gone, hello, hola, raising, shout, wrong; or install"),
         (
             "hello:polte=1",
             "there is no option 'polte' .got '1'.; did you mean 'polite'.*options are: polite, times",

@@ -12,9 +12,8 @@ from spanloop.training.dataset.export import export_dataset
 from spanloop.training.dataset.manifest import DATA_NAME
 from spanloop.training.models.base_model import read_base_model
 from spanloop.training.run.row_losses import row_losses
-from spanloop.training.spec.choices import Device
+from spanloop.training.spec.choices import Coreset, Device
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.strategy_names import Coreset
 from spanloop.training.verl_plugin.compute import Compute
 
 from ..training_seeding import seed_groups, token_logprobs

@@ -23,7 +23,7 @@ from spanloop.training.dataset.strategies.coreset import (
 from spanloop.training.dataset.strategies.replay import UnitRows, kept_by_replay
 from spanloop.training.dataset.strategies.sample_metrics import distinct_2
 from spanloop.training.dataset.strategies.settings import DataStrategies
-from spanloop.training.spec.strategy_names import Coreset, Curriculum
+from spanloop.training.spec.choices import Coreset, Curriculum
 
 from ..recipe_kinds import KINDS
 from ..selection_rows import row, rules, select

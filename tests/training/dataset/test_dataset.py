@@ -307,7 +307,7 @@ def test_filters_of_the_spec(
     episodes: int,
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec.model_validate(GRPO.model_dump() | filters)
+    spec = GRPO.changed(**filters)
     assert (
         export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path).episodes.accepted
         == episodes
@@ -418,7 +418,7 @@ def test_rows_are_selected_by_the_version_that_sampled_each_step(
 def selected_episodes(store: Store, **settings: object) -> set[str]:
     """The episodes that a job asks for, trained on or rejected."""
     spec = GRPO.changed(**settings)
-    times = {"since": STARTED_AT, "until": spec.until_utc or FUTURE, "ended_before": FUTURE}
+    times = {"since": STARTED_AT, "until": spec.episodes.until_utc or FUTURE, "ended_before": FUTURE}
     frame = store.query(QUERY, **query_parameters(spec) | times)
     return set(frame["episode_id"].to_list())
 

@@ -68,10 +68,10 @@ def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> No
 
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
-    rates = {kind: JobSpec.of(kind=kind, base="tiny").learning_rate for kind in KINDS}
+    rates = {kind: JobSpec.of(kind=kind, base="tiny").optimiser.learning_rate for kind in KINDS}
     expected = {"sft": 1e-5, "dpo": 5e-7}
     assert rates == {kind: expected.get(kind, 1e-6) for kind in KINDS}
-    assert JobSpec.of(kind="sft", base="tiny", learning_rate=1e-3).learning_rate == 1e-3
+    assert JobSpec.of(kind="sft", base="tiny", learning_rate=1e-3).optimiser.learning_rate == 1e-3
 
 
 def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:
@@ -155,12 +155,12 @@ def test_the_result_takes_the_bases_name_unless_it_has_one() -> None:
 
 def test_a_spec_is_frozen(spec: JobSpec) -> None:
     with pytest.raises(ValidationError):
-        spec.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
+        spec.optimiser.steps = 5  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_since_is_given_in_utc() -> None:
     since = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
-    assert JobSpec.of(kind="grpo", base="tiny", since=since).since_utc == datetime(2026, 1, 1, tzinfo=UTC)
+    assert JobSpec.of(kind="grpo", base="tiny", since=since).episodes.since_utc == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_every_field_says_what_it_is() -> None:

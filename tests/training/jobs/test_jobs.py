@@ -50,7 +50,7 @@ def test_a_job_whose_selector_cannot_be_used_is_not_queued(
     api: JobApi, spec: JobSpec, selector: str, message: str
 ) -> None:
     for refused in ({"selector": selector}, {"then": (f"kind=sft selector={selector}",)}):
-        wrong = JobSpec.model_validate({**spec.model_dump(), **refused})
+        wrong = spec.changed(**refused)
         with pytest.raises(JobError, match=message):
             api.submit(wrong)
         with pytest.raises(JobError, match=message):
@@ -72,7 +72,7 @@ def test_a_job_that_deploys_needs_a_reader_and_a_grader_that_can_be_used(
     text = f'[evaluation]\ntasks = "tasks.csv"\nagent = "echo"\n{evaluation}\n'
     (data_dir.path / "spanloop.toml").write_text(text)
     with pytest.raises(ConfigurationError, match=message):
-        api.submit(spec.model_copy(update={"deploy": True}))
+        api.submit(spec.changed(deploy=True))
     assert api.list() == ()
     assert api.submit(spec).state is JobState.QUEUED
 

@@ -175,8 +175,8 @@ def test_shards_keep_their_places_and_a_tied_head_is_left_out(tmp_path: Path) ->
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_learning_rate_is_ten_times_that_of_full_weights(kind: str) -> None:
     full, low_rank = JobSpec.of(kind=kind, base="m"), JobSpec.of(kind=kind, base="m", lora_rank=8)
-    assert low_rank.learning_rate == pytest.approx(10 * full.learning_rate)
-    assert JobSpec.of(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).learning_rate == 1e-4
+    assert low_rank.optimiser.learning_rate == pytest.approx(10 * full.optimiser.learning_rate)
+    assert JobSpec.of(kind=kind, base="m", lora_rank=8, learning_rate=1e-4).optimiser.learning_rate == 1e-4
 
 
 def test_a_scale_without_a_rank_is_refused() -> None:

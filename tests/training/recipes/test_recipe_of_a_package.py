@@ -15,7 +15,6 @@ import pytest
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe, recipe_names
 from spanloop.training.run.job_api import JobApi, JobSpec
@@ -194,5 +193,5 @@ def test_a_job_trains_with_it_on_ray(runner: Runner, store: Store, tiny_model: P
     seed_groups(store, tiny_model)
     spec = JobSpec.of(base="tiny", kind="cispo", epsilon_high=2.0, epochs=2, steps=1, batch_groups=2)
     job, status, log = runner.run(spec, tmp_path / "log.txt")
-    assert (status, job.state, job.model_version) == (0, JobState.SUCCEEDED, "tiny@v2"), log
+    assert (status, job.model_version) == (0, "tiny@v2"), log
     assert Registry(runner.data_dir).get("tiny@v2").metadata["kind"] == find_recipe("cispo").name

@@ -1,6 +1,7 @@
 """Each recipe from the command line to verl: its configuration, and runs of the tiny model through Ray."""
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,12 +43,12 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "dr_grpo": Recipe("spanloop_stored", "spanloop_single_update", "seq-mean-token-sum-norm", 0),
-    "grpo": Recipe("spanloop_stored", "spanloop_single_update", "seq-mean-token-mean", 0.04),
-    "rloo": Recipe("spanloop_stored", "spanloop_single_update", "seq-mean-token-sum", 0),
-    "gspo": Recipe("spanloop_stored", "spanloop_single_update_row", "seq-mean-token-mean", 0),
-    "reinforce_plus_plus": Recipe("spanloop_stored", "spanloop_single_update", "token-mean", 0),
-    "ppo": Recipe("gae", "spanloop_single_update", "token-mean", 0, has_critic=True),
+    "dr_grpo": Recipe("spanloop_stored", "spanloop_recipe", "seq-mean-token-sum-norm", 0),
+    "grpo": Recipe("spanloop_stored", "spanloop_recipe", "seq-mean-token-mean", 0.04),
+    "rloo": Recipe("spanloop_stored", "spanloop_recipe", "seq-mean-token-sum", 0),
+    "gspo": Recipe("spanloop_stored", "spanloop_recipe", "seq-mean-token-mean", 0),
+    "reinforce_plus_plus": Recipe("spanloop_stored", "spanloop_recipe", "token-mean", 0),
+    "ppo": Recipe("gae", "spanloop_recipe", "token-mean", 0, has_critic=True),
 }
 
 
@@ -97,6 +98,7 @@ def test_a_recipe_comes_from_the_command_line_to_verl(
             )
             == expected
         )
+        assert json.loads(actor.policy_loss.recipe)["kind"] == kind
         if expected.has_critic:
             assert (config.critic.model.path, config.critic.optim.lr) == (str(version.path), 1e-5)
     names = ("lr", "lr_scheduler_type", "lr_warmup_steps", "weight_decay", "clip_grad")

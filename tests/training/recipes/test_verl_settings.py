@@ -53,11 +53,12 @@ def saved_steps(plan: TrainPlan) -> list[int]:
 @EACH_TRAINER
 def test_checkpoints_have_the_interval_and_number_of_the_settings(kind: str, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
-    plan = debug_plan(tiny_model, tmp_path, kind=kind, steps=5, save_every_steps=1, max_checkpoints=3)
+    plan = debug_plan(tiny_model, tmp_path, kind=kind, steps=5, save_every_steps=1, max_ckpt_to_keep=3)
     train_here(plan)
     assert saved_steps(plan) == [3, 4, 5]
 
-    one = plan.model_copy(update={"checkpoint_dir": tmp_path / "one", "max_checkpoints": 1, "save_every_steps": 2})
+    run = plan.run.model_copy(update={"max_ckpt_to_keep": 1})
+    one = plan.model_copy(update={"checkpoint_dir": tmp_path / "one", "run": run, "save_every_steps": 2})
     train_here(one)
     assert saved_steps(one) == [5]
 
@@ -205,7 +206,7 @@ def test_the_loss_of_held_out_rows_is_computed_every_n_steps(tiny_model: Path, t
         kind="sft",
         steps=5,
         batch_size=3,
-        max_checkpoints=5,
+        max_ckpt_to_keep=5,
         micro_batch_tokens=64,
         validation_path=tmp_path / "held_out.parquet",
         validate_every_steps=2,

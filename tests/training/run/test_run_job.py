@@ -77,8 +77,8 @@ def assert_trained(runner: Runner, store: Store, job_id: str, *, loss: str) -> p
     assert trained.metadata["dataset_sha256"] == manifest.data_sha256
     metrics = store.query("training_metrics", job_id=job_id)
     steps = metrics.filter(pl.col("name") == loss)["step"].to_list()
-    assert steps == list(range(1, job.spec.steps + 1))
-    assert (job.step, job.steps_total) == (job.spec.steps, job.spec.steps)
+    assert steps == list(range(1, job.spec.optimiser.steps + 1))
+    assert (job.step, job.steps_total) == (job.spec.optimiser.steps, job.spec.optimiser.steps)
     return metrics
 
 
@@ -94,9 +94,7 @@ def test_a_policy_gradient_trains_stored_groups(
 ) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
     insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
-    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(
-        update={"batch_groups": 4, "backbone": backbone}
-    )
+    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).changed(batch_groups=4, backbone=backbone)
     with gateway_stand_in(runner.data_dir) as gateway:
         job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
@@ -134,7 +132,9 @@ def test_a_policy_gradient_trains_stored_groups(
 def assert_recorded(store: Store, job: Job, *, rows: int, policy_loss: pl.DataFrame | None = None) -> None:
     """Each step has a record of each row of its batch; of a policy gradient they add up to verl's loss."""
     samples = store.query("training_samples", job_id=job.id)
-    assert samples.group_by("step").len().sort("step").rows() == [(step, rows) for step in range(1, job.spec.steps + 1)]
+    assert samples.group_by("step").len().sort("step").rows() == [
+        (step, rows) for step in range(1, job.spec.optimiser.steps + 1)
+    ]
     assert samples.select("step", "sample").is_unique().all()
     assert samples.filter(~pl.col("episode_id").str.starts_with("task-")).is_empty()
     assert (samples["tokens"] > 0).all()
@@ -153,7 +153,7 @@ def assert_traced(store: Store, job: Job) -> None:
     """The job is one trace with a span of each part and step."""
     spans = store.query("trace_spans", trace_id=trace_id_of(job.id, job.attempt))
     counts = dict(spans.group_by("SpanName").len().rows())
-    assert counts["rl.step"] == job.spec.steps
+    assert counts["rl.step"] == job.spec.optimiser.steps
     assert {name for name, count in counts.items() if count == 1} >= {"rl.job", "rl.export", "rl.train", "rl.register"}
     register = dict(spans.filter(pl.col("SpanName") == "rl.register")["SpanAttributes"][0])
     assert register[names.RL_MODEL_VERSION] == job.model_version
@@ -219,7 +219,7 @@ def test_a_job_validates_logs_and_overrides_as_its_settings_say(
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     assert list((folder / TENSORBOARD_NAME).glob("events.out.*"))
     plan = TrainPlan.model_validate_json((folder / "plan.json").read_bytes())
-    assert (plan.batch_size, plan.save_every_steps, plan.verl) == (2, 2, spec.verl)
+    assert (plan.batch_size, plan.save_every_steps, plan.run.verl) == (2, 2, spec.run.verl)
     manifest = load_manifest(folder)
     assert manifest is not None
     held_out = pl.read_parquet(folder / "held_out.parquet")
@@ -292,7 +292,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     wait_until(lambda: not find_processes(None, mark), timeout_s=120)
     reached = latest_checkpoint(folder / "checkpoints")
     assert reached is not None
-    assert reached.step < spec.steps
+    assert reached.step < spec.optimiser.steps
     assert Registry(runner.data_dir).list("tiny")[0].version == "v1"
 
     runner.requeue(mark)

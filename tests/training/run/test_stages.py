@@ -51,13 +51,12 @@ def test_a_stage_has_the_jobs_settings_except_those_that_depend_on_the_kind() ->
         lora_rank=4, deploy=True, then=("kind=dpo batch_groups=2", "kind=dr_grpo kl_budget=none task_ids=a task_ids=b"),
     )  # fmt: skip
     sft, dpo, gradient = (stage.spec for stage in stages_of(spec))
-    assert (sft.kind, sft.steps, sft.learning_rate, sft.then) == ("sft", 7, 1e-3, ())
-    assert (dpo.kind, dpo.steps, dpo.batch_groups) == ("dpo", 7, 2)
-    assert dpo.learning_rate == pytest.approx(5e-6)
-    assert (dpo.max_age_days, dpo.deploy) == (3, False)
-    assert (gradient.kind, flat_value(gradient, "kl_budget"), gradient.task_ids, gradient.max_age_versions) == (
-        "dr_grpo", None, ("a", "b"), 8,
-    )  # fmt: skip
+    assert (sft.kind, sft.steps, sft.optimiser.learning_rate, sft.stages) == ("sft", 7, 1e-3, ())
+    assert (dpo.kind, dpo.steps, dpo.optimiser.batch_groups) == ("dpo", 7, 2)
+    assert dpo.optimiser.learning_rate == pytest.approx(5e-6)
+    assert (dpo.episodes.max_age_days, dpo.run.deploy) == (3, False)
+    assert (gradient.kind, flat_value(gradient, "kl_budget")) == ("dr_grpo", None)
+    assert (gradient.episodes.task_ids, gradient.episodes.max_age_versions) == (("a", "b"), 8)
     assert [stage.held_out_share for stage in stages_of(spec)] == [0.1, 0.1, 0]
     assert {stage.spec.result_name for stage in stages_of(spec)} == {"better"}
     assert [stage.held_out_share for stage in stages_of(JobSpec.of(base="m"))] == [0]

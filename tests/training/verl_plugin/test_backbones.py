@@ -124,7 +124,7 @@ def test_two_ranks_compute_what_one_computes(kind: str, tiny_model: Path, tmp_pa
     assert expected.keys() == got.keys()
     for name, weights in expected.items():
         # Adam's first step is the learning rate times the gradient's sign, so a gradient near zero may move either way
-        assert (weights - got[name]).abs().mean() < 1e-2 * one.learning_rate, name
+        assert (weights - got[name]).abs().mean() < 1e-2 * one.optimiser.learning_rate, name
 
 
 @pytest.mark.slow

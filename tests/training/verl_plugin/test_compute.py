@@ -70,7 +70,7 @@ def test_auto_micro_batches_are_those_of_the_host_that_trains(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = a_plan(tmp_path, device=Device.AUTO, model_path=tiny_model, micro_batch_tokens=None, longest_row_tokens=30)
-    on_cluster = plan.model_copy(update={"ray_address": "10.0.0.1:6379"})
+    on_cluster = plan.model_copy(update={"run": plan.run.model_copy(update={"ray_address": "10.0.0.1:6379"})})
     assert resolve_compute(plan).micro_batch_tokens == 2048
     assert resolve_compute(plan.model_copy(update={"longest_row_tokens": 3000})).micro_batch_tokens == 3000
     assert resolve_compute(on_cluster).micro_batch_tokens == 16_384
@@ -114,7 +114,7 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
         attempt=1,
         ray_folder=tmp_path,
     )
-    assert (plan.ranks, plan.batch_size) == (3, 3)
+    assert (plan.run.ranks, plan.batch_size) == (3, 3)
 
 
 @pytest.mark.filterwarnings("ignore")

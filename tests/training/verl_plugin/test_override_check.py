@@ -57,8 +57,8 @@ def test_an_override_is_in_the_composed_configuration(
     spec = JobSpec.of(base="tiny", kind=kind, verl=overrides)
     check_verl(spec)
     plan = a_plan(Path("/nowhere"), kind=kind, device=Device.CPU, verl=JobSpec.model_validate_json(
-        spec.model_dump_json()).verl)  # fmt: skip
-    node: Any = compose(config_name(find_recipe(kind).learns_from), RECIPES[kind](plan), plan.verl)
+        spec.model_dump_json()).run.verl)  # fmt: skip
+    node: Any = compose(config_name(find_recipe(kind).learns_from), RECIPES[kind](plan), plan.run.verl)
     for part in key.split("."):
         node = node[part]
     assert node == value
@@ -130,7 +130,7 @@ OTHER_PLAN: dict[str, Any] = {
     "lr_scheduler_type": LearningRateSchedule.COSINE, "weight_decay": 0.1, "clip_grad": 0.5, "seed": 5,
     "critic_learning_rate": 1e-2, "gae_lambda": 0.5, "kl_coefficient": 0.1, "temperature": 0.5, "shuffle": False,
     "max_prompt_tokens": 11, "max_response_tokens": 21, "micro_batch_tokens": 99, "offload": True, "ranks": 2,
-    "optimizer_dtype": OptimizerDtype.BFLOAT16, "save_every_steps": 3, "max_checkpoints": 4, "bfloat16": True,
+    "optimizer_dtype": OptimizerDtype.BFLOAT16, "save_every_steps": 3, "max_ckpt_to_keep": 4, "bfloat16": True,
     "validation_path": Path("/b/held_out"), "validate_every_steps": 3, "loggers": (Logger.WANDB,),
     "cliprange_value": 0.1, "clip_ratio_low": 0.1, "clip_ratio_high": 0.1, "dpo_loss": DpoLoss.IPO,
     "backbone": Backbone.DEBUG,
@@ -185,13 +185,13 @@ def test_a_job_file_has_a_table_and_a_stage_its_own(tmp_path: Path) -> None:
         'use_prefix_grouper = true\noptim.betas = [0.9, 0.95]\n[[then]]\nkind = "sft"\nverl.optim.betas = [0.8, 0.9]\n'
     )
     spec = build_spec(read_job_file(file), where=str(file))
-    assert spec.verl == (
+    assert spec.run.verl == (
         "trainer.project_name='my, own'",
         f"{ACTOR}.clip_ratio_c=5.0",
         f"{ACTOR}.use_prefix_grouper=true",
         f"{ACTOR}.optim.betas=[0.9,0.95]",
     )
-    assert [stage.spec.verl for stage in stages_of(spec)] == [spec.verl, ("optim.betas=[0.8,0.9]",)]
+    assert [stage.spec.run.verl for stage in stages_of(spec)] == [spec.run.verl, ("optim.betas=[0.8,0.9]",)]
     check_verl(spec)
     assert JobSpec.model_validate_json(spec.model_dump_json()) == spec
     assert override_texts({"a": {"b": "it's"}}) == (r"a.b='it\'s'",)

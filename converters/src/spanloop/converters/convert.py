@@ -25,7 +25,9 @@ from .choices import CapturedTokens
 from .clock_skew import without_clock_skew
 from .collapse import collapse
 from .continuation import continues, is_recorded
+from .control_flow import without_control_flow
 from .error_texts import Verdicts
+from .evaluations import Evaluations
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
 from .processes import Processes
@@ -57,6 +59,7 @@ CONTEXT: Final = "context"
 
 _SUCCESS_LABELS: Final = frozenset({"success", "succeeded", "pass", "passed", "correct", "resolved"})
 _FAILURE_LABELS: Final = frozenset({"failure", "failed", "fail", "incorrect", "wrong", "unresolved"})
+_LINKS: Final = ("Links.TraceId", "Links.SpanId")
 _DEFAULTS: Final = Options()
 
 
@@ -105,7 +108,8 @@ def convert(
     with _without_cycle_collection():
         whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
         attributes = Attributes(whole["SpanAttributes"])
-        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
+        linked = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
+        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes, linked)])
         tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
         return _convert(
@@ -114,6 +118,7 @@ def convert(
             tags,
             sampled,
             options,
+            evaluations=Evaluations(whole, attributes),
             links=span_links(spans),
             processes=Processes(spans),
             traces=traces,
@@ -140,6 +145,7 @@ def _convert(
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
+    evaluations: Evaluations,
     links: Links,
     processes: Processes,
     traces: frozenset[str] | None,
@@ -147,7 +153,7 @@ def _convert(
 ) -> Converted:
     captured, carried = sampled
     log = MessageLog()
-    spans = read_spans(normalised, log)
+    spans = evaluations.without_judges(read_spans(normalised, log))
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     verdicts = Verdicts(chain(log.tool_answers(), results))
     collapsed = collapse(without_clock_skew(spans, links), processes)
@@ -162,7 +168,10 @@ def _convert(
     captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
-    episodes = [build_episode(group, stitched, captures, captured_tokens, verdicts) for group in stitched.groups]
+    episodes = [
+        build_episode(group, stitched, captures, captured_tokens, verdicts)
+        for group in map(without_control_flow, stitched.groups)
+    ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [

@@ -17,8 +17,9 @@ from spanloop.messages import dump, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields, as_list
 
 from .failure_patterns import MOST_TEXT, FailurePattern, failure_pattern, failure_patterns
+from .mentions import is_mention
 from .pattern_literals import required_literals
-from .status_codes import STATUS_IN_WORDS, STATUS_KEYS, is_error_status, status_in_words
+from .status_codes import STATUS_IN_WORDS, STATUS_KEYS, STATUS_STARTS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")
 """The call itself, or what was called, and nothing about what was asked for."""
@@ -86,7 +87,7 @@ class Verdicts:
             self._verdicts |= {
                 answer: _error_in_words(text, literals)
                 for (answer, text), literals in zip(texts.items(), present, strict=True)
-                if literals
+                if literals or _without_signs(text)[:1] in STATUS_STARTS
             }
 
 
@@ -116,16 +117,23 @@ def _error_in_words(content: str, literals: AbstractSet[str]) -> Verdict | None:
     """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
     text = _without_signs(content)
     for pattern, required in _AT_START:
-        if not required.isdisjoint(literals) and pattern.match(text):
+        if required.isdisjoint(literals):
+            continue
+        found = pattern.match(text)
+        if found and not is_mention(text, 0, found.end()):
             name = _TYPE_IN_TEXT.search(content[:2_000])
             return Verdict(pattern.name, name.group(1) if name else "", pattern.confidence)
     if len(text) > _SHORT:
         return None
     head = text[:_HEAD]
-    if not _STATUS.isdisjoint(literals) and _HAS_CODE.search(head) and status_in_words(head):
+    may_name_status = head[:1] in STATUS_STARTS or not _STATUS.isdisjoint(literals)
+    if may_name_status and _HAS_CODE.search(head) and status_in_words(head):
         return Verdict("status", "", 0.85)
     for pattern, required in _WITHIN:
-        if not required.isdisjoint(literals) and pattern.search(head):
+        if required.isdisjoint(literals):
+            continue
+        found = pattern.search(head)
+        if found and not is_mention(text, found.start(), found.end()):
             return Verdict(f"words_{pattern.name}", "", 0.75)
     return None
 
@@ -164,7 +172,7 @@ def _unwrapped(answer: str) -> tuple[Verdict | None, str]:
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
-    key = next((key for key in _ERROR_KEYS if fields.get(key)), "")
+    key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
         return Verdict(f"json_key_{key}", name.group(1) if name else "", 0.9)
@@ -180,6 +188,18 @@ def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
         return Verdict("json_success", "", 0.85)
     return None
+
+
+def _is_no_error(key: str, value: object) -> bool:
+    """Whether the value of an error's key tells of none, or counts the errors that a program looked for."""
+    if isinstance(value, str):
+        return _NO_ERROR.fullmatch(value) is not None
+    return key == "errors" and isinstance(value, int) and not isinstance(value, bool)
+
+
+_NO_ERROR: Final = re.compile(
+    r"\s*(?:0+|none|null|nil|false|no|n/a|ok|no (?:errors?|exceptions?)\W*)\s*", re.IGNORECASE
+)
 
 
 def _enveloped_text(fields: Mapping[str, object]) -> str:

@@ -26,8 +26,8 @@ class FailurePattern(NamedTuple):
     owner: FaultOwner
     confidence: float
     """0 to 1."""
-    example: str
-    """A text that matches."""
+    examples: tuple[tuple[str, str], ...]
+    """(product, text of it that matches): of two products or more, or the words are one product's and stand nowhere."""
 
     def search(self, text: str) -> re.Match[str] | None:
         """The first match anywhere in ``text``."""
@@ -65,7 +65,8 @@ def _pattern(name: str, fields: dict[str, object], fragments: dict[str, str]) ->
     shows = cast("dict[str, str]", fields["shows"])
     compiled = re.compile(regex.replace("\n", ""), flags)
     owner, confidence = FaultOwner(shows["owner"]), float(shows["confidence"])
-    return FailurePattern(name, compiled, shows["class"], owner, confidence, shows["example"])
+    examples = tuple(cast("dict[str, str]", fields["examples"]).items())
+    return FailurePattern(name, compiled, shows["class"], owner, confidence, examples)
 
 
 def failure_patterns(group: str) -> tuple[FailurePattern, ...]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
-from spanloop.messages.chat_forms import tool_definitions
+from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
 from . import frames

@@ -16,7 +16,7 @@ import polars as pl
 from spanloop.converters.enums import TokenSource
 from spanloop.messages import digest, dump
 
-from .attribution import Failure, decisive, is_incomplete
+from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
 from .message_numbers import NO_STATE, MessageNumbers, Ranges
@@ -58,7 +58,7 @@ def group_of(episode: Episode) -> str:
     task_id = episode.task_id
     if task_id:
         return task_id
-    first = episode.steps[0].span
+    first = episode.first_step.span
     if not first.input:
         return episode.episode_id
     start: list[str] = [first.tools]
@@ -78,8 +78,13 @@ def newest_us(episode: Episode, rewards: Rewards) -> int:
 
 
 def has_ended(step: Step) -> bool:
-    """Whether the step is an end: an answer that was not cut off and whose tool calls, if any, all worked."""
+    """Whether the step is an end: an answer that was not cut off and whose tool calls, if any, all worked.
+
+    An answer that is not recorded is an end where the model ended it by itself.
+    """
     span = step.span
+    if has_unrecorded_end(step):
+        return True
     if span.has_failed or is_incomplete(step) or not span.output or span.finish_reason == LENGTH:
         return False
     hosted = {response.id for response in span.output[0].tool_responses}
@@ -90,7 +95,7 @@ def has_ended(step: Step) -> bool:
 def episode_columns(judged: Sequence[Judged]) -> Columns:
     """Columns of ``episodes``, a row for each episode."""
     episodes = [each.episode for each in judged]
-    first = [episode.steps[0] for episode in episodes]
+    first = [episode.first_step for episode in episodes]
     spans = [episode.spans for episode in episodes]
     starts_ns = [min([span.start_ns for span in each]) for each in spans]
     ended = [has_ended(episode.steps[-1]) for episode in episodes]
@@ -246,7 +251,10 @@ def _step_rows(judged: Judged) -> list[_StepRow]:
     rows: list[_StepRow] = []
     for step in judged.episode.steps:
         reward, of_step = broadcast(rewards, step.index) if rewards.steps else (rewards.value, None)
-        is_last = step.following is None
+        is_side = step.index in judged.episode.side_steps
+        if is_side and step.index not in rewards.steps:
+            reward, of_step = None, {}
+        is_last = step.following is None and not is_side
         rows.append(
             _StepRow(
                 judged,

@@ -79,7 +79,7 @@ def status_in_text(text: str) -> str:
 
 def status_in_words(text: str) -> str:
     """The code that a sentence names ("HTTP 503", "Fehler 502", ``StatusCode.UNAVAILABLE``); empty without one."""
-    match = STATUS_IN_WORDS.search(text)
+    match = (_AT_START.match(text) if text[:1] in STATUS_STARTS else None) or STATUS_IN_WORDS.search(text)
     if match is None:
         return ""
     name = match.group(match.lastindex or 0)
@@ -90,8 +90,11 @@ def status_in_words(text: str) -> str:
 _TEXT_KEYS: Final = ("message", "detail", "title", "error", "msg", "reason")
 _MOST_TEXT: Final = 2_000
 _CODE: Final = r"\W{0,3}([45]\d\d)\b(?! \w+s\b)"
+STATUS_STARTS: Final = frozenset("45")
+"""How a text begins that begins with a code."""
+_AT_START: Final = re.compile(r"(4(?:0\d|1[0-8]|2[2-9])|50[0-4])\s?[:\uff1a-](?=\s?[^\s\d])")
 STATUS_IN_WORDS: Final = re.compile(
-    r"\bStatusCode\.([A-Z_]+)|\bcode = ([A-Z][A-Za-z]+)|^(4(?:0\d|1[0-8]|2[2-9])|50[0-4])\s?[:\uff1a-](?=\s?[^\s\d])"
+    r"\bStatusCode\.([A-Z_]+)|\bcode = ([A-Z][A-Za-z]+)"
     rf"|(?i:\bhttp(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?{_CODE}|\b(?:status|error|response) code{_CODE}"
     rf"|\b(?:status|code)[:=]{_CODE}|\b(?:error|erreur|erro|fehler|ошибка){_CODE}|(?:错误|エラー)码?{_CODE}"
     r"|\b(?:returned|responded with|(?:got|received|unexpected) (?:an? )?status)(?: an?)?(?: http)?(?: status)?"

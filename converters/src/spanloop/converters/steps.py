@@ -20,6 +20,7 @@ from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
 from .continuation import Evidence, continues
 from .error_texts import Verdicts
+from .side_calls import side_calls, with_agent_last
 from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, Stitched, inherit
 from .tool_results import ToolResult, tool_results
@@ -46,6 +47,8 @@ class Step:
     capture: Capture
     evidence: Evidence | None = None
     """Why it continues the step ``continues``; None for the first step of a conversation."""
+    is_continued: bool = False
+    """Whether the next step was sent the answer of this one, a stream without a finish reason."""
 
     @property
     def policy_version(self) -> str:
@@ -73,6 +76,13 @@ class Episode:
     episode_key: str
     steps: tuple[Step, ...]
     context: tuple[Span, ...]
+    side_steps: frozenset[int] = frozenset()
+    """Indices of the steps that are side calls; never the last one."""
+
+    @cached_property
+    def first_step(self) -> Step:
+        """The agent's first step."""
+        return next(step for step in self.steps if step.index not in self.side_steps)
 
     @cached_property
     def spans(self) -> list[Span]:
@@ -99,7 +109,8 @@ def build_episode(
     verdicts: Verdicts,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
-    calls = with_told_answers(group.calls)
+    side = side_calls(group, stitched.parents)
+    calls = with_told_answers(with_agent_last(group.calls, side) if side else group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     parents = (index_of.get(stitched.parents.get(call.key, ("", ""))) for call in calls)
@@ -122,10 +133,12 @@ def build_episode(
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
             evidence=None if above[index] is None else stitched.evidence.get(call.key),
+            is_continued=_is_continued(call, _next_input(calls, following.get(index))),
         )
         for index, call in enumerate(calls)
     )
-    return Episode(group.episode_id, group.episode_key, steps, tuple(group.context))
+    side_steps = frozenset(index_of[key] for key in side)
+    return Episode(group.episode_id, group.episode_key, steps, tuple(group.context), side_steps)
 
 
 def _earlier(parent: int | None, index: int) -> int | None:
@@ -188,6 +201,13 @@ def _following(continues: Sequence[int | None], previous: Sequence[int | None]) 
             if above is not None:
                 found.setdefault(above, index)
     return found
+
+
+def _is_continued(call: Span, after: Span | None) -> bool:
+    """Whether ``after`` was sent the input and the whole output of ``call``; asked for streams without an end only."""
+    if after is None or not call.is_streaming or call.finish_reason or not call.output:
+        return False
+    return continues(call, after).choice == 0
 
 
 class _ToolSpans(NamedTuple):

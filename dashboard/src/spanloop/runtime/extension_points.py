@@ -2,10 +2,12 @@
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.plugins import ExtensionPoint
+
+if TYPE_CHECKING:
+    from spanloop.foundation.plugins import ExtensionPoint
 
 KINDS: Final[Mapping[str, str]] = {
     "rules": "spanloop.converters.attribution.loading:RULE_POINT",
@@ -20,7 +22,7 @@ KINDS: Final[Mapping[str, str]] = {
 """Kind → ``module:name`` of its `ExtensionPoint`, imported when it is used."""
 
 
-def extension_point(kind: str) -> ExtensionPoint[Any]:
+def extension_point(kind: str) -> "ExtensionPoint[Any]":
     """Return the extension point of a kind.
 
     Raises:

@@ -7,6 +7,7 @@ unrecovered.
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Final, cast
 
@@ -18,6 +19,7 @@ from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey
+from .bad_call import SchemaSigns, schema_signs, schema_violation
 from .base import (
     EndingRule,
     EpisodeRule,
@@ -30,8 +32,9 @@ from .base import (
     ToolCallContext,
     ToolCallRule,
 )
-from .broken_output import is_incomplete
+from .broken_output import has_unrecorded_end, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
+from .crash import is_after_answer
 from .failure import Failure
 from .failure_dedup import deduplicated, in_words_from_above, nearest_above
 from .judge import Ask, AskedJudge, LlmJudge
@@ -74,6 +77,11 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
                     of_tools |= {context.tool.key: failure} if context.tool is not None else {}
     if found:
         found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+        if episode.side_steps:
+            found = [
+                replace(failure, is_recovered=True) if failure.step.index in episode.side_steps else failure
+                for failure in found
+            ]
     found += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:
@@ -105,6 +113,12 @@ class _Facts:
         return found
 
     @cached_property
+    def agent_names(self) -> frozenset[str]:
+        """Agents of the episode, in lower case."""
+        names = {step.agent_name for step in self.episode.steps} | {span.agent_name for span in self.episode.context}
+        return frozenset(name.casefold() for name in names if name)
+
+    @cached_property
     def tools(self) -> dict[tuple[str, str], Span]:
         return {span.key: span for span in self.episode.context if span.kind is SpanKind.TOOL}
 
@@ -132,6 +146,7 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
     calls = step.span.output[0].tool_calls
     declared, hosted = offered_tools(step.span.tools), _hosted(step)
+    signs = _signs(step.span.tools)
     results = {result.position: result for result in step.results}
     is_looked_at = False
     for position, call in enumerate(calls):
@@ -139,7 +154,11 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         # A provider lists the tools that it runs itself, not the request.
         offered = {} if call.id in hosted else declared
         is_known = not offered or call.name in offered
-        is_suspect = result is None or result.is_error or not call.is_valid or not is_known
+        sign = None if call.id in hosted else signs.get(call.name)
+        violation = ""
+        if sign is not None and call.is_valid and sign.may_break(call.arguments):
+            violation = schema_violation(call.arguments, offered[call.name], allows_conversion=True)
+        is_suspect = bool(violation) or result is None or result.is_error or not call.is_valid or not is_known
         if not (is_suspect or asks_all):
             continue
         if not is_looked_at and (step.span.has_failed or is_incomplete(step)):
@@ -149,10 +168,13 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
             continue  # what cut the answer cut the arguments
         tool = facts.tools.get((result.trace_id, result.span_id)) if result else None
         is_error = result is not None and result.is_error
-        corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
+        is_wrong = is_error or bool(violation)
+        corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_wrong else ""
         is_continued = result is None and _is_continued(step, facts.episode)
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
-        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within), is_suspect
+        names = frozenset() if is_known else facts.agent_names
+        context = ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within, names, violation)
+        yield context, is_suspect
 
 
 def _hosted(step: Step) -> frozenset[str]:
@@ -170,6 +192,9 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
         if finding is not None:
             is_known = not context.offered or context.call.name in context.offered
             recovered = facts.recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
+            # The tool answered, and nothing says that the answer is an error: the mistake is noted and decides nothing.
+            is_answered = context.result is not None and not context.result.is_error
+            recovered |= is_answered and bool(context.violation) and finding.owner is FaultOwner.POLICY
             recovered = recovered or (context.call.id in _hosted(context.step) and _says_more(context.step))
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
@@ -194,6 +219,9 @@ def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, 
     for rule, located in seen:
         culprit = located.culprit
         if (*culprit.key, located.finding.error_class) in known:
+            continue
+        if is_after_answer(culprit, episode):
+            yield _located_failure(located, rule, is_recovered=True)
             continue
         went_on = newest_ns >= culprit.end_ns and recovery.went_on(located.step)
         is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
@@ -261,10 +289,24 @@ def _failure(
     )
 
 
+_SERVERS: Final = frozenset({"mcp", "mcp_server", "mcp_toolset"})
+"""Types of definitions that stand for all tools of a server; a definition without a name is called by its type."""
+
+
+@lru_cache(maxsize=256)
+def _signs(tools: str) -> dict[str, SchemaSigns]:
+    return {name: schema_signs(schema) for name, schema in offered_tools(tools).items() if schema}
+
+
 @lru_cache(maxsize=256)
 def offered_tools(tools: str) -> dict[str, dict[str, object]]:
-    """Tool name → JSON schema of its parameters, out of a canonical list of tool definitions."""
+    """Tool name → JSON schema of its parameters, out of a canonical list of tool definitions.
+
+    Empty where a definition stands for a server: the names of the tools behind it are not known.
+    """
     definitions = cast("list[dict[str, object]]", parse_json(tools))
+    if any(definition.get("name") in _SERVERS and "parameters" not in definition for definition in definitions):
+        return {}
     found: dict[str, dict[str, object]] = {}
     for definition in definitions:
         parameters = definition.get("parameters")
@@ -296,6 +338,7 @@ __all__ = [
     "attribution_rules",
     "deciding_chain",
     "decisive",
+    "has_unrecorded_end",
     "is_incomplete",
     "offered_tools",
 ]

@@ -54,7 +54,7 @@ def origin_of_answer(episode: Episode) -> tuple[Step, str] | None:
         said = last.span.output[0].text if last.span.output else ""
         value = _value(said)
         if value:
-            given = "\n".join(message.text for message in episode.steps[0].span.input)
+            given = "\n".join(message.text for message in episode.first_step.span.input)
             if _says(given, value):
                 return None
             return next(step for step in episode.steps if step is last or _brought(step, value)), value

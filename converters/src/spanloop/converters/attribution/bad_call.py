@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, NamedTuple, cast
 
 from spanloop.converters.enums import FaultOwner
-from spanloop.messages import parse_json
+from spanloop.messages import dump, parse_json, parse_json_or_none
+from spanloop.messages.chat_forms import as_fields
 
 from ..failure_patterns import failure_pattern
 from ..status_codes import class_of_status
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 from .environment import environment_fault
 from .running_code import runs_code
+from .tool_kinds import is_hand_over
 
 _UNKNOWN: Final = failure_pattern("unknown_tool")
 _REFUSED: Final = failure_pattern("arguments_refused")
@@ -34,11 +36,7 @@ class UnknownTool(ToolCallRule):
         name = context.call.name
         offered = ", ".join(sorted(context.offered))
         message = f"the action calls {name!r}, which it was not offered"
-        # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
-        answers = (
-            context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.words)
-        )
-        is_strange = name not in context.offered and not answers
+        is_strange = name not in context.offered and not _exists(context)
         says_so = not context.offered and bool(_UNKNOWN.search(context.error))
         if not (is_strange if context.offered else says_so):
             return None
@@ -46,6 +44,22 @@ class UnknownTool(ToolCallRule):
         return context.finding(
             ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered
         )
+
+
+def _exists(context: ToolCallContext) -> bool:
+    """Whether a tool that was not offered ran all the same: a span of its own shows it, or it is one of the agents.
+
+    Frameworks leave the agents that an agent may ask out of its tools. What the answer says shows nothing.
+    """
+    result = context.result
+    if result is None or result.is_error or _UNKNOWN.search(result.words):
+        return False
+    name = _SEPARATORS.sub("", context.call.name.casefold())
+    agents = (_SEPARATORS.sub("", agent) for agent in context.agent_names)
+    return context.tool is not None or any(agent and name.endswith(agent) for agent in agents)
+
+
+_SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
 class MalformedArguments(ToolCallRule):
@@ -57,8 +71,53 @@ class MalformedArguments(ToolCallRule):
         """Return the finding; None without one."""
         if context.call.is_valid:
             return None
+        if _is_blank(context.call.arguments) and context.result is not None and not context.result.is_error:
+            return None  # a tool without parameters took white space for no arguments
         message = f"the arguments of {context.call.name!r} are not a JSON object"
         return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
+
+
+def _is_blank(arguments: str) -> bool:
+    found = parse_json_or_none(arguments)
+    return not (found if isinstance(found, str) else arguments).strip()
+
+
+class SeveralHandOvers(ToolCallRule):
+    """One of several hand-overs in one answer failed: only one agent can go on."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        calls = context.step.span.output[0].tool_calls
+        is_error = context.result is not None and context.result.is_error
+        if not is_error or not is_hand_over(context.call.name) or sum(is_hand_over(call.name) for call in calls) <= 1:
+            return None
+        message = f"the action hands over {len(calls)} times at once"
+        return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.6, message)
+
+
+class ViolatedSchema(ToolCallRule):
+    """No tool of the offered schema can take the arguments: whatever the answer says, the policy wrote them."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one.
+
+        The tool's own span may show something else: that it worked (unless the policy then corrected the arguments),
+        or a fault of its environment by its type.
+        """
+        result = context.result
+        if not context.violation or result is None:
+            return None
+        if context.tool is not None and not result.is_error and not context.corrected_arguments:
+            return None
+        kind = f"{result.error_type} {context.tool.exception.type}" if context.tool else ""
+        if environment_fault(kind, context.status) is not None:
+            return None
+        wrong, confidence = context.violation, 0.9 if result.is_error else 0.6
+        return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
 
 
 class RefusedArguments(ToolCallRule):
@@ -127,10 +186,15 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def schema_violation(arguments: str, schema: Mapping[str, object]) -> str:
+def schema_violation(arguments: str, schema: Mapping[str, object], *, allows_conversion: bool = False) -> str:
     """How ``arguments`` (a JSON object) breaks its schema's top level; empty when it does not.
 
     Looks at required names, types, enumerations, and unknown names where the schema forbids them.
+
+    Args:
+        arguments: What the action gives.
+        schema: Of the tool's parameters.
+        allows_conversion: Whether unknown names, and values that a tool can convert, break nothing.
     """
     given = cast("dict[str, object]", parse_json(arguments))
     known = _properties(schema)
@@ -140,10 +204,11 @@ def schema_violation(arguments: str, schema: Mapping[str, object]) -> str:
             return f"required argument {name!r} is missing"
     for name, value in given.items():
         if name not in known:
-            if schema.get("additionalProperties") is False:
+            if schema.get("additionalProperties") is False and not allows_conversion:
                 return f"argument {name!r} is not in the schema"
             continue
-        if problem := _value_violation(name, value, known[name]):
+        problem = _value_violation(name, value, known[name])
+        if problem and not (allows_conversion and _is_convertible(value, as_fields(known[name]))):
             return problem
     return ""
 
@@ -160,3 +225,54 @@ def _value_violation(name: str, value: object, schema: object) -> str:
     if isinstance(allowed, list) and value not in cast("list[object]", allowed):
         return f"argument {name!r} is {value!r}, expected one of {allowed}"
     return ""
+
+
+class SchemaSigns(NamedTuple):
+    """What in the text of arguments shows that they may break a schema; looked for before anything is parsed."""
+
+    required: tuple[str, ...]
+    """Required names, in quotes."""
+    mistyped: tuple[str, ...]
+    """Names of numbers, truth values, lists and objects with a text behind them."""
+    has_choices: bool
+    """Whether a value has to be one of an enumeration."""
+
+    def may_break(self, arguments: str) -> bool:
+        """Whether ``arguments`` (a JSON object) may break the schema."""
+        if self.has_choices or any(name not in arguments for name in self.required):
+            return True
+        return any(name in arguments for name in self.mistyped)
+
+
+def schema_signs(schema: Mapping[str, object]) -> SchemaSigns:
+    """Return the signs of a violation of ``schema``."""
+    required = schema.get("required")
+    names = list(cast("list[object]", required)) if isinstance(required, list) else []
+    fields = {name: as_fields(value) for name, value in _properties(schema).items()}
+    return SchemaSigns(
+        tuple(dump(name) for name in names if isinstance(name, str)),
+        tuple(f'{dump(name)}:"' for name, value in fields.items() if value.get("type") in _STRUCTURED),
+        has_choices=any("enum" in value for value in fields.values()),
+    )
+
+
+_STRUCTURED: Final = ("integer", "number", "boolean", "array", "object")
+_NUMBER: Final = re.compile(r"\s*[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?\s*")
+
+
+def _is_convertible(value: object, schema: Mapping[str, object]) -> bool:
+    """Whether a tool can make a value of its schema's type of ``value``: a quoted number, or a text."""
+    choices, expected = schema.get("enum"), schema.get("type")
+    if isinstance(choices, list):
+        return str(value).casefold() in {str(choice).casefold() for choice in cast("list[object]", choices)}
+    if value is None or (expected == "string" and isinstance(value, int | float)):
+        return True
+    text = str(value).strip()
+    if expected in {"integer", "number"}:
+        return _NUMBER.fullmatch(text) is not None
+    if expected == "boolean":
+        return text.casefold() in _TRUTH_VALUES
+    return expected in {"array", "object"} and text.startswith(("[", "{"))
+
+
+_TRUTH_VALUES: Final = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})

@@ -111,6 +111,10 @@ class ToolCallContext(NamedTuple):
     """Arguments of the next call of the same tool that worked; empty without one, or where these very ones did too."""
     failed_within: tuple[Span, ...] = ()
     """Failed spans below the tool's own: a request to a service, say."""
+    agent_names: frozenset[str] = frozenset()
+    """Agents of the episode, in lower case: a call may ask one of them as a tool."""
+    violation: str = ""
+    """How the arguments break the offered schema in a way that no conversion of types repairs; empty without one."""
 
     @property
     def message(self) -> str:

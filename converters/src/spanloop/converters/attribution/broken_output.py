@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 from spanloop.converters.enums import FaultOwner, UntrainableReason
 from spanloop.messages import Message, parse_json
 
-from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL
+from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL, STOP
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped
@@ -19,15 +19,21 @@ from .failed_request import error_text
 def is_incomplete(step: Step) -> bool:
     """Whether the answer broke off: a stream without a finish reason, one that says so, or a capture that saw it.
 
-    Of a stream without any recorded answer nothing is known: instrumentors leave out the finish reason, too.
+    Of a stream without any recorded answer nothing is known: instrumentors leave out the finish reason, too. A stream
+    whose answer the next call was sent is whole.
     """
     span = step.span
-    if span.finish_reason in {ERROR, MALFORMED_CALL} or (
-        span.is_streaming and span.output and not span.finish_reason and not span.has_failed
-    ):
+    has_no_end = span.is_streaming and span.output and not span.finish_reason and not span.has_failed
+    if span.finish_reason in {ERROR, MALFORMED_CALL} or (has_no_end and not step.is_continued):
         return True
     problem = step.capture.problem
     return problem is not None and problem.reason is UntrainableReason.INCOMPLETE_STREAM
+
+
+def has_unrecorded_end(step: Step) -> bool:
+    """Whether the model ended its answer by itself and nothing of the answer is recorded."""
+    span = step.span
+    return not span.output and span.finish_reason == STOP and not span.has_failed and not is_incomplete(step)
 
 
 class IncompleteStream(ModelCallRule):

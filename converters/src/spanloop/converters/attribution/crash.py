@@ -15,8 +15,10 @@ from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey, inherit
 from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
+from .broken_output import has_unrecorded_end
 from .environment import environment_fault, was_stopped
 from .failure_dedup import is_last_call, is_same_error, nearest_above, said
+from .tool_kinds import is_hand_over
 
 CRASH: Final = "crash"
 """Name of the rule."""
@@ -57,6 +59,7 @@ def _came_from_below(spans: Sequence[Span], inner: Collection[SpanKey]) -> set[S
     """Spans whose failure one below them explains that is not among the ``inner`` ones, which others tell of.
 
     It is the same in words; where one says none, it is directly below, or a model call after which nothing was called.
+    A span around one call that says it in other words, without an exception of another class, only repeats it.
     """
     failed = {span.key: span for span in spans if span.has_failed and span.key not in inner}
     found: set[SpanKey] = set()
@@ -64,9 +67,33 @@ def _came_from_below(spans: Sequence[Span], inner: Collection[SpanKey]) -> set[S
         if key in failed:
             one, other = said(failed[key]), said(failed[above])
             is_near = failed[key].parent_span_id == above[1] or is_last_call(failed[key], failed[above], spans)
-            if is_same_error(one, other) if one and other else is_near:
+            is_same = is_same_error(one, other) if one and other else is_near
+            if is_same or _wraps(failed[above], failed[key], spans):
                 found.add(above)
     return found
+
+
+def _wraps(outer: Span, inner: Span, spans: Sequence[Span]) -> bool:
+    """Whether ``outer`` stands around the call ``inner`` and nothing else, and raised no exception of another class."""
+    is_call = inner.kind in {SpanKind.TOOL, SpanKind.LLM}
+    if not is_call or outer.kind is SpanKind.AGENT or inner.parent_span_id != outer.span_id:
+        return False
+    parent = (outer.trace_id, outer.span_id)
+    if any((span.trace_id, span.parent_span_id) == parent and span.key != inner.key for span in spans):
+        return False
+    classes = {(span.exception.type or span.error_type).rpartition(".")[2] for span in (outer, inner)} - {"", "_OTHER"}
+    return len(classes) <= 1
+
+
+def is_after_answer(span: Span, episode: Episode) -> bool:
+    """Whether ``span`` began after the agent's answer and its failure passed to no span above it."""
+    step = episode.steps[-1]
+    last = step.span
+    has_answered = bool(last.output) and not last.output[0].tool_calls and not last.has_failed
+    if not (has_answered or has_unrecorded_end(step)) or span.start_ns < last.end_ns:
+        return False
+    parent = (span.trace_id, span.parent_span_id)
+    return any(other.key == parent and not other.has_failed for other in episode.spans)
 
 
 def _step_of(span: Span, by_start: Sequence[Step]) -> Step:
@@ -84,8 +111,18 @@ def _located(span: Span, step: Step) -> LocatedFinding:
     evidence: dict[str, object] = {key: value for key, value in told.items() if value}
     text = f"{span.error_type} {span.exception.type} {message}"
     error_class, owner, confidence = _classify(text, is_tool=span.kind is SpanKind.TOOL)
+    if span.kind is SpanKind.TOOL and is_hand_over(span.tool_name or span.name):
+        error_class, owner, confidence = _classify_hand_over(step)
     culprit = step.span if owner is FaultOwner.POLICY else span
     return LocatedFinding(step, Finding(error_class, owner, confidence, message, evidence), culprit, span.tool_name)
+
+
+def _classify_hand_over(step: Step) -> tuple[ErrorClass, FaultOwner, float]:
+    """A hand-over is no tool that breaks: the policy asked for several at once, or the program did not carry it out."""
+    calls = step.span.output[0].tool_calls if step.span.output else ()
+    if sum(is_hand_over(call.name) for call in calls) > 1:
+        return ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.6
+    return ErrorClass.HARNESS_CRASH, FaultOwner.HARNESS, 0.6
 
 
 def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, float]:

@@ -24,6 +24,7 @@ from spanloop.messages import Message, parse_json
 from ..failure_patterns import failure_pattern
 from ..spans import Span
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
+from .running_code import runs_code
 
 _MISSING: Final = failure_pattern("missing")
 _REFUSED: Final = failure_pattern("value_refused")
@@ -55,6 +56,22 @@ class HallucinatedArguments(ToolCallRule):
                 confidence = sure * context.result.confidence
                 return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **told)
         return None
+
+
+class GivenValue(ToolCallRule):
+    """A tool lacks, or refuses, a value that the policy was given: whoever gave it, or the tool, is at fault."""
+
+    needs_sign: ClassVar[bool] = True
+
+    def find(self, context: ToolCallContext) -> Finding | None:
+        """Return the finding; None without one."""
+        named = _named(context)
+        given = _given(context.step.span) if named else None
+        if given is None or context.result is None:
+            return None
+        name, value = named[0]
+        told = {"argument": name, "value": str(value)}
+        return context.finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.5 * context.result.confidence, **told)
 
 
 class WronglyGiven(ToolCallRule):
@@ -93,7 +110,7 @@ def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
         return []
     kind = f"{result.error_type}: {context.told}"
     is_missing = _MISSING.search(kind) is not None
-    if not is_missing and not _REFUSED.search(kind):
+    if not is_missing and not _REFUSED.search(kind) and not _is_about_arguments(context):
         return []
     return [
         (name, value)
@@ -102,6 +119,23 @@ def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
         and not _is_any_word(value)
         and _names(own_words(context.told, result.error_type), str(value))
     ]
+
+
+def _is_about_arguments(context: ToolCallContext) -> bool:
+    """Whether the tool itself says that the call failed, in whatever words, and by no mistake of its own program."""
+    result = context.result
+    if result is None or result.evidence not in _MARKED or runs_code(context.call):
+        return False
+    return _PROGRAM_MISTAKE.search(result.error_type.rpartition(".")[2]) is None
+
+
+_MARKED: Final = frozenset({"span status", "is_error"})
+_PROGRAM_MISTAKE: Final = re.compile(
+    r"(?:Type|Attribute|Name|Reference|ZeroDivision|Arithmetic|Assertion|NotImplemented|Import|ModuleNotFound|Syntax"
+    r"|Indentation|Recursion|UnboundLocal|NullPointer|NullReference|ClassCast|StopIteration|Memory|OutOfMemory|Panic)"
+    r"(?:Error|Exception)?$"
+)
+"""Exceptions that show a mistake in a tool's program, whatever value it was working on."""
 
 
 def names_value(context: ToolCallContext) -> bool:

@@ -88,7 +88,7 @@ def question(episode: Episode, reward: float | None) -> str:
 
 def transcript(episode: Episode) -> str:
     """An episode in words, long messages cut in the middle."""
-    first = episode.steps[0].span.input
+    first = episode.first_step.span.input
     start = [f"[{message.role}]\n{_cut(message.text)}" for message in first if message.text]
     return "\n\n".join([*start, *(_shown(step) for step in episode.steps)])
 

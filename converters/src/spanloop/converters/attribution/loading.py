@@ -21,6 +21,8 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "malformed_output": f"{_HERE}.broken_output:MalformedOutput",
     "unknown_tool": f"{_HERE}.bad_call:UnknownTool",
     "malformed_arguments": f"{_HERE}.bad_call:MalformedArguments",
+    "several_hand_overs": f"{_HERE}.bad_call:SeveralHandOvers",
+    "violated_schema": f"{_HERE}.bad_call:ViolatedSchema",
     "refused_arguments": f"{_HERE}.bad_call:RefusedArguments",
     "tool_environment": f"{_HERE}.tool_failure:ToolEnvironment",
     "hallucinated_arguments": f"{_HERE}.hallucinated_arguments:HallucinatedArguments",
@@ -28,17 +30,21 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "broken_code": f"{_HERE}.tool_failure:BrokenCode",
     "cannot_be": f"{_HERE}.tool_failure:CannotBe",
     "corrected_arguments": f"{_HERE}.corrected_arguments:CorrectedArguments",
+    "given_value": f"{_HERE}.hallucinated_arguments:GivenValue",
     "tool_raised": f"{_HERE}.tool_failure:ToolRaised",
     "unanswered": f"{_HERE}.tool_failure:Unanswered",
     "loop": f"{_HERE}.loop:Loop",
     "crash": f"{_HERE}.crash:Crash",
     "repeated_actions": f"{_HERE}.repeated_actions:RepeatedActions",
     "stopped_in_action": f"{_HERE}.ending:StoppedInAction",
+    "unseen_result": f"{_HERE}.unseen_result:UnseenResult",
+    "unseen_answer": f"{_HERE}.ending:UnseenAnswer",
     "declined": f"{_HERE}.ending:Declined",
     "poor_result": f"{_HERE}.poor_result:PoorResult",
     "invented_data": f"{_HERE}.invented:InventedData",
     "reported_failure": f"{_HERE}.ending:ReportedFailure",
     "team_answer": f"{_HERE}.team:TeamAnswer",
+    "without_data": f"{_HERE}.ending:WithoutData",
     "wrong_answer": f"{_HERE}.ending:WrongAnswer",
 }
 """In order of precedence."""
@@ -67,7 +73,7 @@ def rule_of_callable(function: Callable[..., object], what: str) -> type[Rule]:
     forms = ", ".join(f"({', '.join(arguments)})" for arguments in _BY_ARGUMENT)
     raise ConfigurationError(
         f"{what.capitalize()} takes ({', '.join(names)}), expected one of {forms}, then options by name.",
-        next_step="docs/how-to/extend.md has the form of a rule.",
+        next_step="docs/reference/extension-points.md has the form of a rule.",
     )
 
 
@@ -107,5 +113,5 @@ def _rule(reference: str) -> Rule:
     expected = ", ".join(kind.__name__ for kind in _BY_ARGUMENT.values())
     raise ConfigurationError(
         f"Attribution rule {reference!r} is a {type(rule).__name__}, expected a subclass of one of {expected}.",
-        next_step="docs/how-to/extend.md has the form of a rule.",
+        next_step="docs/reference/extension-points.md has the form of a rule.",
     )

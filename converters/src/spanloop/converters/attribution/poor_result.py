@@ -25,6 +25,27 @@ _CUT_MARK: Final = re.compile(
     re.IGNORECASE,
 )
 
+_CUT_WORDS: Final = re.compile(
+    r"[\[(<{\u3010\uff08]\W*(?:\w+ ){0,3}(?:truncated|cut off|gek\u00fcrzt|abgeschnitten|truncad[oa]|recortad[oa]"
+    r"|cortad[oa]|tronqu\u00e9e?"
+    r"|\u5df2?\u622a\u65ad|\u4ee5\u4e0b\u7701\u7565|\u7701\u7565|\u5207\u308a\u6368\u3066)[^\])>\n]{0,40}[\])>}\u3011\uff09]\W*$",
+    re.IGNORECASE,
+)
+"""A tool's mark, in brackets at the end, that it left out the rest."""
+_NEAR_END: Final = 200
+_SEPARATORS: Final = (",", ";", "\t", "|", "\uff0c", "\u3001")
+_LEAST_ROWS: Final = 3
+
+
+def _lacks_fields(content: str) -> bool:
+    """Whether ``content`` is a table whose last row has fewer fields than all others."""
+    rows = content.strip("\n").split("\n")
+    if len(rows) < _LEAST_ROWS:
+        return False
+    counts = ([row.count(separator) for row in rows] for separator in _SEPARATORS)
+    return any(len(set(count[:-1])) == 1 and count[-1] < count[0] for count in counts)
+
+
 _CUT_NUMBER: Final = re.compile(r"-|\.|[eE][+-]?")
 
 
@@ -77,7 +98,7 @@ def _lack(call: ToolCall, content: str) -> str:
 
 def _breaks_off(content: str) -> bool:
     if not content.lstrip().startswith(("{", "[")):
-        return False
+        return _CUT_WORDS.search(content[-_NEAR_END:]) is not None or _lacks_fields(content)
     text = _CUT_MARK.sub("", content).strip()
     if not text.startswith(("{", "[")):
         return False

@@ -18,7 +18,7 @@ from spanloop.converters.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
 from .base import ErrorClass, Finding
-from .broken_output import is_incomplete
+from .broken_output import has_unrecorded_end, is_incomplete
 
 _SEEN_BY_ALL: Final = frozenset({ErrorClass.INVALID_CODE, ErrorClass.MALFORMED_OUTPUT})
 
@@ -78,14 +78,16 @@ class RecoveryFacts:
 def recovery_facts(episode: Episode, *, has_failed: bool) -> RecoveryFacts:
     """The recovery of ``episode``."""
     last = episode.steps[-1]
-    ended_well = not last.span.has_failed and not is_incomplete(last) and bool(last.span.output)
+    ended_well = has_answered(last) or has_unrecorded_end(last)
     tool_worked: dict[str, list[tuple[int, str]]] = defaultdict(list)
     worked_with: dict[tuple[str, str], int] = {}
     any_tool_worked: dict[Thread, int] = {}
     answered: dict[Thread, int] = {}
     told_user: dict[Thread, int] = {}
     for step in episode.steps:
-        if has_answered(step):
+        if has_unrecorded_end(step):
+            answered[step.thread] = step.index
+        elif has_answered(step):
             answered[step.thread] = step.index
             if has_failed and _was_replied_to(step, episode):
                 told_user[step.thread] = step.index
@@ -119,7 +121,7 @@ def _was_replied_to(step: Step, episode: Episode) -> bool:
 
 
 def has_answered(step: Step) -> bool:
-    """Whether the model call gave a whole answer."""
+    """Whether the model call gave a whole answer that is recorded."""
     return not step.span.has_failed and not is_incomplete(step) and bool(step.span.output)
 
 

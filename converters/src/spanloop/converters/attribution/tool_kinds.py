@@ -25,6 +25,10 @@ _HANDS_IN: Final = re.compile(
     r"|complete[_-]task|task[_-]completed?|attempt[_-]completion|end[_-](?:task|conversation|call|chat|episode)|give[_-]up)$"
 )
 _HANDS_OVER: Final = re.compile(r"(?:transfer|hand[_-]?(?:off|over)|escalate)[_-]to[_-](?:a[_-])?human")
+_HAND_OVER: Final = re.compile(
+    r"(?:^|[\W_])(?:transfer(?:red)?[\W_]to|hand[\W_]?(?:off|over)|delegate[\W_]to|escalate[\W_]to)(?:$|[\W_]|[A-Z])"
+    r"|^(?:transferTo|handOff|handoff|delegateTo)",
+)
 _NOTHING: Final = frozenset(
     {"", "null", "none", "nil", "{}", '""', "[null]", "undefined", "nan", "(empty)"}
     | {"no output", "(no output)", "<no output>"}
@@ -51,6 +55,11 @@ def is_note(tool: str) -> bool:
 def ends(tool: str, *, is_answered: bool) -> bool:
     """Whether a tool is one that ends an episode: it hands in a result, or has handed over to a person."""
     return _HANDS_IN.search(tool) is not None or (is_answered and _HANDS_OVER.search(tool) is not None)
+
+
+def is_hand_over(tool: str) -> bool:
+    """Whether a tool's name is that of a hand-over to another agent."""
+    return _HAND_OVER.search(tool) is not None
 
 
 def is_void(content: str) -> bool:

@@ -21,8 +21,8 @@ from spanloop.messages.chat_forms import (
     messages,
     split_answers,
     tool_call,
-    tool_definitions,
 )
+from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind

@@ -17,9 +17,9 @@ from spanloop.messages.chat_forms import (
     joined_turns,
     message,
     split_answers,
-    tool_definitions,
 )
 from spanloop.messages.hosted_tools import has_hosted_items
+from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
@@ -101,7 +101,8 @@ def _is_notice(span: RawSpan) -> bool:
 def _call(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, seen = span.attributes, span.lists.get("seen", ())
     given_text = attributes.get(_INPUT, "")
-    request, answered = decoded_except(given_text, _SAID), first_messages(attributes, _OUTPUT) or ""
+    given_elsewhere = _SAID | {"tools"} if any(span.lists.get("tools", ())) else _SAID
+    request, answered = decoded_except(given_text, given_elsewhere), first_messages(attributes, _OUTPUT) or ""
     response = opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")

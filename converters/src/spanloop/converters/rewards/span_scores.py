@@ -29,12 +29,15 @@ def _is_score(key: pl.Expr) -> pl.Expr:
     return is_score | key.is_in(_RETURNED)
 
 
-def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
+def scores_in_spans(spans: pl.DataFrame, attributes: Attributes, links: pl.DataFrame | None = None) -> pl.DataFrame:
     """Rows of ``scores`` that the spans carry, one for each evaluation; most spans carry none.
+
+    A span that links to one other span judges that span. A span that is delivered twice counts once, at the first time.
 
     Args:
         spans: The columns of ``frames.SPANS``.
         attributes: Of ``spans``.
+        links: The columns ``Links.TraceId`` and ``Links.SpanId`` of ``spans``; None where they are not known.
     """
     has_event = spans["Events.Name"].list.contains(names.EVALUATION_EVENT_NAME).fill_null(value=False).to_numpy()
     places = np.flatnonzero(has_event | attributes.rows_with(attributes.matching(_is_score)))
@@ -45,6 +48,7 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
     )[pl.Series(places)]
     values: list[Mapping[str, str]] = []
     counts: list[int] = []
+    is_own: list[bool] = []  # whether the span itself is the evaluation, and no event on the span that it judges
     events = zip(*(told[name].to_list() for name in ("Events.Name", "Events.Attributes")), strict=True)
     for (event_names, event_attributes), own in zip(events, attributes.texts(places), strict=True):
         before = len(values)
@@ -57,7 +61,10 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
             values.append(own)
         values += _lightning(own) or _returned(own)
         counts.append(len(values) - before)
-    carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[np.repeat(np.arange(len(counts)), counts)]
+        is_own += [value is own for value in values[before:]]
+    carried = np.repeat(np.arange(len(counts)), counts)
+    carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[carried]
+    targets = carriers if links is None else _targets(carriers, links[pl.Series(places[carried])], is_own)
     numbers = [number for count in counts for number in range(count)]
     ids = zip(carriers["TraceId"].to_list(), carriers["SpanId"].to_list(), numbers, strict=True)
     scores: dict[str, Sequence[object] | pl.Series] = {
@@ -66,14 +73,26 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
         "value": [_number(value.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")) for value in values],
         "label": [value.get(names.GEN_AI_EVALUATION_SCORE_LABEL, "") for value in values],
         "response_id": [value.get(names.GEN_AI_RESPONSE_ID, "") for value in values],
-        "trace_id": carriers["TraceId"],
-        "span_id": carriers["SpanId"],
+        "trace_id": targets["TraceId"],
+        "span_id": targets["SpanId"],
         "scored_at": carriers["Timestamp"],
         "ingested_at": carriers["IngestedAt"],
     }
     found = pl.DataFrame([pl.Series(name, column, dtype=_raw(name)) for name, column in scores.items()])
-    return frames.conform(found, frames.SCORES).with_columns(
+    delivered_once = found.sort("ingested_at", maintain_order=True).unique(
+        ("score_id", "name", "value", "label", "response_id"), keep="first", maintain_order=True
+    )
+    return frames.conform(delivered_once, frames.SCORES).with_columns(
         pl.col("session_id", "episode_key").fill_null(""), pl.col("is_deleted").fill_null(0)
+    )
+
+
+def _targets(carriers: pl.DataFrame, links: pl.DataFrame, is_own: Sequence[bool]) -> pl.DataFrame:
+    """The span that each score judges: the only one that an evaluation's span links to, else the carrier itself."""
+    has_one = pl.Series(is_own, dtype=pl.Boolean) & (pl.col("Links.SpanId").list.len() == 1)
+    return carriers.hstack(links).select(
+        pl.when(has_one).then(pl.col(f"Links.{name}").list.first()).otherwise(name).alias(name)
+        for name in ("TraceId", "SpanId")
     )
 
 

@@ -173,8 +173,8 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
     steps = (
         f"{result.steps:,} of {result.batch_size:,} {spec.recipe.batch_unit}: {result.passes:.2f} passes over the data"
     )
-    if 0 < result.steps < spec.steps:
-        steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"
+    if 0 < result.steps < spec.optimiser.steps:
+        steps += f" (max_passes of {spec.optimiser.max_passes:g} leaves {spec.optimiser.steps - result.steps:,} out)"
     print_table(
         ("", f"{spec.kind} from {result.base}"),
         [
@@ -188,7 +188,7 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
             *((report.strategy, str(report).removeprefix(f"{report.strategy} ")) for report in result.strategies),
             ("tokens", tokens),
             ("steps", steps),
-            *_memory_rows(result.memory, auto=spec.micro_batch_tokens is None),
+            *_memory_rows(result.memory, auto=spec.optimiser.micro_batch_tokens is None),
         ],
     )
 
@@ -217,6 +217,6 @@ def _preset_text(spec: "JobSpec") -> str:
     settings = spec.model_dump(mode="json")
     given = [
         f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
-        for name, value in preset_values(spec.preset).items()
+        for name, value in preset_values(spec.run.preset).items()
     ]
-    return f"{spec.preset}: {', '.join(given) or 'sets nothing'}"
+    return f"{spec.run.preset}: {', '.join(given) or 'sets nothing'}"

@@ -108,7 +108,7 @@ def _state(job: Job) -> None:
         f"{recipe(job.spec)} from **{escape_md(job.spec.base)}**",
         f"created {ago(job.created_at, now)}",
         f"ran {run_duration(job, now)}" if job.started_at else "not started yet",
-        f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",
+        f"attempt {job.attempt} of {job.spec.run.max_attempts}" if job.attempt > 1 else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
     st.progress(progress(job), text=f"step {job.step} of {job.steps_total}")

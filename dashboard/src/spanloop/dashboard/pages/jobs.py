@@ -135,8 +135,8 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
         "last_at": schedule.last_at,
         "kind": recipe(schedule.spec),
         "base": schedule.spec.base,
-        "steps": schedule.spec.steps,
-        "deploy": "always" if schedule.spec.deploy_always else "by rule" if schedule.spec.deploy else "no",
+        "steps": schedule.spec.optimiser.steps,
+        "deploy": "always" if schedule.spec.run.deploy_always else "by rule" if schedule.spec.run.deploy else "no",
         "schedule": schedule.id,
     }
 

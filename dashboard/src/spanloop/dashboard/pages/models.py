@@ -283,8 +283,8 @@ def _trained_by(model: ModelVersion) -> None:
 def _training(model: ModelVersion, job: Job) -> dict[str, str]:
     spec = stage_settings(job, model.training_id or job.id)
     return {
-        "how": f"{spec.recipe.title}, {_steps(model, job)} steps of {spec.batch_groups} "
-        f"{spec.recipe.batch_unit}, learning rate {spec.learning_rate:.1e}",
+        "how": f"{spec.recipe.title}, {_steps(model, job)} steps of {spec.optimiser.batch_groups} "
+        f"{spec.recipe.batch_unit}, learning rate {spec.optimiser.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
 

@@ -24,7 +24,7 @@ _MAX_JOBS = 100
 
 def training_ids(job: Job) -> list[str]:
     """Return the ids of the job's stages; one, the job's own, for a job without further stages."""
-    return [training_id(job.id, number) for number in range(1, 2 + len(job.spec.then))]
+    return [training_id(job.id, number) for number in range(1, 2 + len(job.spec.stages))]
 
 
 def find_stages(job: Job) -> list[StageProgress]:

@@ -93,7 +93,7 @@ def _parameters(function: Callable[..., object], arguments: tuple[str, ...], wha
         raise ConfigurationError(
             f"{sentence(what)} takes ({', '.join(map(str, parameters))}), "
             f"expected ({', '.join(arguments)}), then options by name.",
-            next_step="docs/how-to/extend.md has the arguments of each kind.",
+            next_step="docs/reference/extension-points.md has the arguments of each kind.",
         )
     return [each for each in further if each.kind is not inspect.Parameter.POSITIONAL_ONLY]
 

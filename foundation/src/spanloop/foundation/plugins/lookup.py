@@ -37,7 +37,9 @@ def find_extension(target: str, *, group: str, what: str, built_in: Mapping[str,
     if not points:
         known = sorted({*built_in, *entry_points(group=group).names})
         raise ConfigurationError(
-            f"No {what} is called {target!r}.", next_step=f"Known: {', '.join(known) or 'none'}; or give module:name."
+            f"No {what} is called {target!r}.",
+            next_step=f"Known: {', '.join(known) or 'none'}; or install the package that offers it, or give "
+            "module:name.",
         )
     if len(points) > 1:
         raise ConfigurationError(

@@ -114,7 +114,7 @@ class ExtensionPoint(Generic[E]):
             expected = "" if self.adapt is None else "a callable or "
             raise ConfigurationError(
                 f"{sentence(what)} is {got}, expected {expected}a subclass of {self.base.__name__}.",
-                next_step="docs/how-to/extend.md has the form of each kind.",
+                next_step="docs/reference/extension-points.md has the form of each kind.",
             )
         return self.adapt(found, what)
 

@@ -77,7 +77,7 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
         ),
         _Diagnosis(
             _only(Rejection.OTHER_POLICY_VERSION),
-            f"no row was sampled by {spec.policy_version} alone",
+            f"no row was sampled by {spec.episodes.policy_version} alone",
             "Leave policy_version out, or collect episodes while this version is served.",
         ),
         _Diagnosis(
@@ -98,7 +98,7 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
         ),
         _Diagnosis(
             _any_of(Rejection.NOT_SELECTED),
-            f"the selector {spec.selector!r} kept none of the rows that are left",
+            f"the selector {spec.episodes.selector!r} kept none of the rows that are left",
             "Widen the selector, or submit the job without it.",
         ),
         _Diagnosis(

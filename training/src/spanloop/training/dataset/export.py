@@ -149,27 +149,27 @@ def select_dataset(
     if isinstance(recipe, RendersText):
         renderer = Renderer(base.path)
         episodes = with_rendered_rows(store, frame, renderer, recipe.tokens, is_of_the_base(rules))
-        dialogs = dialog_rows(_dialogs(recipe), renderer, episodes.schema, seed=spec.seed, now=now)
+        dialogs = dialog_rows(_dialogs(recipe), renderer, episodes.schema, seed=spec.optimiser.seed, now=now)
         rows = pl.concat([episodes, dialogs])
     else:
         rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
     selection = select_rows(with_ages(rows, base.lineage, now), rules)
-    return hold_out(selection, recipe, share=held_out_share, seed=spec.seed)
+    return hold_out(selection, recipe, share=held_out_share, seed=spec.optimiser.seed)
 
 
 def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts, consumed: Sequence[Training]) -> DataStrategies:
     learned = (*base.trainings, *consumed)
     return DataStrategies(
-        min_pass_rate=spec.min_pass_rate,
-        max_pass_rate=spec.max_pass_rate,
-        curriculum=spec.curriculum,
-        coreset=spec.coreset,
-        coreset_share=spec.coreset_share,
-        coreset_size=spec.coreset_size,
-        replay_ratio=spec.replay_ratio,
-        seed=spec.seed,
-        trained_episodes=trained_episodes(store, learned) if spec.replay_ratio is not None else frozenset(),
-        row_losses=partial(base_losses, base, spec.device),
+        min_pass_rate=spec.episodes.min_pass_rate,
+        max_pass_rate=spec.episodes.max_pass_rate,
+        curriculum=spec.episodes.curriculum,
+        coreset=spec.episodes.coreset,
+        coreset_share=spec.episodes.coreset_share,
+        coreset_size=spec.episodes.coreset_size,
+        replay_ratio=spec.episodes.replay_ratio,
+        seed=spec.optimiser.seed,
+        trained_episodes=trained_episodes(store, learned) if spec.episodes.replay_ratio is not None else frozenset(),
+        row_losses=partial(base_losses, base, spec.run.device),
     )
 
 
@@ -183,27 +183,27 @@ def query_parameters(
         consumed: Earlier trainings of its schedule.
         now: The time that ``commit_minutes`` are counted back from; None is now.
     """
-    left_out = consumed if spec.replay_ratio is None else ()
-    committed = (now or datetime.now(UTC)) - timedelta(minutes=spec.commit_minutes)
+    left_out = consumed if spec.episodes.replay_ratio is None else ()
+    committed = (now or datetime.now(UTC)) - timedelta(minutes=spec.episodes.commit_minutes)
     return {
-        "ended_before": (committed if spec.commit_minutes else _FOREVER).isoformat(),
+        "ended_before": (committed if spec.episodes.commit_minutes else _FOREVER).isoformat(),
         "consumed_jobs": [training.job_id for training in left_out],
         "consumed_steps": [training.last_step for training in left_out],
-        "task_ids": list(spec.task_ids),
-        "task_prefix": spec.task_prefix,
-        "since": (spec.since_utc or _EPOCH).isoformat(),
-        "until": (spec.until_utc or _FOREVER).isoformat(),
-        "services": list(spec.services),
-        "agents": list(spec.agents),
-        "models": list(spec.models),
-        "failure_classes": list(spec.failure_classes),
-        "without_failure_classes": list(spec.without_failure_classes),
-        "marks": list(spec.marks),
-        "without_marks": list(spec.without_marks),
-        "sample_rate": spec.sample_rate,
-        "seed": spec.seed,
-        "policy_version": spec.policy_version,
-        "max_episodes": spec.max_episodes,
+        "task_ids": list(spec.episodes.task_ids),
+        "task_prefix": spec.episodes.task_prefix,
+        "since": (spec.episodes.since_utc or _EPOCH).isoformat(),
+        "until": (spec.episodes.until_utc or _FOREVER).isoformat(),
+        "services": list(spec.episodes.services),
+        "agents": list(spec.episodes.agents),
+        "models": list(spec.episodes.models),
+        "failure_classes": list(spec.episodes.failure_classes),
+        "without_failure_classes": list(spec.episodes.without_failure_classes),
+        "marks": list(spec.episodes.marks),
+        "without_marks": list(spec.episodes.without_marks),
+        "sample_rate": spec.episodes.sample_rate,
+        "seed": spec.optimiser.seed,
+        "policy_version": spec.episodes.policy_version,
+        "max_episodes": spec.episodes.max_episodes,
     }
 
 
@@ -217,17 +217,17 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
     """Return the rules that ``spec`` and its base model set."""
     return Rules(
         recipe=spec.recipe,
-        max_prompt_tokens=spec.max_prompt_tokens,
-        max_response_tokens=spec.max_response_tokens,
+        max_prompt_tokens=spec.episodes.max_prompt_tokens,
+        max_response_tokens=spec.episodes.max_response_tokens,
         context_tokens=base.context_tokens,
         vocabulary_size=base.vocabulary_size,
         tokenizer=base.tokenizer,
         tokenizers=tokenizers,
-        max_age_versions=spec.max_age_versions,
-        max_age_days=spec.max_age_days,
-        policy_version=spec.policy_version,
-        seed=spec.seed,
-        selector=load_selector(spec.selector) if spec.selector else None,
+        max_age_versions=spec.episodes.max_age_versions,
+        max_age_days=spec.episodes.max_age_days,
+        policy_version=spec.episodes.policy_version,
+        seed=spec.optimiser.seed,
+        selector=load_selector(spec.episodes.selector) if spec.episodes.selector else None,
     )
 
 

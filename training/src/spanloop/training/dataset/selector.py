@@ -40,7 +40,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 """Columns of the frame, one row for each token row."""
 _OURS: Final = (__file__, callables.__file__)
 """Files of the frames above the user's function."""
-_HOW_TO: Final = "docs/how-to/extend.md has the form of a selection."
+_HOW_TO: Final = "docs/reference/extension-points.md has the form of a selection."
 
 
 class Selector(Extension):

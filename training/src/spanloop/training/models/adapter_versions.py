@@ -63,15 +63,16 @@ def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
     Raises:
         JobError: Together with the adapter that the job starts from its rank is more than vLLM serves.
     """
-    if spec.lora_merge:
+    if spec.optimiser.lora_merge:
         return None
     if version.adapter_base is None:
         return KeptAdapter(version.reference)
     rank = adapter_rank(version.path)
-    if rank + spec.lora_rank > MAX_ADAPTER_RANK:
+    added = spec.optimiser.lora_rank
+    if rank + added > MAX_ADAPTER_RANK:
         raise JobError(
-            f"{version.reference} is an adapter of rank {rank}. With lora_rank {spec.lora_rank} the new one would have "
-            f"rank {rank + spec.lora_rank}; vLLM serves up to {MAX_ADAPTER_RANK}.",
+            f"{version.reference} is an adapter of rank {rank}. With lora_rank {added} the new one would have "
+            f"rank {rank + added}; vLLM serves up to {MAX_ADAPTER_RANK}.",
             next_step="Submit it again with a lower lora_rank, or with lora_merge = true.",
         )
     return KeptAdapter(version.adapter_base, merged=version.path)

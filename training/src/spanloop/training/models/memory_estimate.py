@@ -27,6 +27,8 @@ from typing import Final, NamedTuple, Protocol
 from spanloop.training.recipes.base import Recipe
 
 from ..spec.choices import OptimizerDtype
+from ..spec.optimiser import Optimiser
+from ..spec.run_settings import RunSettings
 from .model_shape import ModelShape
 
 PROCESSES_BYTES: Final = 2_000_000_000
@@ -49,13 +51,9 @@ class JobSettings(Protocol):
     @property
     def recipe(self) -> Recipe: ...  # noqa: D102
     @property
-    def ranks(self) -> int: ...  # noqa: D102
+    def optimiser(self) -> Optimiser: ...  # noqa: D102
     @property
-    def lora_rank(self) -> int: ...  # noqa: D102
-    @property
-    def offload(self) -> bool: ...  # noqa: D102
-    @property
-    def optimizer_dtype(self) -> OptimizerDtype: ...  # noqa: D102
+    def run(self) -> RunSettings: ...  # noqa: D102
 
 
 class MemoryFactors(NamedTuple):
@@ -79,12 +77,12 @@ class MemoryFactors(NamedTuple):
     def of(cls, settings: JobSettings) -> "MemoryFactors":
         """Return the factors of a job."""
         return cls(
-            ranks=settings.ranks,
-            lora_rank=settings.lora_rank,
+            ranks=settings.run.ranks,
+            lora_rank=settings.optimiser.lora_rank,
             has_reference=settings.recipe.needs_reference,
             has_critic=settings.recipe.needs_critic,
-            offload=settings.offload,
-            moment_bytes=_BFLOAT16 if settings.optimizer_dtype is OptimizerDtype.BFLOAT16 else _FLOAT32,
+            offload=settings.run.offload,
+            moment_bytes=_BFLOAT16 if settings.optimiser.optimizer_dtype is OptimizerDtype.BFLOAT16 else _FLOAT32,
         )
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spanloop.foundation.settings import Evaluation, load_configuration
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.stage_specs import stage_specs
+from spanloop.training.spec.stages import stages_of
 
 
 def check_extensions(spec: JobSpec, data_dir: Path) -> None:
@@ -21,13 +21,13 @@ def check_extensions(spec: JobSpec, data_dir: Path) -> None:
         JobError: A selector cannot be used.
         ConfigurationError: ``spanloop.toml`` is invalid, or its reader or grader cannot be used.
     """
-    selectors = {stage.selector for stage in stage_specs(spec)} - {""}
+    selectors = {stage.spec.episodes.selector for stage in stages_of(spec)} - {""}
     if selectors:
         from spanloop.training.dataset.selector import load_selector  # noqa: PLC0415 - polars, and few jobs need it
 
         for selector in sorted(selectors):
             load_selector(selector)
-    evaluation = load_configuration(data_dir).evaluation if spec.deploy else Evaluation()
+    evaluation = load_configuration(data_dir).evaluation if spec.run.deploy else Evaluation()
     if evaluation.tasks:
         _check_evaluation(evaluation, data_dir)
 

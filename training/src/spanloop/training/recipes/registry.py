@@ -50,10 +50,16 @@ def find_recipe(name: str) -> type[Recipe]:
     Raises:
         ConfigurationError: There is no such recipe, it cannot be imported, or it is not a recipe of this name.
     """
+    if name not in recipe_names():
+        raise ConfigurationError(
+            f"No recipe is called {name!r}.",
+            next_step=f"Known: {', '.join(recipe_names())}; or install the package that offers it.",
+        )
     recipe = RECIPE_POINT.find_class(name)
     if recipe.name != name:
         raise ConfigurationError(
-            f"Recipe {name!r} is {recipe.__name__}, whose name is {recipe.name!r}; expected {name!r}.",
+            f"Recipe {name!r} is {recipe.__name__} with the name {recipe.name!r}; expected a class whose name is "
+            f"{name!r}.",
             next_step="Give the class the name of its entry point, or update the package that offers it.",
         )
     return recipe

@@ -46,10 +46,10 @@ def deploy_as_asked(
         JobError: It cannot be evaluated or served.
         JobLeaseLostError: Another runner has the job.
     """
-    if trained.job.spec.deploy_always:
+    if trained.job.spec.run.deploy_always:
         pause.hand_over()
         _deploy(trained, trace, on_progress)
-    elif trained.job.spec.deploy:
+    elif trained.job.spec.run.deploy:
         pause.end()
         _evaluate(trained, trace, on_progress)
 

@@ -41,7 +41,7 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
         The job after it has ended, whatever its state.
 
     Raises:
-        ConfigurationError: verl does not have what ``spec.verl`` or ``spec.loggers`` ask for.
+        ConfigurationError: verl does not have what ``verl`` or ``loggers`` ask for.
         JobError: ``spec.base`` names no registered model version.
         DataDirectoryError: The control database is unreachable.
     """

@@ -78,7 +78,7 @@ class JobApi:
         Raises:
             JobError: ``spec.base`` names no registered model version, or one that was pruned; or the selector cannot be
                 used.
-            ConfigurationError: verl is installed here and does not have what ``spec.verl`` or ``spec.loggers`` ask for;
+            ConfigurationError: verl is installed here and does not have what ``verl`` or ``loggers`` ask for;
                 or the job deploys, and the reader or grader of ``[evaluation]`` cannot be used.
         """
         check_verl(spec)
@@ -169,7 +169,7 @@ class JobApi:
 
         Raises:
             ConfigurationError: There is no trigger or more than one, the schedule never ticks, verl is installed here
-                and does not have what ``spec.verl`` or ``spec.loggers`` ask for, or the job deploys, and the reader or
+                and does not have what ``verl`` or ``loggers`` ask for, or the job deploys, and the reader or
                 grader of ``[evaluation]`` cannot be used.
             JobError: The selector cannot be used.
         """

@@ -18,8 +18,8 @@ from ..models.checkpoint_fence import NO_FENCE
 from ..models.checkpoints import latest_checkpoint
 from ..models.target_modules import check_target_modules
 from ..recipes.base import LearnsFrom
+from ..spec.choices import Curriculum
 from ..spec.job_spec import JobSpec
-from ..spec.strategy_names import Curriculum
 from ..verl_plugin.drift import steps_within
 from ..verl_plugin.train_plan import TrainPlan
 from .monitor.metrics import metrics_path
@@ -48,13 +48,15 @@ def make_plan(
     steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
-    if spec.target_modules:
-        check_target_modules(spec.target_modules, base.path)
+    if spec.optimiser.target_modules:
+        check_target_modules(spec.optimiser.target_modules, base.path)
     validation_steps = spec.recipe.validation_steps
     validation_path = folder / HELD_OUT_NAME if validation_steps else None
     longest = longest_computed_row(spec, max(manifest.longest_row_tokens, _longest_row(validation_path)))
     return TrainPlan(
         recipe=spec.recipe,
+        optimiser=spec.optimiser,
+        run=spec.run,
         job_id=job_of(manifest.job_id),
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
@@ -66,36 +68,18 @@ def make_plan(
         failure_path=folder / "failure.json",
         steps=steps,
         batch_size=batch,
-        lora_rank=spec.lora_rank,
-        lora_alpha=spec.lora_alpha,
-        lora_dropout=spec.lora_dropout,
-        target_modules=spec.target_modules,
-        learning_rate=spec.learning_rate,
-        lr_scheduler_type=spec.lr_scheduler_type,
-        lr_warmup_steps=spec.lr_warmup_steps,
-        weight_decay=spec.weight_decay,
-        clip_grad=spec.clip_grad,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
-        seed=spec.seed,
-        shuffle=spec.curriculum is Curriculum.NONE,
+        shuffle=spec.episodes.curriculum is Curriculum.NONE,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
-        micro_batch_tokens=spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest),
+        micro_batch_tokens=spec.optimiser.micro_batch_tokens and max(spec.optimiser.micro_batch_tokens, longest),
         longest_row_tokens=longest,
-        optimizer_dtype=spec.optimizer_dtype,
-        offload=spec.offload,
-        save_every_steps=spec.save_freq or save_interval(steps),
-        max_checkpoints=spec.max_ckpt_to_keep,
+        save_every_steps=spec.run.save_freq or save_interval(steps),
         validation_path=validation_path,
         validate_every_steps=max(1, validation_steps),
-        loggers=spec.loggers,
-        verl=spec.verl,
-        backbone=spec.backbone,
-        ranks=spec.ranks,
-        ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
-        threads=max(1, training_threads(whole_machine=spec.pause_serving) // spec.ranks),
-        device=spec.device,
+        threads=max(1, training_threads(whole_machine=spec.run.pause_serving) // spec.run.ranks),
+        device=spec.run.device,
     )
 
 
@@ -109,11 +93,11 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     multiple = batch_multiple(spec)
     if units < multiple:
         raise JobError(
-            f"Job {manifest.job_id} has {units} {spec.recipe.batch_unit} for {spec.ranks} ranks; each rank needs one.",
+            f"Job {manifest.job_id} has {units} {spec.recipe.batch_unit} for {multiple} ranks; each rank needs one.",
             next_step="Submit it again with fewer ranks, or select more episodes.",
         )
     batch = batch_size(units, accumulated_batch(spec), multiple)
-    return steps_within(spec.steps, batch, units, spec.max_passes), batch
+    return steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes), batch
 
 
 def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
@@ -121,13 +105,13 @@ def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
 
     On several ranks verl's rows that fill a batch up count as rows.
     """
-    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.recipe.learns_from is LearnsFrom.ROWS else 1
+    filling = FILLING_ROW_TOKENS if spec.run.ranks > 1 and spec.recipe.learns_from is LearnsFrom.ROWS else 1
     return max(longest_row_tokens, filling)
 
 
 def accumulated_batch(spec: JobSpec) -> int:
     """Return the groups, pairs or rows that a job asks for in one optimiser step."""
-    return spec.batch_groups * spec.gradient_accumulation_steps
+    return spec.optimiser.batch_groups * spec.optimiser.gradient_accumulation_steps
 
 
 def _longest_row(rows: Path | None) -> int:
@@ -143,7 +127,7 @@ def batch_multiple(spec: JobSpec) -> int:
 
     The groups of a policy gradient need not divide: verl fills their rows up with rows that no token trains.
     """
-    return 1 if spec.recipe.learns_from is LearnsFrom.ROWS else spec.ranks
+    return 1 if spec.recipe.learns_from is LearnsFrom.ROWS else spec.run.ranks
 
 
 def batch_size(available: int, requested: int, multiple: int = 1) -> int:

@@ -105,7 +105,7 @@ def preview(
     version = registry.get(spec.base)
     weights = weights_version(registry, version)
     base = with_lineage(read_base_model(version.reference, weights.path), registry)
-    spec = spec.changed(policy_version=registry.exact(spec.policy_version))
+    spec = spec.changed(policy_version=registry.exact(spec.episodes.policy_version))
     with connect(data_dir) as store:
         selection = select_dataset(
             store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share, consumed=consumed
@@ -115,7 +115,7 @@ def preview(
     units = batch_units(spec.recipe, rows)
     multiple = batch_multiple(spec)
     batch = batch_size(units, accumulated_batch(spec), multiple) if units >= multiple else 0
-    steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
+    steps = steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes) if batch else 0
     longest = longest_computed_row(spec, _largest(prompts + responses))
     return Preview(
         base=version.reference,
@@ -141,14 +141,14 @@ def preview(
 def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int) -> PreviewMemory:
     """Estimate the memory of ``spec`` on each device that it may train on."""
     factors = MemoryFactors.of(spec)
-    tokens = spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest_row_tokens)
+    tokens = spec.optimiser.micro_batch_tokens and max(spec.optimiser.micro_batch_tokens, longest_row_tokens)
     cpu = gpus = None
-    if spec.device is not Device.CUDA:
+    if spec.run.device is not Device.CUDA:
         cpu_tokens = tokens or max(MICRO_BATCH_TOKENS, longest_row_tokens)
         bfloat16 = computes_bfloat16()
         cpu = estimate_on_cpu(shape, factors, micro_batch_tokens=cpu_tokens, bfloat16=bfloat16)
     auto_tokens = gpu_tokens(shape, factors, free_bytes=GPU_BYTES)
-    if spec.device is not Device.CPU:
+    if spec.run.device is not Device.CPU:
         gpu_pass = tokens or max(auto_tokens, longest_row_tokens)
         gpus = estimate_on_gpus(shape, factors, micro_batch_tokens=gpu_pass)
     return PreviewMemory(cpu, gpus, auto_tokens)

@@ -181,7 +181,9 @@ def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path
     if not attempt.stage.has_gate:
         return None
     with attempt.trace.span("rl.gate"):
-        gate = run_gate(attempt.folder, attempt.spec.recipe, before=base.path, after=model, device=attempt.spec.device)
+        gate = run_gate(
+            attempt.folder, attempt.spec.recipe, before=base.path, after=model, device=attempt.spec.run.device
+        )
         metrics = {f"gate/{gate.measure}": gate.got, f"gate/{gate.measure}/expected": gate.expected}
         writer = MetricsWriter(store, attempt.training_id)
         writer.add([StepMetrics(step, metrics)])
@@ -212,7 +214,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         with attempt.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                attempt.spec.changed(policy_version=attempt.registry.exact(attempt.spec.policy_version)),
+                attempt.spec.changed(policy_version=attempt.registry.exact(attempt.spec.episodes.policy_version)),
                 base,
                 tokenizer_of=attempt.registry.tokenizer_fingerprint,
                 job_id=attempt.training_id,
@@ -236,7 +238,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
     plan_path = attempt.folder / "plan.json"
     attempt.registry.check_lease(attempt.job.id, attempt.token)
     claim(attempt.folder / "checkpoints", attempt.token)
-    discard_old(attempt.folder / "checkpoints", keep=spec.max_ckpt_to_keep)
+    discard_old(attempt.folder / "checkpoints", keep=spec.run.max_ckpt_to_keep)
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
             spec,
@@ -247,13 +249,14 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
             ray_folder=ray_temp_dir,
             lease_token=attempt.token,
         )
-        if plan.steps < spec.steps:
-            _log(f"max_passes of {spec.max_passes:g} ends the training at step {plan.steps} of {spec.steps}")
+        if plan.steps < spec.optimiser.steps:
+            limits = spec.optimiser
+            _log(f"max_passes of {limits.max_passes:g} ends the training at step {plan.steps} of {limits.steps}")
         _log(
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
-        if attempt.job.spec.pause_serving:
+        if attempt.job.spec.run.pause_serving:
             attempt.pause.begin()
         with attempt.trace.span("rl.train") as span, verl_process(plan, plan_path, token=attempt.token) as run:
             ending = _follow(attempt, run, watch)
@@ -283,14 +286,14 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
             return ending
     ending = read_early_stop(run.plan.failure_path)
     if status != 0 and ending is None:
-        raise failure_of(run, is_paused=attempt.job.spec.pause_serving)
+        raise failure_of(run, is_paused=attempt.job.spec.run.pause_serving)
     return ending
 
 
 def _report_progress(attempt: Attempt, step: int, steps: int) -> None:
     """Store the steps of all stages; one that has not begun counts with its setting."""
     later = stages_of(attempt.job.spec)[attempt.stage.number :]
-    total = attempt.steps_before + steps + sum(stage.spec.steps for stage in later)
+    total = attempt.steps_before + steps + sum(stage.spec.optimiser.steps for stage in later)
     report_progress(attempt.data_dir, attempt.job.id, attempt.token, attempt.steps_before + step, total)
 
 
@@ -298,8 +301,8 @@ def _end_reason(attempt: Attempt, steps: int) -> str:
     ended = read_ended(attempt.folder)
     if ended is not None:
         return ended.reason
-    is_cut = steps < attempt.spec.steps
-    return f"max_passes ended it at step {steps} of {attempt.spec.steps}" if is_cut else ""
+    is_cut = steps < attempt.spec.optimiser.steps
+    return f"max_passes ended it at step {steps} of {attempt.spec.optimiser.steps}" if is_cut else ""
 
 
 def _last_good(attempt: Attempt, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:

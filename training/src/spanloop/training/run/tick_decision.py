@@ -75,7 +75,7 @@ def _decide_by_data(data_dir: DataDir, schedule: Schedule) -> TickPreview:
 def _nothing_new(spec: JobSpec, data: Preview) -> str:
     """Return why there is nothing to train on; of data that could be trained on later, the counts by reason."""
     if data.transitions:
-        return f"too few new {spec.recipe.batch_unit} for {spec.ranks} ranks"
+        return f"too few new {spec.recipe.batch_unit} for {spec.run.ranks} ranks"
     what = "groups" if spec.recipe.has_groups else "episodes"
     if not data.episodes.total:
         return f"no new trainable {what}: no episode that it has not trained on matches its filters"
@@ -87,7 +87,7 @@ def _too_few_failures(data_dir: DataDir, schedule: Schedule, trigger: FailureTri
 
     Only episodes since the last job count, whose training has answered the failures before.
     """
-    committed = now - timedelta(minutes=schedule.spec.commit_minutes)
+    committed = now - timedelta(minutes=schedule.spec.episodes.commit_minutes)
     with connect(data_dir) as store:
         frame = store.query(
             "schedule_failures",

@@ -143,7 +143,7 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
     plan_path.write_text(plan.model_dump_json(indent=1))
     plan.failure_path.unlink(missing_ok=True)
     mark = JobMark(plan.job_id, token)
-    is_debug = plan.backbone is Backbone.DEBUG
+    is_debug = plan.run.backbone is Backbone.DEBUG
     process = subprocess.Popen(
         [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(plan_path)],
         env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token), "PYTHONWARNINGS": "ignore"},

@@ -1,9 +1,6 @@
 """Defaults of a training job's settings, each with the paper or the measurement that it comes from."""
 
-from typing import Any, Final
-
-from spanloop.training.recipes.base import Recipe
-from spanloop.training.recipes.registry import DEFAULT_RECIPE, find_recipe
+from typing import Final
 
 LEARNING_RATE: Final = 1e-6
 """Of a recipe that states none."""
@@ -31,19 +28,3 @@ Data-Constrained Language Models")."""
 STALL_MINUTES: Final = 120.0
 """Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
 nothing in verl notices, as when a node with TransferQueue's storage dies."""
-
-
-def default_max_age_versions(data: dict[str, Any]) -> int | None:
-    """Return the age limit of rows, in versions, for the recipe in ``data``, the settings validated so far."""
-    limit: int | None = _recipe(data).default("max_age_versions")
-    return limit
-
-
-def default_learning_rate(data: dict[str, Any]) -> float:
-    """Return the learning rate for the recipe in ``data``, the settings validated so far."""
-    rate = float(_recipe(data).default("learning_rate", LEARNING_RATE))
-    return rate * LORA_LEARNING_RATE if data.get("lora_rank") else rate
-
-
-def _recipe(data: dict[str, Any]) -> type[Recipe]:
-    return type(data["recipe"]) if "recipe" in data else find_recipe(DEFAULT_RECIPE)

@@ -19,8 +19,7 @@ from spanloop.training.recipes.base import Recipe
 from spanloop.training.recipes.registry import DEFAULT_RECIPE, all_recipes
 from spanloop.training.recipes.setting import Panel, Setting, setting_of
 
-from .flat_settings import RECIPE
-from .job_settings import JobSettings
+from .flat_settings import PARTS, RECIPE, job_fields
 from .presets import Preset, preset_values
 
 NONE_TEXT: Final = "none"
@@ -92,14 +91,12 @@ def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
     """
     recipes = all_recipes()
     fields = {"kind": _kind(recipes)}
-    for name, field in JobSettings.model_fields.items():
-        if name != RECIPE:
-            defaults = {
-                recipe.name: _default(field, recipe)
-                for recipe in recipes.values()
-                if name not in recipe.unused_settings
-            }
-            fields[name] = _described(name, field, defaults)
+    for name, field in job_fields().items():
+        users = [recipe for recipe in recipes.values() if name not in recipe.unused_settings]
+        defaults = {recipe.name: _default(name, field, recipe) for recipe in users}
+        fields[name] = _described(name, field, defaults)
+        if name == "name":
+            fields["then"] = _then(recipes)
     for recipe in recipes.values():
         for name, field in recipe.model_fields.items():
             described = _described(name, field, {recipe.name: field.get_default()})
@@ -127,6 +124,26 @@ def _kind(recipes: Mapping[str, type[Recipe]]) -> SpecField:
         minimum=None,
         maximum=None,
         setting=Setting(Panel.MODEL, is_basic=True),
+        preset=None,
+    )
+
+
+def _then(recipes: Mapping[str, type[Recipe]]) -> SpecField:
+    """Return the setting that adds stages."""
+    return SpecField(
+        name="then",
+        help="A further stage, which starts from the version that the one before it made: ``setting=value`` words, as "
+        "in ``kind=dpo steps=20``; in a job file also a table ``[[then]]``. What it leaves out is the job's, except "
+        "settings whose default depends on the kind.",
+        value_type=str,
+        is_list=True,
+        is_optional=False,
+        is_required=False,
+        recipes=tuple(recipes),
+        defaults=dict.fromkeys(recipes, ()),
+        minimum=None,
+        maximum=None,
+        setting=Setting(Panel.MODEL, is_of_job=True),
         preset=None,
     )
 
@@ -167,10 +184,8 @@ def _shared(first: SpecField, other: SpecField, recipe: type[Recipe]) -> SpecFie
     return first._replace(recipes=(*first.recipes, *other.recipes), defaults={**first.defaults, **other.defaults})
 
 
-def _default(field: FieldInfo, recipe: type[Recipe]) -> Any:
-    return (
-        None if field.is_required() else field.get_default(call_default_factory=True, validated_data={RECIPE: recipe()})
-    )
+def _default(name: str, field: FieldInfo, recipe: type[Recipe]) -> Any:
+    return None if field.is_required() else recipe.default(name, field.get_default())
 
 
 def _with_default(field: SpecField, preset: Preset, value: Any) -> SpecField:
@@ -210,13 +225,11 @@ def _is_none(value: Any) -> bool:
 
 def problems(error: ValidationError) -> tuple[str, ...]:
     """Return one sentence for each invalid setting, with its name and value."""
-    # pydantic adds one for each default that depends on the kind, as soon as any other field is invalid
-    own = [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
-    return tuple(_problem(detail["loc"], detail["msg"], detail.get("input")) for detail in own)
+    return tuple(_problem(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
 
 
 def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:
-    where = ".".join(str(part) for part in location if part != RECIPE)
+    where = ".".join(str(part) for part in location if part not in {RECIPE, *PARTS})
     optional = {field.name for field in spec_fields() if field.is_optional}
     if where in optional:
         message += f", or {NONE_TEXT} for no limit"

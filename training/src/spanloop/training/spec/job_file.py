@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from spanloop.foundation.errors import ConfigurationError
 
 from .fields import problems, read_none, spec_fields
+from .flat_settings import flattened
 from .job_spec import JobSpec
 
 
@@ -41,7 +42,13 @@ def check_names(settings: Mapping[str, Any], *, where: str) -> None:
         ConfigurationError: It has the nearest name of a setting.
     """
     names = [field.name for field in spec_fields()]
-    for name in settings:
+    try:
+        given = flattened(settings)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{where}: {error}.", next_step="spanloop train --help lists the settings of a training job."
+        ) from error
+    for name in given:
         if name not in names:
             nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
             hint = f"Did you mean {nearest[0]}? " if nearest else ""
@@ -59,7 +66,7 @@ def build_spec(settings: Mapping[str, Any], *, where: str) -> JobSpec:
     """
     check_names(settings, where=where)
     try:
-        return JobSpec.model_validate(read_none(settings))
+        return JobSpec.model_validate(read_none(flattened(settings)))
     except ValidationError as error:
         raise ConfigurationError(
             f"{where}: the job's settings are invalid: {'; '.join(problems(error))}",

@@ -1,47 +1,54 @@
-"""The specifications of a job's stages, made of the job's settings and the texts of its further stages.
+"""The settings of a job's further stages, made of the first stage's and of what the user gives for each.
 
-Invariant: a stage has no stages of its own. What its text leaves out is the job's setting, except a setting whose
-default depends on the kind, which has the default of the stage's kind.
+Invariant: what a stage leaves out is the first stage's setting, except a setting whose default depends on the recipe,
+which has the default of the stage's recipe.
 """
 
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, cast
 
 from pydantic import ValidationError
 
-from .defaults import HELD_OUT_SHARE
+from spanloop.training.recipes.registry import recipe_class
+
 from .fields import SpecField, problems, read_none, spec_fields
-from .flat_settings import flat_settings
+from .flat_settings import flat_settings, flattened
 from .job_settings import JobSettings
 from .stage_text import parse_stage
+from .verl_overrides import stage_values
 
-Settings = TypeVar("Settings", bound=JobSettings)
 
+def stage_settings(first: JobSettings, stage: object, number: int) -> dict[str, Any]:
+    """Return the flat settings of a stage.
 
-def stage_specs(spec: Settings) -> tuple[Settings, ...]:
-    """Return the specification of each stage, of the same class as ``spec``; one for a job without ``then``.
+    Args:
+        first: The first stage.
+        stage: ``setting=value`` words, or a table of a job file.
+        number: Of the stage, from 2.
 
     Raises:
-        ValueError: A stage is invalid; the message has its number and the setting.
+        ValueError: A name is no setting of a stage; the message has the number and the name.
     """
-    first = spec.changed(then=(), held_out_share=HELD_OUT_SHARE)
-    return (first, *(_stage_spec(spec, text, number) for number, text in enumerate(spec.then, 2)))
-
-
-def _stage_spec(spec: Settings, text: str, number: int) -> Settings:
     fields = {field.name: field for field in spec_fields()}
-    given = parse_stage(text, frozenset(name for name, field in fields.items() if field.is_list))
+    lists = frozenset(name for name, field in fields.items() if field.is_list)
+    if isinstance(stage, Mapping):
+        given = flattened(stage_values(cast("Mapping[str, Any]", stage)))
+    else:
+        given = parse_stage(str(stage), lists)
     for name in given:
         if name not in fields:
             raise ValueError(f"then: stage {number}: {name} is no setting of a training job")
         if fields[name].setting.is_of_job:
             raise ValueError(f"then: stage {number}: {name} is a setting of the whole job")
-    try:
-        kind = type(spec).model_validate({"base": spec.base, "kind": given.get("kind", spec.kind)}).kind
-        values = flat_settings(spec)
-        inherited = {name: values[name] for name, field in fields.items() if _is_inherited(field, spec.kind, kind)}
-        return type(spec).model_validate(inherited | {"base": spec.base, "name": spec.name} | read_none(given))
-    except ValidationError as error:
-        raise ValueError(f"then: stage {number}: {' '.join(problems(error))}") from error
+    kind = recipe_class(str(given.get("kind", first.kind))).name
+    values = flat_settings(first)
+    inherited = {name: values[name] for name, field in fields.items() if _is_inherited(field, first.kind, kind)}
+    return inherited | {"base": first.base, "name": first.name} | read_none(given)
+
+
+def stage_problem(error: ValidationError, number: int) -> str:
+    """Return what is wrong with a stage."""
+    return f"then: stage {number}: {' '.join(problems(error))}"
 
 
 def _is_inherited(field: SpecField, before: str, kind: str) -> bool:

@@ -5,8 +5,8 @@ Invariant: a stage is a ``JobSpec`` without stages of its own.
 
 from typing import NamedTuple
 
+from .defaults import HELD_OUT_SHARE
 from .job_spec import JobSpec
-from .stage_specs import stage_specs
 
 
 class Stage(NamedTuple):
@@ -43,7 +43,7 @@ def stages_of(spec: JobSpec) -> tuple[Stage, ...]:
     Raises:
         ValueError: A stage is invalid; the message has its number and the setting.
     """
-    specs = stage_specs(spec)
+    specs = (spec.changed(then=(), held_out_share=HELD_OUT_SHARE), *spec.stages) if spec.stages else (spec,)
     total = len(specs)
     return tuple(
         Stage(number, total, stage, spec.held_out_share if number < total or stage.recipe.validation_steps else 0.0)

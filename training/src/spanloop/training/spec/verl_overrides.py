@@ -90,6 +90,8 @@ OWNED: Final[Mapping[str, str]] = _OF_PARTS | {
     f"{_ACTOR}.kl_loss_coef": _setting("kl_coefficient"),
     f"{_ACTOR}.policy_loss._target_": _setting("kind"),
     f"{_ACTOR}.policy_loss.loss_mode": _setting("kind"),
+    f"{_ACTOR}.policy_loss.recipe": _setting("kind"),
+    f"{_ACTOR}.policy_loss.single_pass": _setting("epochs"),
     "critic.enable": _setting("kind"),
     "critic.cliprange_value": _setting("cliprange_value"),
     "algorithm.adv_estimator": _setting("kind"),

@@ -42,13 +42,13 @@ def resolve_compute(plan: TrainPlan) -> TrainPlan:
         JobError: CUDA was requested and there is none, there are fewer GPUs than ranks, their memory is too small, or
             the plan has a setting of CUDA and trains on a CPU.
     """
-    compute = cluster_compute(plan.ray_address, plan.device) if plan.ray_address else local_compute(plan.device)
-    if compute.device is Device.CUDA and compute.gpus < plan.ranks:
+    compute = cluster_compute(plan.run.ray_address, plan.device) if plan.run.ray_address else local_compute(plan.device)
+    if compute.device is Device.CUDA and compute.gpus < plan.run.ranks:
         raise JobError(
-            f"The job asks for {plan.ranks} ranks, one on each GPU, and there are {compute.gpus} GPUs.",
+            f"The job asks for {plan.run.ranks} ranks, one on each GPU, and there are {compute.gpus} GPUs.",
             next_step="Submit it with fewer ranks, or with device cpu.",
         )
-    if compute.device is Device.CPU and plan.offload:
+    if compute.device is Device.CPU and plan.run.offload:
         raise JobError(
             "The job trains on a CPU, which has weights and optimiser states in the host's memory: it has no offload.",
             next_step="Submit it without offload.",

@@ -51,7 +51,7 @@ def prepare_environment(plan: TrainPlan) -> None:
         "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",
         "TORCH_LOGS": "-torch.fx._symbolic_trace",
     }
-    if not plan.ray_address:
+    if not plan.run.ray_address:
         settings |= {
             "RAY_ADDRESS": "local",
             "RAY_AUTH_MODE": "token",

@@ -42,7 +42,7 @@ def check_verl(spec: JobSpec) -> None:
         return
     for stage in stages_of(spec):
         check_loggers(stage.spec)
-        check_overrides(stage.spec.recipe.learns_from, stage.spec.verl)
+        check_overrides(stage.spec.recipe.learns_from, stage.spec.run.verl)
 
 
 def check_loggers(spec: JobSpec) -> None:
@@ -51,7 +51,7 @@ def check_loggers(spec: JobSpec) -> None:
     Raises:
         ConfigurationError: One is not.
     """
-    for logger in spec.loggers:
+    for logger in spec.run.loggers:
         if find_spec(logger.value) is None:
             raise ConfigurationError(
                 f"loggers: {logger} needs the package {logger}, which is not installed beside verl.",

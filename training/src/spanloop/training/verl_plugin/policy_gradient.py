@@ -23,7 +23,7 @@ from .train_plan import TrainPlan
 
 def train(plan: TrainPlan) -> None:
     """Run the job of ``plan``; its last checkpoint is the result."""
-    if plan.backbone is Backbone.DEBUG:
+    if plan.run.backbone is Backbone.DEBUG:
         _train_in_this_process(plan)
     else:
         _train_on_ray(plan)
@@ -35,7 +35,7 @@ def _train_in_this_process(plan: TrainPlan) -> None:
         from .verl_config import compose  # noqa: PLC0415
 
         with debug_backbone():
-            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl), queue_ready=lambda: None)
+            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan), plan.run.verl), queue_ready=lambda: None)
 
 
 def _train_on_ray(plan: TrainPlan) -> None:
@@ -46,11 +46,11 @@ def _train_on_ray(plan: TrainPlan) -> None:
 
         from .verl_config import compose  # noqa: PLC0415
 
-        config = compose("ppo_trainer", policy_gradient_overrides(plan), plan.verl)
+        config = compose("ppo_trainer", policy_gradient_overrides(plan), plan.run.verl)
         config.transfer_queue.enable = True
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue.result)
-        if plan.ray_address:
+        if plan.run.ray_address:
             # The job's own cluster needs no cleanup, and closing takes a second.
             tq.close()
 
@@ -67,7 +67,7 @@ def _start_queue(plan: TrainPlan, config: Any) -> None:
     # Only the process that created the controller has storage; this also detects a name taken at the same instant.
     if not tq.interface._TQ_STORAGE:  # noqa: SLF001 - no public call tells the two apart
         raise JobError(
-            f"another job trains with TransferQueue on the Ray cluster {plan.ray_address}.",
+            f"another job trains with TransferQueue on the Ray cluster {plan.run.ray_address}.",
             next_step="Retry when it has ended, or submit without ray_address, for a cluster of the job's own.",
         )
 
@@ -83,7 +83,7 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
     trainer.recipe = recipe = policy_gradient_of(plan)
     trainer.samples_path = plan.samples_path
     trainer.lease_token = plan.lease_token
-    trainer.max_checkpoints = plan.max_checkpoints
+    trainer.max_checkpoints = plan.run.max_ckpt_to_keep
     trainer.value_coefficient = recipe.value_coefficient if isinstance(recipe, Ppo) else VALUE_COEFFICIENT
     trainer.queue_ready = queue_ready
     trainer.init()

@@ -24,7 +24,7 @@ def run_ranks(plan: TrainPlan, fit: Callable[[TrainPlan], None]) -> None:
 
     The first exception of a rank is raised as it was there; the other ranks end with the job's Ray session.
     """
-    if plan.backbone is Backbone.DEBUG:
+    if plan.run.backbone is Backbone.DEBUG:
         with this_rank():
             fit(plan)
         return
@@ -51,17 +51,17 @@ def _start_tasks(plan: TrainPlan, fit: Callable[[TrainPlan], None]) -> list[Any]
 
     num_gpus = int(plan.device is Device.CUDA)
     bundle = {"CPU": 1.0} | ({"GPU": 1.0} if num_gpus else {})
-    group = ray.util.placement_group([bundle] * plan.ranks, strategy="STRICT_PACK")
+    group = ray.util.placement_group([bundle] * plan.run.ranks, strategy="STRICT_PACK")
     on_node = PlacementGroupSchedulingStrategy(placement_group=group)
     remote: Any = ray.remote
     options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": on_node}
     port = ray.get(remote(**options)(_free_port).remote())
     task: Any = remote(num_gpus=num_gpus, **options)(_fit_as_rank)
-    return [task.remote(plan, fit, rank, port) for rank in range(plan.ranks)]
+    return [task.remote(plan, fit, rank, port) for rank in range(plan.run.ranks)]
 
 
 def _fit_as_rank(plan: TrainPlan, fit: Callable[[TrainPlan], None], rank: int, port: int) -> None:
-    with this_rank(rank, plan.ranks, port):
+    with this_rank(rank, plan.run.ranks, port):
         fit(plan)
 
 

@@ -44,11 +44,11 @@ _SECRETS = frozenset({"WANDB_API_KEY"})
 @contextmanager
 def ray_session(plan: TrainPlan) -> Generator[None]:
     """Connect to the plan's Ray cluster, or start one; disconnect or stop it afterwards."""
-    if plan.ray_address:
+    if plan.run.ray_address:
         environment = {
             name: value for name, value in os.environ.items() if name.startswith(_FORWARDED) and name not in _SECRETS
         }
-        ray.init(address=plan.ray_address, runtime_env={"env_vars": environment}, logging_level=logging.WARNING)
+        ray.init(address=plan.run.ray_address, runtime_env={"env_vars": environment}, logging_level=logging.WARNING)
     else:
         _start_local(plan)
     try:
@@ -60,8 +60,8 @@ def ray_session(plan: TrainPlan) -> Generator[None]:
 def _start_local(plan: TrainPlan) -> None:
     ray.init(
         address="local",
-        num_cpus=_LOGICAL_CPUS + plan.ranks,
-        num_gpus=plan.ranks if plan.device is Device.CUDA else 0,
+        num_cpus=_LOGICAL_CPUS + plan.run.ranks,
+        num_gpus=plan.run.ranks if plan.device is Device.CUDA else 0,
         include_dashboard=False,
         object_store_memory=_OBJECT_STORE_BYTES,
         logging_level=logging.WARNING,

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from spanloop.training.dataset.sampling import DEFAULT_TEMPERATURE
 from spanloop.training.models.checkpoint_fence import NO_FENCE
 from spanloop.training.recipes.registry import AnyRecipe
-from spanloop.training.spec.choices import Backbone, Device, LearningRateSchedule, Logger, OptimizerDtype
-from spanloop.training.spec.defaults import CLIP_GRADIENT, LORA_ALPHA, MAX_CHECKPOINTS
+from spanloop.training.spec.choices import Device
+from spanloop.training.spec.optimiser import Optimiser
+from spanloop.training.spec.run_settings import RunSettings
 
 
 class TrainPlan(BaseModel):
@@ -22,6 +23,10 @@ class TrainPlan(BaseModel):
 
     recipe: AnyRecipe
     """With the values of its settings."""
+    optimiser: Optimiser
+    """The job's; ``steps``, ``batch_size`` and ``micro_batch_tokens`` below are what comes of it and the dataset."""
+    run: RunSettings
+    """The job's; ``device`` below is resolved by the subprocess."""
     job_id: str
     model_path: Path
     """Hugging Face folder of the base model."""
@@ -43,20 +48,8 @@ class TrainPlan(BaseModel):
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
     """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO, all accumulated."""
-    lora_rank: int = Field(ge=0, default=0)
-    """0 trains all weights."""
-    lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
-    lora_dropout: float = Field(ge=0, lt=1, default=0.0)
-    target_modules: tuple[str, ...] = ()
-    """Layers with low-rank matrices, by the last part of their names; empty: all linear layers."""
-    learning_rate: float = Field(gt=0)
-    lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
-    lr_warmup_steps: int = Field(ge=0, default=0)
-    weight_decay: float = Field(ge=0, default=0.0)
-    clip_grad: float = Field(gt=0, default=CLIP_GRADIENT)
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; policy gradients only."""
-    seed: int = 0
     shuffle: bool = True
     """False trains in the order of the dataset file, in each pass."""
     max_prompt_tokens: int = Field(ge=1)
@@ -66,28 +59,13 @@ class TrainPlan(BaseModel):
     that trains; the subprocess resolves it."""
     longest_row_tokens: int = Field(ge=1, default=1)
     """Of the rows that are computed, those that verl fills a batch up with included."""
-    optimizer_dtype: OptimizerDtype = OptimizerDtype.FLOAT32
-    offload: bool = False
-    """Keep weights, gradients and optimiser states in the host's memory; CUDA only."""
     bfloat16: bool | None = None
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
-    max_checkpoints: int = Field(ge=1, default=MAX_CHECKPOINTS)
-    """Complete checkpoints that are kept."""
     validation_path: Path | None = None
     """Parquet file of held-out rows; SFT only. None: no validation."""
     validate_every_steps: int = Field(ge=1, default=1)
-    loggers: tuple[Logger, ...] = ()
-    """Loggers of verl besides its file."""
-    verl: tuple[str, ...] = ()
-    """Raw overrides of verl's configuration, ``KEY=VALUE`` in Hydra's syntax; they come last."""
-    backbone: Backbone = Backbone.RAY
-    """Where verl's trainer and workers run."""
-    ranks: int = Field(ge=1, default=1)
-    """Data-parallel ranks, all on one node."""
-    ray_address: str = ""
-    """An existing Ray cluster; empty starts one for this job alone."""
     ray_temp_dir: Path
     """Short, because Unix socket paths end at 107 bytes; removed after the job."""
     threads: int = Field(ge=1)

@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
+from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, text_of_repr
+from spanloop.messages.tool_definitions import tool_definitions
 
 from ...reprs import value_of_repr
 from ...spans import SpanKind

@@ -15,7 +15,7 @@ from spanloop.training.dataset.rejections import Rejection
 from spanloop.training.recipes.base import Recipe
 from spanloop.training.spec.row_source import RowSource
 
-from ...spec.strategy_names import Coreset, Curriculum
+from ...spec.choices import Coreset, Curriculum
 from . import curriculum
 from .coreset import HYBRID_CANDIDATES, bigram_features, choose, requested
 from .replay import UnitRows, kept_by_replay

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...spec.strategy_names import Coreset
+from ...spec.choices import Coreset
 from ..seeded_order import seeded_order
 
 DIMENSIONS: Final = 128

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...spec.strategy_names import Coreset, Curriculum
+from ...spec.choices import Coreset, Curriculum
 
 RowLosses = Callable[[pl.DataFrame], pl.Series]
 """From rows with ``trajectory_id``, ``prompt_token_ids``, ``response_token_ids`` and ``loss_mask`` to the mean negative

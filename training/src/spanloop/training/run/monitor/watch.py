@@ -35,10 +35,10 @@ class TrainingWatch:
         self._metrics = MetricsWriter(store, job_id)
         self._samples = SampleWriter(store, job_id, spec.kind, folder)
         recipe = spec.recipe
-        thresholds = Thresholds(entropy_share=0, flat_batches=0, stall_minutes=spec.stall_minutes)
+        thresholds = Thresholds(entropy_share=0, flat_batches=0, stall_minutes=spec.run.stall_minutes)
         if isinstance(recipe, PolicyGradient):
-            thresholds = Thresholds(recipe.min_entropy_share, recipe.max_flat_batches, spec.stall_minutes)
-        self._watchdogs = Watchdogs(thresholds, learning_rate=spec.learning_rate)
+            thresholds = Thresholds(recipe.min_entropy_share, recipe.max_flat_batches, spec.run.stall_minutes)
+        self._watchdogs = Watchdogs(thresholds, learning_rate=spec.optimiser.learning_rate)
         earlier = logged_steps(folder)
         self._metrics.add(earlier + self._samples.poll())
         for step in earlier:

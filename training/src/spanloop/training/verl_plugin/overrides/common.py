@@ -22,8 +22,8 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
     return [
         f"trainer.device={plan.device}",
         "trainer.nnodes=1",
-        f"trainer.n_gpus_per_node={plan.ranks}",
-        f"trainer.logger=[{','.join(('file', *plan.loggers))}]",
+        f"trainer.n_gpus_per_node={plan.run.ranks}",
+        f"trainer.logger=[{','.join(('file', *plan.run.loggers))}]",
         "trainer.project_name=spanloop",
         f"trainer.experiment_name={quoted(plan.job_id)}",
         f"trainer.total_training_steps={plan.steps}",
@@ -41,7 +41,7 @@ def kept_checkpoints(plan: TrainPlan) -> int:
     verl removes an old one before the new one has its mark; :func:`~spanloop.training.models.checkpoints.discard_old`
     removes what is over the plan's number afterwards.
     """
-    return max(2, plan.max_checkpoints)
+    return max(2, plan.run.max_ckpt_to_keep)
 
 
 def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
@@ -55,25 +55,25 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
         # flash attention is not installed; torch's own kernels handle packed rows by their position ids
         f"+{model}.override_config.attn_implementation=sdpa",
     ]
-    target_modules = f"[{','.join(plan.target_modules)}]" if plan.target_modules else "all-linear"
+    target_modules = f"[{','.join(plan.optimiser.target_modules)}]" if plan.optimiser.target_modules else "all-linear"
     # a critic starts with a new head, which an adapter would leave as it is
-    if plan.lora_rank and not model.startswith("critic"):
+    if plan.optimiser.lora_rank and not model.startswith("critic"):
         overrides += [
-            f"{model}.lora_rank={plan.lora_rank}",
-            f"{model}.lora_alpha={plan.lora_alpha}",
+            f"{model}.lora_rank={plan.optimiser.lora_rank}",
+            f"{model}.lora_alpha={plan.optimiser.lora_alpha}",
             f"{model}.target_modules={target_modules}",
-            f"{model}.lora.dropout={plan.lora_dropout}",
+            f"{model}.lora.dropout={plan.optimiser.lora_dropout}",
         ]
     if plan.device is Device.CPU:
         overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
-    elif plan.lora_dropout:
+    elif plan.optimiser.lora_dropout:
         overrides.append(f"{model}.external_lib={_LORA_DROPOUT}")
     return overrides + forward_overrides(plan, engine=engine)
 
 
 def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
     """Return how one FSDP2 engine computes; ``engine`` is its path in verl's configuration."""
-    overrides = [f"{engine}.use_torch_compile=False", f"{engine}.offload_policy={plan.offload}"]
+    overrides = [f"{engine}.use_torch_compile=False", f"{engine}.offload_policy={plan.run.offload}"]
     if plan.device is Device.CPU:
         overrides += [
             # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway

@@ -18,7 +18,7 @@ def critic_overrides(plan: TrainPlan, recipe: Ppo) -> list[str]:
         *optimiser_overrides(plan, optimiser="critic.optim", learning_rate=recipe.critic_learning_rate),
         f"critic.ppo_mini_batch_size={plan.batch_size}",
         f"critic.ppo_epochs={recipe.epochs}",
-        f"critic.data_loader_seed={plan.seed}",
+        f"critic.data_loader_seed={plan.optimiser.seed}",
         "critic.use_dynamic_bsz=True",
         f"critic.ppo_max_token_len_per_gpu={plan.micro_batch_tokens}",
         f"+critic.ppo_infer_max_token_len_per_gpu={plan.micro_batch_tokens}",

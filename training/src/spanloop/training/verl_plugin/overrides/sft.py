@@ -18,7 +18,7 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
     return [
         *trainer_overrides(plan),
         *engine_overrides(plan, model="model", engine="engine"),
-        f"trainer.seed={plan.seed}",
+        f"trainer.seed={plan.optimiser.seed}",
         f"+data.shuffle={plan.shuffle}",
         f"trainer.max_ckpt_to_keep={kept_checkpoints(plan)}",
         f"data.train_files={quoted(plan.dataset_path)}",
@@ -31,8 +31,8 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         f"data.custom_cls.path=pkg://spanloop.training.verl_plugin.supervised.{module}",
         f"data.custom_cls.name={class_name}",
         "engine.strategy=fsdp2",
-        f"engine.seed={plan.seed}",
-        *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.learning_rate),
+        f"engine.seed={plan.optimiser.seed}",
+        *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.optimiser.learning_rate),
         "checkpoint.save_contents=[model,optimizer,extra,hf_model]",
         "checkpoint.load_contents=[model,optimizer,extra]",
     ]

@@ -34,7 +34,7 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
     def __init__(self, plan: TrainPlan, overrides: list[str], recorder: SftRecorder | None = None) -> None:
         self._plan = plan
         self._recorder = recorder
-        config = compose("sft_trainer_engine", overrides, plan.verl)
+        config = compose("sft_trainer_engine", overrides, plan.run.verl)
         initialize_global_process_group()
         super().__init__(config=config)
 
@@ -84,7 +84,7 @@ class _MarkingHandler:
     def __init__(self, handler: Any, plan: TrainPlan) -> None:
         self._handler = handler
         self._lease_token = plan.lease_token
-        self._max_checkpoints = plan.max_checkpoints
+        self._max_checkpoints = plan.run.max_ckpt_to_keep
 
     def load_checkpoint(self) -> int:
         step = int(self._handler.load_checkpoint())
