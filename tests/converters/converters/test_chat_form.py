@@ -104,3 +104,26 @@ def test_a_conversation_counts_from_the_least_reward_on() -> None:
     found, accepted, rejected = lines("openai", transitions(world), min_reward=0.5)
     assert ([line["messages"][-1]["content"] for line in found], accepted) == (["So a."], 1)
     assert rejected == {"reward_too_low": 2}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "reasoning", "content": "Hm."},
+        {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+        {"text": "Hm.", "thought": True},
+    ],
+)
+def test_thinking_is_reasoning_content_where_the_form_has_a_place(part: dict[str, Any]) -> None:
+    message = {"role": "assistant", "parts": [part, {"type": "text", "content": "So."}]}
+    parsed = parse_messages(json.dumps([ASK, message]))
+    assert chat(parsed, with_reasoning=True)[1] == {"role": "assistant", "reasoning_content": "Hm.", "content": "So."}
+    with pytest.raises(NotChatError, match="unsupported_part"):
+        chat(parsed)
+
+
+def test_thinking_without_its_text_is_unsupported() -> None:
+    hidden = {"type": "reasoning", "id": "rs", "summary": []}
+    message = {"role": "assistant", "parts": [hidden, {"type": "text", "content": "So."}]}
+    with pytest.raises(NotChatError, match="unsupported_part"):
+        chat(parse_messages(json.dumps([ASK, message])), with_reasoning=True)

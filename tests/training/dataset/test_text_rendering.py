@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from spanloop.training.dataset.text.rendering import (
     CANNOT_BE_CUT,
+    NO_REASONING,
     NOTHING_TO_TRAIN,
     TEMPLATE_REFUSES,
     RenderedRow,
@@ -163,6 +164,44 @@ def test_a_template_that_rewrites_earlier_turns_starts_a_new_row(with_template: 
         ["<think>cold</think>7.<|im_end|>"],
         ["<think>warm</think>12.<|im_end|>"],
     ]
+
+
+def thinking_template(name: str) -> str:
+    """As models that think: before the answer, of the newest turn only."""
+    return FORGETS_REASONING.replace(
+        "{{- '<|im_start|>' + message.role + '\n' + text",
+        "{%- set thought = '' %}{%- if message.role == 'assistant' and loop.index0 > last.user and message."
+        + name
+        + " %}{%- set thought = '<think>' + message."
+        + name
+        + " + '</think>' %}{%- endif %}{{- '<|im_start|>' + message.role + '\n' + thought + text",
+    )
+
+
+def thinks(thought: str, content: str) -> dict[str, Any]:
+    return {**say(content), "reasoning_content": thought}
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+def test_what_a_model_thought_is_sampled_where_the_template_has_a_place(
+    with_template: Any, tmp_path: Path, name: str
+) -> None:
+    renderer = with_template(thinking_template(name))
+    rows = renderer.rows([ASK, thinks("cold", "7."), THANKS, thinks("warm", "12.")], [0, 1])
+    assert [texts(tmp_path / "other", row) for row in rows] == [
+        ["<think>cold</think>7.<|im_end|>"],
+        ["<think>warm</think>12.<|im_end|>"],
+    ]
+
+
+def test_a_turn_is_not_trained_without_what_the_model_thought(with_template: Any, tmp_path: Path) -> None:
+    renderer = with_template(FORGETS_REASONING)
+    with pytest.raises(RenderingError, match="message 1 is rendered without what the model thought") as caught:
+        renderer.rows([ASK, thinks("cold", "7.")], [0])
+    assert caught.value.reason == NO_REASONING
+    # as context it may be left out
+    (row,) = renderer.rows([ASK, thinks("cold", "7."), THANKS, say("12.")], [None, 1])
+    assert texts(tmp_path / "other", row) == ["12.<|im_end|>"]
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,26 @@ def test_a_refused_step_is_counted_and_stays_context(store: Store, tiny_model: P
     assert rejected == {"redacted_content": 1}
 
 
+def test_text_of_a_step_whose_token_ids_have_no_log_probabilities_is_trained(
+    store: Store, tiny_model: Path, base: BaseModelFacts
+) -> None:
+    seed_foreign(store, is_trainable=False, untrainable_reason="missing_logprobs")
+    rows, rejected = select(store, base)
+    (row,) = rows.to_dicts()
+    assert (row["sampled_steps"], rejected) == ([0, 1, 2], {})
+    assert sampled(tiny_model, row)[1] == "7 degrees.<|im_end|>"
+
+
+def test_a_step_whose_thinking_the_template_leaves_out_is_context(store: Store, tiny_model: Path) -> None:
+    thought = {"type": "reasoning", "content": "Cold there."}
+    seed_foreign(store, end={**OTHER, "parts": [thought, *OTHER["parts"]]})
+    template = (tiny_model / "chat_template.jinja").read_text()
+    assert "reasoning_content" not in template
+    rows, rejected = select(store, read_base_model("tiny@v1", tiny_model))
+    assert rows["sampled_steps"].to_list() == [[0, 1]]
+    assert rejected == {"template_without_reasoning": 1}
+
+
 HALVES = ("cut \ud83d", "\udc00 low", "\ud83d\ud83d", "NUL \x00 and \ud83d")
 
 

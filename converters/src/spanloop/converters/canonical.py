@@ -32,6 +32,7 @@ from .dialects import (
     of_keys,
     registered_dialects,
 )
+from .dialects.conversation_events import with_conversation
 from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
 _COMMON: Final = {
@@ -189,7 +190,12 @@ def _read(rows: pl.DataFrame, told: pl.DataFrame, dialect: Dialect, given: _Give
     places: dict[str, dict[int, Sequence[Fields]]] = dict(zip(MESSAGES, given.decoded, strict=True))
     raw_spans = zip(rows["_row"].to_list(), _raw_spans(rows, values, dialect, given), strict=True)
     for number, (row, span) in enumerate(raw_spans):
-        for name, value in dialect.read(span).items():
+        found = dialect.read(span)
+        if span.events:
+            found = with_conversation(
+                {**span.columns, **found}, str(found.get("kind") or span.columns.get("kind", "")), span.events
+            )
+        for name, value in found.items():
             if name not in values:
                 values[name] = [None] * rows.height
             if isinstance(value, str) or not value:

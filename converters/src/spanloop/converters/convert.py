@@ -51,7 +51,7 @@ from .steps import Episode, Step, build_episode
 from .stitch import stitch
 from .stitch.span_links import Links, kept_links, span_links
 from .together import reached
-from .trainable import abandoned, untrainable
+from .trainable import TRAINABLE_TEXT, abandoned, untrainable
 from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
@@ -212,7 +212,8 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         is not None
     }
     if not options.train_abandoned_attempts:
-        problems = abandoned(episode.steps) | problems
+        of_text = {index: problem for index, problem in problems.items() if problem.reason not in TRAINABLE_TEXT}
+        problems = problems | abandoned(episode.steps) | of_text
     return Judged(
         episode=episode,
         revision=newest_us(episode, rewards),

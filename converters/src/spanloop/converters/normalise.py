@@ -343,10 +343,24 @@ def canonical_tools(text: str) -> str:
     """
     if not text:
         return "[]"
-    found = parse_json(text)
+    found = _tool_list(parse_json(text))
     if not isinstance(found, list):
         raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
     return dump([_tool(item) for item in tool_definitions(cast("list[object]", found))])
+
+
+def _tool_list(value: object) -> object:
+    """The list of tools inside encodings as text and an object around it; the value itself where there is none."""
+    for _ in range(_MOST_SHELLS):
+        if isinstance(value, str):
+            value = parse_json(value)
+        elif isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            value = fields.get("tools", fields.get("functions"))
+    return value
+
+
+_MOST_SHELLS: Final = 3
 
 
 def _tool(item: object) -> dict[str, object]:

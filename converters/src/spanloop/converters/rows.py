@@ -87,7 +87,9 @@ def has_ended(step: Step) -> bool:
         return True
     if span.has_failed or is_incomplete(step) or not span.output or span.finish_reason == LENGTH:
         return False
-    return sum(not result.is_error for result in step.results) == len(span.output[0].tool_calls)
+    hosted = {response.id for response in span.output[0].tool_responses}
+    done = sum(not result.is_error or result.tool_call_id in hosted for result in step.results)
+    return done == len(span.output[0].tool_calls)
 
 
 def episode_columns(judged: Sequence[Judged]) -> Columns:

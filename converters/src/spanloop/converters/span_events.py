@@ -11,7 +11,7 @@ import polars as pl
 from spanloop.semconv import attributes as names
 
 from . import frames
-from .dialects import BODY
+from .dialects import BODY, CONVERSATION
 from .request_bodies import BODIES, with_request_spans
 
 _KEYS: Final = ["TraceId", "SpanId"]
@@ -60,8 +60,13 @@ def _named(logs: pl.DataFrame) -> pl.DataFrame:
     named = pl.col("LogAttributes").list.eval(
         pl.element().filter(pl.element().struct.field("key") == "event.name").struct.field("value")
     )
-    own = pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named.list.first())
-    return logs.with_columns(own.fill_null("").alias(_NAME))
+    own = pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named.list.first()).fill_null("")
+    is_conversation = (own != "") & pl.col("Body").fill_null("").str.contains(_CONVERSATION_BEGINS)
+    return logs.with_columns(pl.when(is_conversation).then(pl.lit(CONVERSATION)).otherwise(own).alias(_NAME))
+
+
+_CONVERSATION_BEGINS: Final = r'^\s*\{\s*"(?:input|output)":\s*\{\s*"messages":'
+"""How the body begins in which AWS's distribution (ADOT) keeps a span's content; the event is named by the scope."""
 
 
 def _events(logs: pl.DataFrame) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from spanloop.messages import Message, ToolCall, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.hosted_tools import own_answers
 
 from .continuation import continues
 from .error_texts import Verdicts
@@ -87,7 +88,7 @@ def step_results(
 
 
 def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
-    """The answers in the input of the next call, each with the id of the call that it belongs to."""
+    """The answers in the calling message itself and in the input of the next call, with the ids of their calls."""
     continuation = continues(call, after) if after else None
     answers = _answers(continuation.new_messages) if continuation else []
     ids = {tool_call.id for tool_call in asked}
@@ -97,7 +98,8 @@ def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) ->
     if len(answers) == len(asked) and not any(answer.id in ids for answer in answers):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         answers = [answer._replace(id=call.id) for answer, call in zip(answers, asked, strict=True)]
-    return answers
+    hosted = (ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0]))
+    return [*hosted, *answers]
 
 
 def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:

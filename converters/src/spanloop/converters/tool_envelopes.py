@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, opened, plain, pytho
 _MESSAGE_REPR: Final = re.compile(r"""content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s\w+=|$)""", re.DOTALL)
 _ID_IN_REPR: Final = re.compile(r"""\btool_call_id='([^']*)'""")
 _ERROR_IN_REPR: Final = re.compile(r"""\bstatus='error'""")
-_ENVELOPES: Final = ("lc", "output", "outputs", "data")
+_ENVELOPES: Final = ("lc", "output", "outputs", "data", "raw_output", "tool_output")
 
 
 class Answer(NamedTuple):
@@ -36,6 +36,9 @@ def open_answer(text: str) -> Answer:
 
 
 def _open_object(text: str, fields: Fields) -> Answer:
+    result = as_fields(fields.get("tool_output")) or fields
+    if "raw_output" in result and "tool_name" in result:
+        return _open_tool_output(result, fields.get("tool_id"))
     # traceloop's {"output": …, "kwargs": {"tags": …}} around what the tool gave back, itself often a LangChain message.
     held = fields.get("output") if "kwargs" in fields and "lc" not in fields else fields
     if isinstance(held, str):
@@ -48,6 +51,16 @@ def _open_object(text: str, fields: Fields) -> Answer:
         content if isinstance(content, str) else dump(content),
         identity if isinstance(identity, str) else "",
         has_failed=message.get("status") == "error",
+    )
+
+
+def _open_tool_output(result: Fields, identity: object) -> Answer:
+    """LlamaIndex's ``ToolOutput``: what the model is shown is in its blocks, or once in ``content``."""
+    shown = plain(result.get("blocks") or result.get("content") or result.get("raw_output"))
+    return Answer(
+        shown if isinstance(shown, str) else dump(shown),
+        identity if isinstance(identity, str) else "",
+        has_failed=result.get("is_error") is True,
     )
 
 

@@ -42,15 +42,25 @@ def untrainable(
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
     problem = span.problem or (unrecorded_output(span) if _is_empty(span) else None)
-    problem = problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
+    problem = problem or _lost_calls(step, after) or _lost_history(step, before)
+    if problem is None and not _is_trainable_text(capture.problem):
+        problem = capture.problem
     if problem is not None:
         return problem
     reason = _MASKED_BY.get(decided_by.finding.owner) if decided_by is not None else None
     if decided_by is None or reason is None:
-        return None
+        return capture.problem
     fault = decided_by.finding
     return Problem(reason, f"span {decided_by.span_id}: {fault.error_class} ({fault.owner}) decided the episode")
 
+
+def _is_trainable_text(problem: Problem | None) -> bool:
+    """Whether it concerns token ids only: other reasons count before it."""
+    return problem is not None and problem.reason in TRAINABLE_TEXT
+
+
+TRAINABLE_TEXT: Final = frozenset({UntrainableReason.MISSING_LOGPROBS})
+"""Reasons of steps whose text may be trained on."""
 
 _MASKED_BY: Final = {
     FaultOwner.ENVIRONMENT: UntrainableReason.ENVIRONMENT_FAULT,

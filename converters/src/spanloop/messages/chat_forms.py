@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
-from spanloop.foundation.surrogates import replace_in_json, replace_surrogates
+from spanloop.foundation.surrogates import load_json, replace_in_json, replace_surrogates
+
+from .unfinished import UNFINISHED, UnfinishedText
 
 Fields = dict[str, object]
 
@@ -94,6 +96,14 @@ def python_object(text: object) -> object:
     return replace_in_json(found) if _is_json(found) else None
 
 
+def python_or_json(text: str) -> object:
+    """The JSON value or the Python literal that ``text`` is; None when it is neither."""
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError):
+        return python_object(text)
+
+
 def _is_json(value: object) -> bool:
     """Whether the literal is one that JSON can carry; deeper than that is none."""
     waiting = [value]
@@ -150,12 +160,30 @@ def message(item: object, role: str = "user") -> Fields:
         return _from_parts(name, fields)
     if not isinstance(own, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):
         return {"role": name, "parts": [part(fields)]}
+    if not isinstance(own, str) and _is_item(kind, fields):
+        return {"role": _role_of_item(kind, name), "parts": [fields]}
     return _from_content(name, fields)
+
+
+def _is_item(kind: str, fields: Fields) -> bool:
+    """Whether an entry of a list of messages is a part of one, such as a Responses API's call of a hosted tool."""
+    is_message = kind == "message" or kind in _KNOWN_ROLES or kind.lower() in ROLES
+    return bool(kind) and not is_message and _OF_MESSAGE.isdisjoint(fields)
+
+
+_OF_MESSAGE: Final = frozenset({"content", "contents", "blocks", "_content", "tool_calls", "parts"})
+
+
+def _role_of_item(kind: str, role: str) -> str:
+    if kind.endswith(("_output", "_response")):
+        return "tool"
+    return "assistant" if kind.endswith(("_call", "_list_tools", "_request")) else role
 
 
 def _from_parts(role: str, fields: Fields) -> Fields:
     """A message that has parts; some instrumentors leave its calls, or whom it answers, beside them."""
-    found = [*parts(fields["parts"]), *_calls(fields)]
+    found = parts(fields["parts"])
+    found += _calls(fields, found)
     identity = fields.get("tool_call_id")
     if role == "tool" and identity and not any(_is_response(item) for item in found):
         found = _responses(fields["parts"], identity, fields)
@@ -225,7 +253,8 @@ def _from_content(role: str, fields: Fields) -> Fields:
     if role == "tool" and (identity is not None or "content" in fields):
         found = _responses(content, identity, fields)
     else:
-        found = [*parts(content), *_calls(fields)]
+        found = parts(content)
+        found += _calls(fields, found)
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
             found.append({"type": "refusal", "content": refusal})
@@ -258,21 +287,32 @@ def _is_response(item: object) -> bool:
     return isinstance(item, dict) and cast("Fields", item).get("type") == "tool_call_response"
 
 
-def _calls(fields: Mapping[str, object]) -> list[object]:
+def _calls(fields: Mapping[str, object], content: Iterable[object]) -> list[object]:
+    """The calls beside a message's content; in the older forms only where the content has none."""
     found: list[object] = []
     calls = fields.get("tool_calls")
     if isinstance(calls, Mapping):
         calls = list(cast("Mapping[str, object]", calls).values())
     if isinstance(calls, list):
         found += [tool_call(call) for call in cast("list[object]", calls)]
-    elif isinstance(fields.get("function_call"), dict):
-        found.append(tool_call(fields["function_call"]))
+    is_older = not found and ("function_call" in fields or "additional_kwargs" in fields)
+    if is_older and not any(as_fields(item).get("type") == "tool_call" for item in content):
+        # LangChain before 0.2 keeps a call as OpenAI's client gave it.
+        beside = as_fields(fields.get("additional_kwargs"))
+        found += [tool_call(call) for call in as_list(beside.get("tool_calls"))]
+        found = found or _single_call(fields.get("function_call") or beside.get("function_call"))
     if "invalid_tool_calls" not in fields:
         return found
     # LangChain lists calls whose arguments are no JSON apart from the others.
     known = {as_fields(call).get("id") for call in found}
     invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
     return [*found, *(call for call in invalid if as_fields(call).get("id") not in known)]
+
+
+def _single_call(value: object) -> list[object]:
+    """The one call of OpenAI's older form, which may be JSON text."""
+    call = as_fields(python_or_json(value) if isinstance(value, str) else value)
+    return [tool_call(call)] if call.get("name") else []
 
 
 def parts(content: object) -> list[object]:
@@ -287,7 +327,7 @@ def parts(content: object) -> list[object]:
 def part(item: object) -> object:
     """One canonical part; what is not known comes back as it is."""
     if isinstance(item, str):
-        return {"type": "text", "content": item}
+        return _words(item)
     if not isinstance(item, dict):
         return item
     fields = cast("Fields", item)
@@ -298,6 +338,12 @@ def part(item: object) -> object:
         return {"type": "text", "content": fields["text"]}
     read = _READERS.get(kind) if isinstance(kind, str) else None
     return fields if read is None else read(fields)
+
+
+def _words(text: str) -> Fields:
+    if isinstance(text, UnfinishedText):
+        return {"type": UNFINISHED, "attribute": text.attribute, "content": str(text)}
+    return {"type": "text", "content": text}
 
 
 def _untyped(item: Fields) -> object:

@@ -7,12 +7,15 @@ import msgspec
 
 from . import chat_forms
 from .codec import MalformedMessagesError, dump, parse_json
+from .hosted_tools import hosted_answer, hosted_call
 from .model import Message, ToolCall, ToolResponse, digest
+from .unfinished import UNFINISHED, is_unfinished
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _SORTED: Final = JSONEncoder(sort_keys=True)
 _ENCODE_SORTED: Final = msgspec.json.Encoder(order="deterministic").encode
 _KNOWN_FORMS: Final = frozenset({"content", "tool_calls", "function_call", "lc", "data", "message"})
+_BESIDE_PARTS: Final = ("tool_calls", "tool_call_id", "function_call")
 _KNOWN_TYPES: Final = frozenset({"function_call", "function_call_output", "reasoning"})
 
 Fields = dict[str, object]
@@ -27,7 +30,7 @@ def message_fields(item: object) -> tuple[Fields, str, list[object]]:
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
     fields = cast("Fields", item)
-    if ("parts" not in fields and _is_known_form(fields)) or fields.get("tool_calls") or fields.get("tool_call_id"):
+    if ("parts" not in fields and _is_known_form(fields)) or any(map(fields.get, _BESIDE_PARTS)):
         fields = chat_forms.message(fields)
     role, parts = fields.get("role"), fields.get("parts", [])
     if not isinstance(role, str) or not isinstance(parts, list):
@@ -36,10 +39,17 @@ def message_fields(item: object) -> tuple[Fields, str, list[object]]:
 
 
 def system_fields(text: str) -> Fields:
-    """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for."""
+    """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for.
+
+    Raises:
+        MalformedMessagesError: When the text is the beginning of a list.
+    """
     try:
         found = parse_json(text)
-    except MalformedMessagesError:
+        found = parse_json(found) if isinstance(found, str) and found[:1] in {"[", "{"} else found
+    except MalformedMessagesError as error:
+        if is_unfinished(text):
+            raise MalformedMessagesError(f"gen_ai.system_instructions: {error}") from error
         found = text
     parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
     return {"role": "system", "parts": parts}
@@ -57,6 +67,9 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
         role: In OpenTelemetry's words.
         parts: Its parts.
         json: The JSON of ``fields``.
+
+    Raises:
+        MalformedMessagesError: When a part holds text that was cut within a message list.
     """
     before = fields
     texts: list[str] = []
@@ -68,6 +81,8 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
         kind = found.get("type")
         if kind not in chat_forms.CANONICAL_PARTS or "text" in found:
             known = chat_forms.part(found)
+            if kind == UNFINISHED:
+                raise _unfinished_error(found)
             if known is not found:
                 found = cast("Fields", known)
                 kind = found.get("type")
@@ -89,6 +104,8 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
             seen.append(f"response:{response.content}")
         else:
             seen.append(_SORTED.encode(found))
+            if kind != "reasoning":
+                _add_hosted(found, calls, responses)
     text = texts[0] if len(texts) == 1 else "".join(texts)
     seen.append(f"text:{text.strip()}")
     whole = json if fields is before else dump(fields)
@@ -96,6 +113,20 @@ def view_message(fields: Fields, role: str, parts: list[object], json: str) -> M
     reason = fields.get("finish_reason")
     told = (tuple(calls), tuple(responses), _text(reason) if reason else "", whole, digest(seen), is_redacted)
     return Message(role, text, *told)
+
+
+def _add_hosted(part: Fields, calls: list[ToolCall], responses: list[ToolResponse]) -> None:
+    """Add the call and the answer that a part of a provider's own type stands for."""
+    if call := hosted_call(part):
+        calls.append(call)
+    if answer := hosted_answer(part):
+        responses.append(answer.response)
+
+
+def _unfinished_error(part: Fields) -> MalformedMessagesError:
+    text = str(part.get("content"))
+    where = f"{part.get('attribute')}: expected messages as JSON, got {len(text)} characters that stop within a value"
+    return MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
 
 
 def _replaced(fields: Fields, parts: list[object], position: int, part: Fields) -> tuple[list[object], Fields]:

@@ -145,14 +145,16 @@ def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
 def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[ToolCallContext, bool]]:
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
     calls = step.span.output[0].tool_calls
-    offered = offered_tools(step.span.tools)
+    declared, hosted = offered_tools(step.span.tools), _hosted(step)
     signs = _signs(step.span.tools)
     results = {result.position: result for result in step.results}
     is_looked_at = False
     for position, call in enumerate(calls):
         result = results.get(position)
+        # A provider lists the tools that it runs itself, not the request.
+        offered = {} if call.id in hosted else declared
         is_known = not offered or call.name in offered
-        sign = signs.get(call.name)
+        sign = None if call.id in hosted else signs.get(call.name)
         violation = ""
         if sign is not None and call.is_valid and sign.may_break(call.arguments):
             violation = schema_violation(call.arguments, offered[call.name], allows_conversion=True)
@@ -175,6 +177,15 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         yield context, is_suspect
 
 
+def _hosted(step: Step) -> frozenset[str]:
+    """Ids of the calls that are answered within the action: tools that the provider ran."""
+    return frozenset(response.id for response in step.span.output[0].tool_responses)
+
+
+def _says_more(step: Step) -> bool:
+    return step.span.finish_reason == STOP and bool(step.span.output[0].text.strip())
+
+
 def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.tool_calls:
         finding = rule.find(context)
@@ -184,6 +195,7 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
             # The tool answered, and nothing says that the answer is an error: the mistake is noted and decides nothing.
             is_answered = context.result is not None and not context.result.is_error
             recovered |= is_answered and bool(context.violation) and finding.owner is FaultOwner.POLICY
+            recovered = recovered or (context.call.id in _hosted(context.step) and _says_more(context.step))
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 

@@ -23,6 +23,7 @@ from .contrib.monocle import MONOCLE
 from .contrib.neatlogs import NEATLOGS
 from .contrib.other_names import OTHER_NAMES, SERVER
 from .contrib.traceai import TRACEAI
+from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
 from .legacy import ASKED, LEGACY
 from .logfire import LOGFIRE, LOGFIRE_STREAM
@@ -88,6 +89,7 @@ __all__ = [
     "BODY",
     "CANONICAL",
     "COLUMNS",
+    "CONVERSATION",
     "DIALECTS",
     "MESSAGES",
     "Dialect",

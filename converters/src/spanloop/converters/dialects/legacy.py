@@ -30,7 +30,18 @@ from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
 from .provider_payloads import request_messages, request_tools, response_columns, response_messages
-from .rows import as_text, decoded, fields_of, first, is_set, known, of_keys, parameters
+from .rows import (
+    as_text,
+    decoded,
+    decoded_content,
+    decoded_messages,
+    fields_of,
+    first,
+    is_set,
+    known,
+    of_keys,
+    parameters,
+)
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
 COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
@@ -115,11 +126,19 @@ _has_messages: Final = (
     | (is_set("gen_ai.prompt") & is_set("gen_ai.completion") & _is_requested & _has_no_operation)
     | (pl.col("Events.Name").list.contains("gen_ai.choice").fill_null(value=False) & _is_requested)
 )
+_TOOL_OUTPUT: Final = attr("traceloop.entity.output")
+_is_tool_output: Final = (
+    _TOOL_OUTPUT.str.contains(r'^\{"(?:blocks|content|tool_name)":')
+    & _TOOL_OUTPUT.str.contains('"raw_output":', literal=True)
+).fill_null(value=False)
+"""LlamaIndex's results of tools, on spans that OpenLLMetry calls tasks: its workflow's, and the tool's own below."""
+
 KIND: Final = pl.coalesce(
     _kind_of((names.GEN_AI_OPERATION_NAME,), _KIND_OF_OPERATION),
     _kind_of((TRACELOOP_KIND,), _KIND_OF_TRACELOOP),
     _kind_of(REQUEST_TYPES, _KIND_OF_REQUEST),
     pl.when(_has_messages).then(pl.lit(SpanKind.LLM.value)),
+    pl.when(_is_tool_output).then(pl.lit(SpanKind.TOOL.value)),
     pl.when(is_set(names.GEN_AI_TOOL_NAME)).then(pl.lit(SpanKind.TOOL.value)),
     pl.when(is_set("agent_name") | is_set(names.GEN_AI_AGENT_NAME)).then(pl.lit(SpanKind.AGENT.value)),
     pl.when(_is_requested & _has_no_operation & pl.any_horizontal(attr(key).is_not_null() for key in _ANSWERED))
@@ -298,14 +317,14 @@ def flat_message(fields: Fields, role: str) -> Fields:
         # OpenLLMetry's LangChain once wrote all content as JSON.
         fields = {**fields, "content": ""}
     elif isinstance(content, str) and content.lstrip()[:2] in {"[{", '["'}:
-        parts = decoded(content)
-        if isinstance(parts, list) and fields.get("role") != "tool":
+        parts = decoded_content(content, "content of an indexed message")
+        if not (type(parts) is str or fields.get("role") == "tool"):
             fields = {**fields, "content": parts}
     return message(fields, role)
 
 
 def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
-    found = decoded(attributes.get(key, ""))
+    found = decoded_messages(attributes.get(key, ""), key)
     request = as_fields(found)
     if not request or "role" in request:
         return messages(found, role)
@@ -396,6 +415,7 @@ LEGACY: Final = Dialect(
         "session_id": ("traceloop.association.properties.session_id",),
         "tool_name": pl.coalesce(
             of_keys(_COLUMNS["tool_name"]),
+            pl.when(_is_tool_output).then(_TOOL_OUTPUT.str.extract(r'"tool_name":\s*"([^"]+)"')),
             pl.when(SpanKind.TOOL.value == KIND).then(pl.coalesce(_ENTITY, "SpanName")),
         ),
         "agent_name": pl.coalesce(of_keys(_COLUMNS["agent_name"]), pl.when(SpanKind.AGENT.value == KIND).then(_ENTITY)),

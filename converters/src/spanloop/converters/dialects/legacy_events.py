@@ -9,7 +9,7 @@ from typing import Final, cast
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages
 
 from .base import BODY
-from .rows import as_text, decoded
+from .rows import as_text, decoded, decoded_content, decoded_messages
 
 _ROLE_OF_EVENT: Final = {
     "gen_ai.system.message": "system",
@@ -24,15 +24,15 @@ def payload_of(values: Mapping[str, str]) -> Fields:
     """What an event says: its attributes, and the JSON objects that stand in its body or content."""
     found: Fields = {key: value for key, value in values.items() if key != BODY}
     for key in ("gen_ai.event.content", BODY):
-        body = decoded(values.get(key, ""))
+        body = decoded_messages(values.get(key, ""), key)
         if isinstance(body, dict):
             found |= cast("Fields", body)
         elif isinstance(body, str) and body and "content" not in found:
             found["content"] = body
-    for key in ("content", "message", "tool_calls"):
+    for key in ("content", "message", "tool_calls", "function_call"):
         text = found.get(key)
         if isinstance(text, str) and text.lstrip()[:1] in {"{", "["} and not (key == "content" and "id" in found):
-            found[key] = decoded(text)
+            found[key] = (decoded_content if key == "content" else decoded_messages)(text, f"{key} of an event")
     return found
 
 
@@ -51,7 +51,7 @@ def event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
     for name, payload in events:
         if name == "gen_ai.content.prompt":
             # Langtrace puts a list of empty ids where the model's calls were: no message.
-            listed = decoded(as_text(payload.get("gen_ai.prompt")))
+            listed = decoded_messages(as_text(payload.get("gen_ai.prompt")), "gen_ai.prompt")
             found += messages([item for item in as_list(listed) if not isinstance(item, list)] or listed)
         elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
             found.append(event_message(_ROLE_OF_EVENT[name], payload))
@@ -63,7 +63,7 @@ def event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
     found: list[tuple[int, Fields]] = []
     for name, payload in events:
         if name == "gen_ai.content.completion":
-            listed = decoded(as_text(payload.get("gen_ai.completion")))
+            listed = decoded_messages(as_text(payload.get("gen_ai.completion")), "gen_ai.completion")
             said = messages(list(map(_with_told_calls, as_list(listed))) or listed, "assistant")
             found += [(len(found) + number, item) for number, item in enumerate(said)]
         elif name == "gen_ai.choice":
@@ -114,7 +114,11 @@ def _without_repeats(found: Sequence[Fields]) -> list[Fields]:
 
 def event_message(role: str, payload: Fields) -> Fields:
     """The message of one event."""
-    body = {key: payload[key] for key in ("content", "tool_calls", "name", "refusal") if payload.get(key) is not None}
+    body = {
+        key: payload[key]
+        for key in ("content", "tool_calls", "function_call", "name", "refusal")
+        if payload.get(key) is not None
+    }
     if "content" not in body and isinstance(payload.get("parts"), list):
         body["parts"] = payload["parts"]
     if role == "tool":

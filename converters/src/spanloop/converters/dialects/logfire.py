@@ -15,7 +15,7 @@ from ..spans import SpanKind
 from .base import ColumnValue, Dialect, RawSpan, attr
 from .otel_genai import sources
 from .provider_payloads import request_columns, response_columns
-from .rows import as_text, decoded, fields_of, first, known, parameters
+from .rows import as_text, decoded, decoded_messages, fields_of, first, first_messages, known, parameters
 
 _TEMPLATE: Final = "logfire.msg_template"
 _REQUEST: Final = "request_data"
@@ -40,8 +40,9 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     if attributes.get("error") and _REQUEST not in attributes:
         return {"kind": str(SpanKind.LLM)}
     answer = first(attributes, _RESPONSE, "output")
-    request, response = fields_of(attributes.get(_REQUEST, "")), None if answer == "null" else decoded(answer)
-    asked = request_columns(decoded(attributes["input"]) if attributes.get("input") else request)
+    request, key = fields_of(attributes.get(_REQUEST, "")), _RESPONSE if attributes.get(_RESPONSE) else "output"
+    response = None if answer == "null" else decoded_messages(answer, key)
+    asked = request_columns(first_messages(attributes, "input", _REQUEST))
     answered = response_columns(response)
     if not asked.get("input_messages") or not span.columns.get("request_model"):
         return known({"kind": str(SpanKind.OTHER)})

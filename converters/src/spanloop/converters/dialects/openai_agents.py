@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
+from spanloop.messages.hosted_tools import has_hosted_items
 from spanloop.semconv import attributes as names
 
 from ..reprs import value_of_repr
@@ -54,7 +55,7 @@ def _opened(item: Fields) -> Fields:
         value = _repr(piece)
         if value is None:
             found.append(piece)
-        elif as_fields(value).get("type") in _ITEMS:
+        elif as_fields(value).get("type") in _ITEMS or has_hosted_items([value]):
             found.append(part(value))
         else:
             messages = response_messages(value)

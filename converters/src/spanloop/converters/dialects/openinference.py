@@ -18,6 +18,7 @@ from spanloop.messages.chat_forms import (
     message,
     split_answers,
 )
+from spanloop.messages.hosted_tools import has_hosted_items
 from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
@@ -35,7 +36,7 @@ from .provider_payloads import (
     response_id,
     response_messages,
 )
-from .rows import as_text, decoded, decoded_except, fields_of, first, known, parameters
+from .rows import as_text, decoded, decoded_except, fields_of, first, first_messages, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
@@ -101,7 +102,7 @@ def _call(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, seen = span.attributes, span.lists.get("seen", ())
     given_text = attributes.get(_INPUT, "")
     given_elsewhere = _SAID | {"tools"} if any(span.lists.get("tools", ())) else _SAID
-    request, answered = decoded_except(given_text, given_elsewhere), decoded(attributes.get(_OUTPUT, ""))
+    request, answered = decoded_except(given_text, given_elsewhere), first_messages(attributes, _OUTPUT) or ""
     response = opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
@@ -167,7 +168,7 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
     tells_more = _tells_more(span, request)
     found: list[Fields] = []
     if tells_more or not seen or "seen" in span.gaps:
-        found = split_answers(request_messages(decoded(span.attributes.get(_INPUT, ""))))
+        found = split_answers(request_messages(first_messages(span.attributes, _INPUT)))
     if seen and not found:
         if not is_response:
             return [item for entry in seen for item in entry.messages]
@@ -178,10 +179,11 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
 def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
     listed: Sequence[Fields] = span.lists.get("said", ())
     found = [item for item in listed if item["parts"]]
-    if not found:
+    response = as_fields(answered)
+    # Instrumentors list the text of an answer and the calls that the client is to make.
+    if not found or has_hosted_items([*as_list(response.get("output")), *as_list(response.get("content"))]):
         # Of a call that failed, text is the error's.
         return [] if has_failed and isinstance(answered, str) else response_messages(answered)
-    response = as_fields(answered)
     choices = as_list(response.get("choices"))
     if len(choices) == len(listed) > 1:
         return [_with_reason(*pair) for pair in zip(listed, choices, strict=True)]

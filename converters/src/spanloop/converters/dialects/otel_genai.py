@@ -90,7 +90,14 @@ _AG2_TYPE: Final = "ag2.span.type"
 """AG2 counts tokens in spans of their own, which have no operation and are no call."""
 
 _SAYS_STOP: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
-_HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"')
+_HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"') & (
+    ~attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call_response"')
+    | (
+        attr(names.GEN_AI_OUTPUT_MESSAGES).str.count_matches(r'"type":\s?"tool_call"')
+        > attr(names.GEN_AI_OUTPUT_MESSAGES).str.count_matches(r'"type":\s?"tool_call_response"')
+    )
+)
+"""A call that the client is to answer; the answer of one that the provider ran stands beside it."""
 
 RESPONSE_ID: Final = "resp_"
 """How the ids of OpenAI's Responses API begin."""

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages
+from spanloop.messages.hosted_tools import has_hosted_items
 from spanloop.messages.tool_definitions import tool_definitions
 
 from .base import ColumnValue
@@ -99,7 +100,9 @@ def response_columns(value: object) -> dict[str, ColumnValue]:
 
 def reason_said(reason: str, said: Iterable[Fields]) -> str:
     """``reason``; Gemini and OpenAI's Responses say that they stopped, or nothing, where they ask for a tool."""
-    asks = any(as_fields(part).get("type") == "tool_call" for item in said for part in as_list(item.get("parts")))
+    kinds = [as_fields(part).get("type") for item in said for part in as_list(item.get("parts"))]
+    # Tools that the provider runs have their answers in the same message.
+    asks = kinds.count("tool_call") > kinds.count("tool_call_response")
     return "tool_call" if asks and reason.rpartition(".")[2].lower() in {"stop", "completed", ""} else reason
 
 
@@ -160,8 +163,9 @@ def response_messages(value: object) -> list[Fields]:
     """The messages of a response, one a choice; none without content."""
     response = opened(value)
     if not response:
-        return [item for item in messages(value, "assistant") if item.get("parts")]
-    found: list[Fields] = []
+        found = [item for item in messages(value, "assistant") if item.get("parts")]
+        return [joined(found)] if has_hosted_items(as_list(value)) else found
+    found = []
     for key in ("choices", "generations", "replies", "candidates"):
         if isinstance(response.get(key), list):
             listed = [_candidate(item) for item in as_list(response[key])] if key == "candidates" else response[key]

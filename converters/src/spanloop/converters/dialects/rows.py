@@ -12,6 +12,7 @@ import polars as pl
 
 from spanloop.messages import MalformedMessagesError, dump, parse_json
 from spanloop.messages.chat_forms import Fields, python_object
+from spanloop.messages.unfinished import UnfinishedText, is_unfinished, is_unfinished_content
 
 from .base import attr
 
@@ -41,6 +42,29 @@ def decoded(text: str) -> object:
     except MalformedMessagesError:
         found = python_object(stripped)
         return text if found is None else found
+
+
+def decoded_messages(text: str, attribute: str) -> object:
+    """As ``decoded``, of an attribute with messages; text that was cut within them is marked as such."""
+    value = decoded(text)
+    return UnfinishedText(text, attribute) if value is text and is_unfinished(text) else value
+
+
+def decoded_content(text: str, attribute: str) -> object:
+    """As ``decoded``, of one message's content, which may be any text, or a list of parts."""
+    value = decoded(text)
+    return UnfinishedText(text, attribute) if value is text and is_unfinished_content(text) else value
+
+
+def first_messages(attributes: Mapping[str, str], *keys: str) -> object:
+    """The decoded messages of the first of the attributes that is not empty; None without one."""
+    key = next((key for key in keys if attributes.get(key)), "")
+    return decoded_messages(attributes[key], key) if key else None
+
+
+def as_unfinished(value: object) -> UnfinishedText | None:
+    """``value`` where it is text that was cut within a list."""
+    return value if isinstance(value, UnfinishedText) else None
 
 
 def decoded_except(text: str, keys: Collection[str]) -> Fields:

@@ -9,6 +9,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
+from spanloop.messages.unfinished import is_unfinished
 from spanloop.semconv import attributes as names
 
 from .base import ColumnValue, Dialect, RawSpan, attr
@@ -31,12 +32,43 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _evened(text: str, role: str) -> ColumnValue:
-    found = decoded(text) if text else None
-    if isinstance(found, str):
-        found = decoded(found)
+    found = _outermost(text)
+    if is_unfinished(text) and isinstance(found, str):
+        return text
     items = as_list(found) or [found]
     told = [_without_echoes(item) for item in messages([_opened(item) for item in items], role)]
     return told if told and all(item.get("parts") for item in told) else text
+
+
+def _outermost(text: str) -> object:
+    """The list of messages inside encodings as text and objects around it; the value itself where there is none."""
+    found = decoded(text) if text else None
+    for _ in range(_MOST_SHELLS):
+        if isinstance(found, str) and (inner := decoded(found)) != found:
+            found = inner
+        elif (listed := _held_messages(as_fields(found))) is not None:
+            found = listed
+        else:
+            break
+    return found
+
+
+_MOST_SHELLS: Final = 4
+
+
+def _held_messages(fields: Fields) -> object:
+    """The one value of an object around messages that is a list of them, or their JSON; None in a message itself."""
+    if not fields or not _OF_MESSAGE.isdisjoint(fields):
+        return None
+    held = [value for value in fields.values() if _are_messages(decoded(value) if isinstance(value, str) else value)]
+    return held[0] if len(held) == 1 else None
+
+
+def _are_messages(value: object) -> bool:
+    return bool(as_list(value)) and all("role" in as_fields(item) for item in as_list(value))
+
+
+_OF_MESSAGE: Final = frozenset({"role", "parts", "content", "choices", "tool_calls", "kwargs"})
 
 
 def _opened(item: object) -> object:

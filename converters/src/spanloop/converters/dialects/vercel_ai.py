@@ -11,7 +11,7 @@ from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
 from .base import ColumnValue, Dialect, RawSpan, attr
-from .rows import as_text, decoded, first, known
+from .rows import as_text, decoded, first, first_messages, known
 
 _OPERATION: Final = "ai.operationId"
 _CALLS: Final = (".doGenerate", ".doStream")
@@ -42,7 +42,7 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 def _call(span: RawSpan, operation: str) -> dict[str, ColumnValue]:
     attributes = span.attributes
     said = parts(attributes.get("ai.response.text", "") or attributes.get("ai.response.object", ""))
-    said += parts(decoded(first(attributes, "ai.response.toolCalls")) or None)
+    said += parts(first_messages(attributes, "ai.response.toolCalls") or None)
     tools = decoded(attributes.get("ai.prompt.tools", ""))
     listed = [decoded(as_text(item)) for item in cast("list[object]", tools)] if isinstance(tools, list) else []
     return {
@@ -66,7 +66,7 @@ def _call(span: RawSpan, operation: str) -> dict[str, ColumnValue]:
             attributes, "ai.usage.outputTokens", "ai.usage.completionTokens", names.GEN_AI_USAGE_OUTPUT_TOKENS
         ),
         "tools": dump([_tool(cast("Fields", item)) for item in listed if isinstance(item, dict)]) if listed else "",
-        "input_messages": messages(decoded(attributes.get("ai.prompt.messages", "")) or None),
+        "input_messages": messages(first_messages(attributes, "ai.prompt.messages") or None),
         "output_messages": [{"role": "assistant", "parts": said}] if said else [],
     }
 

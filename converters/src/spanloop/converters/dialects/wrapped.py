@@ -6,7 +6,7 @@ requests and responses. A new tracer of this kind is a new ``Family``.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -21,7 +21,7 @@ from ..spans import SpanKind
 from .base import Calls, ColumnValue, Dialect, RawSpan, attr
 from .otel_genai import sources
 from .provider_payloads import request_columns, request_tools, response_columns
-from .rows import as_text, decoded, fields_of, first, known, parameters
+from .rows import as_text, decoded, decoded_messages, fields_of, first, known, parameters
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
 
@@ -99,7 +99,10 @@ def _unwrapped(text: str) -> str:
 def _call(
     family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
 ) -> dict[str, ColumnValue]:
-    request, response = (decoded(text) if text not in {"", "null"} else None for text in texts)
+    request, response = (
+        decoded_messages(text, _source(attributes, keys)) if text not in {"", "null"} else None
+        for text, keys in zip(texts, (family.input, family.output), strict=True)
+    )
     settings = as_fields(decoded(first(attributes, *family.settings)))
     usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
     asked, answered = request_columns(request), response_columns(response)
@@ -113,6 +116,11 @@ def _call(
         # Most of these never record it: that it is missing says nothing about a stream.
         found["is_streaming"] = ""
     return found
+
+
+def _source(attributes: Mapping[str, str], keys: Sequence[str]) -> str:
+    """The attribute that ``first`` takes."""
+    return next((key for key in keys if attributes.get(key)), "")
 
 
 def _counts(value: object) -> Fields:

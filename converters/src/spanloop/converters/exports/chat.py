@@ -23,8 +23,13 @@ class NotChatError(ValueError):
     """A conversation that the chat form cannot carry; the text is the reason's name."""
 
 
-def chat(messages: Sequence[Message]) -> list[ChatMessage]:
+def chat(messages: Sequence[Message], *, with_reasoning: bool = False) -> list[ChatMessage]:
     """The conversation in chat form. Ids that are missing are numbered, in the order of calls and answers.
+
+    Args:
+        messages: The conversation.
+        with_reasoning: Whether what the model thought is ``reasoning_content``, as engines and chat templates name it;
+            else it is an unsupported part.
 
     Raises:
         NotChatError: ``unsupported_part``, ``invalid_arguments``, ``invalid_tool_name``, ``unanswered_tool_call`` or
@@ -33,8 +38,10 @@ def chat(messages: Sequence[Message]) -> list[ChatMessage]:
     found: list[ChatMessage] = []
     waiting: list[str] = []
     for number, message in enumerate(messages):
-        _check(message)
+        reasoning = _check(message, with_reasoning=with_reasoning)
         if message.tool_responses:
+            if message.role == "assistant":
+                raise NotChatError("unsupported_part")
             for response in message.tool_responses:
                 identity = response.id if response.id in waiting else (waiting[0] if waiting else "")
                 if not identity or (response.id and response.id != identity):
@@ -46,7 +53,7 @@ def chat(messages: Sequence[Message]) -> list[ChatMessage]:
             continue
         if waiting:
             raise NotChatError("unanswered_tool_call")
-        plain: ChatMessage = {"role": message.role}
+        plain: ChatMessage = {"role": message.role} | ({"reasoning_content": reasoning} if reasoning else {})
         if message.tool_calls:
             ids = [call.id or f"call_{number}_{place}" for place, call in enumerate(message.tool_calls)]
             if len(set(ids)) < len(ids):
@@ -64,7 +71,8 @@ def _calls(message: Message, ids: Sequence[str]) -> Iterable[ChatMessage]:
         yield {"id": identity, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _check(message: Message) -> None:
+def _check(message: Message, *, with_reasoning: bool) -> str:
+    """Raise for what the chat form has no place for; return what the model thought."""
     if message.role not in _ROLES:
         raise NotChatError("unknown_role")
     if not all(call.is_valid for call in message.tool_calls):
@@ -72,9 +80,14 @@ def _check(message: Message) -> None:
     if not all(_FUNCTION_NAME.fullmatch(call.name) for call in message.tool_calls):
         raise NotChatError("invalid_tool_name")
     fields = cast("dict[str, list[object]]", parse_json(message.json))
-    for part in fields.get("parts", []):
-        if isinstance(part, dict) and cast("dict[str, object]", part).get("type", "text") not in _KNOWN_PARTS:
+    reasoning: list[str] = []
+    for part in map(as_fields, fields.get("parts", [])):
+        content = part.get("content")
+        if with_reasoning and part.get("type") == "reasoning" and isinstance(content, str) and content:
+            reasoning.append(content)
+        elif part.get("type", "text") not in _KNOWN_PARTS:
             raise NotChatError("unsupported_part")
+    return "".join(reasoning)
 
 
 def tool_definitions(tools: str) -> list[ChatMessage]:

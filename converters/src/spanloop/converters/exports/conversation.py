@@ -10,6 +10,7 @@ import polars as pl
 from spanloop.messages import MalformedMessagesError, Message, MessageLog, chain, parse_json
 from spanloop.messages.chat_forms import as_fields
 
+from ..trainable import TRAINABLE_TEXT
 from .chat import ChatMessage, NotChatError, chat, tool_definitions
 
 Row = dict[str, object]
@@ -73,19 +74,25 @@ class TurnReader:
         )
 
 
-def chat_turns(rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Counter[str]) -> Iterator[tuple[Row, Turn]]:
+def chat_turns(
+    rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Counter[str], *, with_reasoning: bool = False
+) -> Iterator[tuple[Row, Turn]]:
     """Rows of ``transitions``, each with its turn, that may be trained on and that chat APIs have a form for.
+
+    Steps that are untrainable for their token ids alone are among them.
 
     Args:
         rows: In the order in which they come out.
         refused: Why a row is not wanted; empty where it is.
         rejected: Reason → rows that were left out; counted up.
+        with_reasoning: Whether the form has a place for what the model thought.
     """
     reader = TurnReader()
     for row in rows.select(_COLUMNS).iter_rows(named=True):
-        reason = refused(row) if row["is_trainable"] else str(row["untrainable_reason"])
+        is_text = row["is_trainable"] or row["untrainable_reason"] in TRAINABLE_TEXT
+        reason = refused(row) if is_text else str(row["untrainable_reason"])
         try:
-            turn = None if reason else _chat_turn(reader, row)
+            turn = None if reason else _chat_turn(reader, row, with_reasoning=with_reasoning)
         except NotChatError as error:
             reason, turn = str(error), None
         except MalformedMessagesError:
@@ -96,11 +103,11 @@ def chat_turns(rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Coun
             yield row, turn
 
 
-def _chat_turn(reader: TurnReader, row: Row) -> Turn:
+def _chat_turn(reader: TurnReader, row: Row, *, with_reasoning: bool) -> Turn:
     if not as_fields(parse_json(str(row["action"]))).get("parts"):
         raise NotChatError("empty_action")
     turn = reader.read(row)
-    chat(turn.messages)
+    chat(turn.messages, with_reasoning=with_reasoning)
     tool_definitions(turn.tools)
     return turn
 
@@ -115,7 +122,7 @@ class ChatConversation:
     """For each assistant message in order the step that gave it; None for one that is context."""
 
 
-def conversations(turns: Sequence[Turn]) -> list[ChatConversation]:
+def conversations(turns: Sequence[Turn], *, with_reasoning: bool = False) -> list[ChatConversation]:
     """Return the conversations of an episode; each action is a step of exactly one of them.
 
     A step whose conversation another one carries on is part of that one's. An action that two steps gave in the same
@@ -123,6 +130,7 @@ def conversations(turns: Sequence[Turn]) -> list[ChatConversation]:
 
     Args:
         turns: Of one episode, in the order of steps, which ``chat_turns`` gave.
+        with_reasoning: As of ``chat_turns``.
     """
     carried_on = {digest for turn in turns for digest in turn.digests[:-1]}
     waiting = {turn.digests[-1]: turn.step for turn in reversed(turns)}
@@ -132,5 +140,6 @@ def conversations(turns: Sequence[Turn]) -> list[ChatConversation]:
             continue
         messages = zip(turn.messages, turn.digests, strict=True)
         steps = tuple(waiting.pop(digest, None) for message, digest in messages if message.role == "assistant")
-        chats.append(ChatConversation(tuple(chat(turn.messages)), tuple(tool_definitions(turn.tools)), steps))
+        whole = tuple(chat(turn.messages, with_reasoning=with_reasoning))
+        chats.append(ChatConversation(whole, tuple(tool_definitions(turn.tools)), steps))
     return chats

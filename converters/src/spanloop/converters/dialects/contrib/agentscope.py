@@ -19,7 +19,7 @@ from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
-from ..rows import as_text, decoded, fields_of, known
+from ..rows import as_text, decoded, decoded_messages, fields_of, known
 
 _FIRST_KIND: Final = "span.kind"
 _UNKNOWN: Final = frozenset({"[no_session_id]", "unknown_id", "unknown_agent", "unknown"})
@@ -46,13 +46,14 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _call(columns: dict[str, str]) -> dict[str, ColumnValue]:
-    seen = split_answers(messages(decoded(columns.get("input_messages", ""))))
+    seen = split_answers(messages(decoded_messages(columns.get("input_messages", ""), "gen_ai.input.messages")))
     for item in seen:
         for part in map(as_fields, as_list(item["parts"])):
             if part.get("type") == "tool_call_response":
                 part["response"] = answer(as_text(part.get("response")))
         item.pop("finish_reason", None)
-    said = messages(decoded(columns["output_messages"]), "assistant") if columns.get("output_messages") else []
+    answered = columns.get("output_messages", "")
+    said = messages(decoded_messages(answered, "gen_ai.output.messages"), "assistant") if answered else []
     reasons = decoded(columns.get("finish_reasons", ""))
     first = as_text(next(iter(as_list(reasons)), None if isinstance(reasons, list) else reasons))
     reason = "tool_call" if _asks(said) and first == "stop" else first

@@ -14,15 +14,21 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
 
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan
-from ..rows import as_text, decoded, known, parameters
+from ..rows import as_text, decoded, decoded_messages, known, parameters
 
 _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
+
+_MESSAGES: Final = frozenset({"messages", "choices"})
 
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one raw request."""
     items = span.attributes.items()
-    told: Fields = {found[1]: decoded(value) for key, value in items if value and (found := _KEY.match(key))}
+    told: Fields = {
+        found[1]: (decoded_messages(value, key) if found[1] in _MESSAGES else decoded(value))
+        for key, value in items
+        if value and (found := _KEY.match(key))
+    }
     usage, tools = as_fields(told.get("usage")), as_list(told.get("tools"))
     said = [item for item in messages(told.get("choices"), "assistant") if item.get("parts")]
     return known(

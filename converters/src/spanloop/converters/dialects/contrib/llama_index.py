@@ -18,7 +18,7 @@ from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..provider_payloads import response_columns, response_messages
-from ..rows import as_text, decoded, known, parameters
+from ..rows import as_text, as_unfinished, decoded, first_messages, known, parameters
 
 _RUN: Final = "llamaindex.run_id"
 _STEP: Final = "llamaindex.step.input_event"
@@ -49,8 +49,9 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 def _asked(event: Mapping[str, str]) -> dict[str, ColumnValue]:
     model, settings = _nested(event, "model_dict."), _nested(event, "additional_kwargs.")
-    listed = [_with_id(as_fields(item)) or item for item in as_list(decoded(event.get("messages", "")))]
-    seen = messages(listed or event.get("prompt"))
+    given = first_messages(event, "messages")
+    listed = [_with_id(as_fields(item)) or item for item in as_list(given)]
+    seen = messages(listed or as_unfinished(given) or event.get("prompt"))
     tools = tool_definitions(as_list(settings.get("tools")))
     return {
         **parameters({**model, **settings}),

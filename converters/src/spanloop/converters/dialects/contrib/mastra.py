@@ -15,7 +15,7 @@ from spanloop.semconv import attributes as names
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import sources
-from ..rows import as_text, decoded, fields_of
+from ..rows import as_text, as_unfinished, fields_of, first_messages
 
 _TYPE: Final = "mastra.span.type"
 _STEP: Final = "model_step"
@@ -42,9 +42,9 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 def _step(span: RawSpan) -> dict[str, ColumnValue]:
     attributes = span.attributes
-    asked = decoded(attributes.get(_ASKED, ""))
+    asked = first_messages(attributes, _ASKED)
     listed = as_list(as_fields(asked).get("messages", asked))
-    seen = messages([told for item in listed if (told := _with_calls(as_fields(item)))])
+    seen = messages([told for item in listed if (told := _with_calls(as_fields(item)))] or as_unfinished(asked))
     answer = fields_of(attributes.get(_SAID, ""))
     said = [*parts(answer.get("text") or None), *parts(as_list(answer.get("toolCalls")) or None)]
     model = fields_of(attributes.get("mastra.metadata.modelMetadata", ""))

@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
 from ...finish_reasons import TOOL_CALL, canonical_finish_reason
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
-from ..rows import as_text, decoded, first, known, parameters
+from ..rows import as_text, decoded, decoded_messages, first, known, parameters
 
 _TYPE: Final = "span.type"
 _TOOL_TYPES: Final = ("agentic.tool.invocation", "agentic.mcp.invocation")
@@ -45,7 +45,7 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, ColumnValue]:
     given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
     meta = told.get("metadata", {})
-    listed = decoded(given.get("input", ""))
+    listed = decoded_messages(given.get("input", ""), "input of data.input")
     seen = [_message(item) for item in (as_list(listed) or [listed]) if item]
     response = answered.get("response", "")
     said = [_message(response, "assistant")] if response and not _has_failed(answered) else []
@@ -76,7 +76,9 @@ def _calls(item: Fields) -> bool:
 
 def _message(item: object, role: str = "user") -> Fields:
     """``{"user": …}``; the model's tool calls stand as a list in the place of its words."""
-    fields = as_fields(decoded(item)) if isinstance(item, str) else as_fields(item)
+    if isinstance(item, str):
+        item = decoded_messages(item, "input of data.input")
+    fields = as_fields(item)
     if len(fields) != 1:
         return message(item, role)
     ((name, content),) = fields.items()

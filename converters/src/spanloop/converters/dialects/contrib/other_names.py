@@ -5,6 +5,7 @@ attribute, as JSON or as text. A server's own span of a request (vLLM's) has no 
 client's is.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -18,7 +19,7 @@ from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from ..provider_payloads import request_columns, response_columns
-from ..rows import decoded, first, known
+from ..rows import decoded, first, first_messages, known
 
 _REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts", "gen_ai.prompt.messages")
 _ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text", "gen_ai.completion.choices")
@@ -37,8 +38,8 @@ _ALTERNATIVES: Final = {
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     attributes = span.attributes
-    asked = request_columns(_value(first(attributes, *_REQUESTS, "input")))
-    answered = response_columns(_value(first(attributes, *_ANSWERS, "output")))
+    asked = request_columns(_messages(attributes, (*_REQUESTS, "input")))
+    answered = response_columns(_messages(attributes, (*_ANSWERS, "output")))
     calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
     if calls:
         said = as_fields(next(iter(answered.get("output_messages", ())), None))
@@ -54,6 +55,11 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
             "kind": str(SpanKind.LLM),
         }
     )
+
+
+def _messages(attributes: Mapping[str, str], keys: Sequence[str]) -> object:
+    found = first_messages(attributes, *keys)
+    return decoded(found) if type(found) is str else found
 
 
 def _value(text: str) -> object:

@@ -20,6 +20,7 @@ from ...models.files.tokenizer_files import read_tokenizer_info
 ChatMessage = Mapping[str, object]
 CANNOT_BE_CUT: Final = "template_cannot_be_cut"
 TEMPLATE_REFUSES: Final = "template_refuses"
+NO_REASONING: Final = "template_without_reasoning"
 NOTHING_TO_TRAIN: Final = "no_trained_turn"
 
 
@@ -29,12 +30,14 @@ class RenderingError(ValueError):
     Attributes:
         reason: One of the constants of this module.
         detail: What was expected and what was there.
+        position: Of the one message that cannot be trained, where the others can; else None.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, position: int | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+        self.position = position
 
 
 class SampledStep(NamedTuple):
@@ -136,6 +139,11 @@ class Renderer:
         rendered = self._text(messages[: position + 1], tools, add_generation_prompt=False)
         if not rendered.startswith(prompt):
             raise RenderingError(CANNOT_BE_CUT, f"message {position} does not continue its prompt as rendered")
+        reasoning = str(messages[position].get("reasoning_content") or "").strip()
+        if reasoning not in rendered[len(prompt) :]:
+            raise RenderingError(
+                NO_REASONING, f"message {position} is rendered without what the model thought", position
+            )
         action = self._ids(rendered[len(prompt) :])
         ends = [number for number, token in enumerate(action) if token in self._end_ids]
         if not ends:
@@ -184,11 +192,19 @@ def _append(rows: list[RenderedRow], step: int, prompt: list[int], action: list[
 
 
 def _with_objects(message: ChatMessage) -> ChatMessage:
-    """Return the message with the arguments of its tool calls as objects, as engines pass them to templates."""
+    """Return the message with the arguments of its tool calls as objects, as engines pass them to templates.
+
+    What the model thought has the names that templates have for it.
+    """
+    if reasoning := message.get("reasoning_content"):
+        message = {**dict.fromkeys(_REASONING_NAMES, reasoning), **message}
     calls = cast("Sequence[Mapping[str, Any]]", message.get("tool_calls") or ())
     if not calls:
         return message
     return {**message, "tool_calls": [{**call, "function": _parsed(call["function"])} for call in calls]}
+
+
+_REASONING_NAMES: Final = ("reasoning_content", "reasoning", "thinking")
 
 
 def _parsed(function: Mapping[str, Any]) -> dict[str, Any]:

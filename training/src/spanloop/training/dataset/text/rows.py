@@ -16,7 +16,7 @@ from spanloop.store import Store
 
 from ...recipes.choices import Tokens
 from ...spec.row_source import RowSource
-from .rendering import NO_TOKENS, Renderer, RenderingError
+from .rendering import NO_TOKENS, RenderedRow, Renderer, RenderingError
 
 QUERY: Final = "training_steps"
 _EPISODES_A_QUERY: Final = 256
@@ -69,7 +69,7 @@ def render_episodes(steps: pl.DataFrame, renderer: Renderer) -> list[dict[str, A
     rows: list[dict[str, Any]] = []
     for _, episode in steps.group_by("episode_id", maintain_order=True):
         rejected: Counter[str] = Counter()
-        turns = [turn for _, turn in chat_turns(episode, lambda _: "", rejected)]
+        turns = [turn for _, turn in chat_turns(episode, lambda _: "", rejected, with_reasoning=True)]
         versions = dict(episode.select("step", "policy_version").iter_rows())
         rows += _numbered(episode["episode_id"][0], _episode_rows(turns, versions, renderer, rejected), rejected)
     return rows
@@ -86,20 +86,28 @@ def _episode_rows(
     turns: list[Turn], versions: Mapping[int, str], renderer: Renderer, rejected: Counter[str]
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for conversation in conversations(turns):
-        try:
-            rendered = renderer.rows(conversation.messages, conversation.steps, conversation.tools)
-        except RenderingError as error:
-            rejected[error.reason] += _trained(conversation)
-            continue
+    for conversation in conversations(turns, with_reasoning=True):
+        rendered = _rendered(conversation, renderer, rejected)
         rows += [
             row.columns() | {"policy_versions": sorted({versions[step.step] for step in row.steps})} for row in rendered
         ]
     return rows
 
 
-def _trained(conversation: ChatConversation) -> int:
-    return sum(step is not None for step in conversation.steps)
+def _rendered(conversation: ChatConversation, renderer: Renderer, rejected: Counter[str]) -> list[RenderedRow]:
+    """Return the rows of a conversation; a turn that cannot be trained by itself becomes context."""
+    turns = [place for place, message in enumerate(conversation.messages) if message["role"] == "assistant"]
+    steps = list(conversation.steps)
+    while any(step is not None for step in steps):
+        try:
+            return renderer.rows(conversation.messages, steps, conversation.tools)
+        except RenderingError as error:
+            if error.position is None:
+                rejected[error.reason] += sum(step is not None for step in steps)
+                return []
+            rejected[error.reason] += 1
+            steps[turns.index(error.position)] = None
+    return []
 
 
 def _numbered(episode: str, rows: list[dict[str, Any]], rejected: Counter[str]) -> list[dict[str, Any]]:
