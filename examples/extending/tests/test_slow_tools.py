@@ -17,6 +17,7 @@ def show(rows: list[dict[str, object]]) -> None:
 
 def test_the_page_shows_a_table_or_says_that_there_is_none() -> None:
     app = AppTest.from_function(show, args=([],), default_timeout=60).run()
+    assert not app.exception
     assert (app.title[0].value, app.info[0].value) == ("Slow tools", "No tool has been called yet.")
     rows = [{"tool": "buy", "calls": 2, "mean_ms": 31.5}]
     app = AppTest.from_function(show, args=(rows,), default_timeout=60).run()

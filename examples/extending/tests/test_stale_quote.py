@@ -4,6 +4,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
+import pytest
 
 from spanloop.converters import Options, convert
 from spanloop.converters.attribution.loading import attribution_rules
@@ -38,4 +39,4 @@ def test_an_expired_quote_is_a_failure_of_the_policy() -> None:
     converted = convert(spans, scores=empty(SCORES), generations=empty(GENERATIONS), options=options)
     (failure,) = converted.failures.to_dicts()
     assert (failure["rule"], failure["error_class"], failure["fault_owner"]) == ("stale_quote", "stale_quote", "policy")
-    assert (failure["step"], failure["confidence"]) == (0, 0.75)
+    assert (failure["step"], failure["confidence"]) == (0, pytest.approx(0.75))

@@ -8,14 +8,15 @@ request, the server), at the beginning of the text. That nothing was found is an
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import polars as pl
 
 from spanloop.foundation.surrogates import replace_surrogates
-from spanloop.messages import dump, parse_json_or_none
+from spanloop.messages import dump
 from spanloop.messages.chat_forms import as_fields, as_list
 
+from .answer_representations import represented
 from .failure_patterns import MOST_TEXT, FailurePattern, failure_pattern, failure_patterns
 from .mentions import is_mention
 from .pattern_literals import required_literals
@@ -51,6 +52,11 @@ _ERROR_KEYS: Final = (
 _SAYS_WHY: Final = frozenset({"message", "msg", "detail", "description"})
 """Beside a mere ``code``, which may be anything's."""
 _TEXT_KEYS: Final = ("message", "detail", "details", "msg", "result", "output", "content", "response", "text", "reason")
+_ENVELOPE_KEYS: Final = (
+    *_TEXT_KEYS,
+    *("structuredContent", "structured_content", "data", "body", "payload", "value", "kwargs", "envelope"),
+    *("toolResult", "tool_result", "functionResponse", "function_response", "results", "return_value", "observation"),
+)
 _OUTCOME_KEYS: Final = frozenset({"status", "success", "ok", "succeeded"})
 """What would have told of an error where there was one."""
 _MOST_KEYS: Final = 3
@@ -78,9 +84,9 @@ class Verdicts:
     def _add(self, answers: Iterable[str]) -> None:
         texts: dict[str, str] = {}
         for answer in answers:
-            verdict, text = _unwrapped(answer)
+            verdict, text = _opened(answer)
             self._verdicts[answer] = verdict
-            if text:
+            if text and verdict is None:
                 texts[answer] = text
         if texts:
             present = _present_literals([_without_signs(text)[:MOST_TEXT] for text in texts.values()])
@@ -156,19 +162,111 @@ _STATUS: Final = required_literals(STATUS_IN_WORDS)
 LITERALS: Final = sorted(_STATUS.union(*(required for _, required in (*_AT_START, *_WITHIN))))
 
 
-def _unwrapped(answer: str) -> tuple[Verdict | None, str]:
-    """The verdict on an answer that is JSON, or the text that is to be judged by its words; empty for none."""
-    content = answer.lstrip()
-    while content.startswith(("{", '[{"type"')):
-        fields = _fields(content)
-        if fields.get("type") == "text" and isinstance(fields.get("text"), str):
-            answer = str(fields["text"])
-        elif (verdict := _error_in_fields(fields)) is not None:
-            return verdict, ""
-        else:
-            answer = _enveloped_text(fields)
-        content = answer.lstrip()
-    return None, answer
+class _Opened(NamedTuple):
+    """The content of an answer's envelopes."""
+
+    verdict: Verdict | None
+    """Of an object."""
+    text: str
+    """The words to be judged; empty for none. With a verdict, the JSON of the object that the verdict is on."""
+
+
+_NOTHING: Final = _Opened(None, "")
+
+
+def inner_text(answer: str) -> str:
+    """The text, or the object that tells of an error, inside an answer's envelopes; else the answer itself."""
+    return _opened(answer).text or answer
+
+
+def _opened(value: object, depth: int = 0, *, is_inner: bool = False) -> _Opened:
+    """Open an answer, or a value inside of one, until an object tells of an error or words are left.
+
+    Args:
+        value: Text, or a decoded value.
+        depth: Count of envelopes around it.
+        is_inner: Whether it may be a record that was asked for: an item of a list, or a field such as ``data``.
+    """
+    if depth > _MOST_DEPTH:
+        return _NOTHING
+    if isinstance(value, str):
+        inner = represented(value)
+        opened = _NOTHING if inner is None else _opened(inner, depth + 1, is_inner=is_inner)
+        if inner is not None and (opened.verdict is not None or not value.lstrip().startswith("<")):
+            return opened
+        return _NOTHING if value.lstrip().startswith(("{", "[{")) else _Opened(None, value)
+    if isinstance(value, list):
+        return _opened_list(cast("list[object]", value), depth, is_inner=is_inner)
+    return _opened_object(as_fields(value), depth, is_inner=is_inner)
+
+
+def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Opened:
+    """A list of content parts has the text of its first one; any other is an error where each of its items is one."""
+    texts = (text for item in items if isinstance(text := as_fields(item).get("text"), str))
+    if not is_inner and _is_content(items) and (text := next(texts, None)) is not None:
+        return _opened(text, depth + 1)
+    if len(items) > _MOST_ITEMS:
+        return _NOTHING
+    opened = [_opened(item, depth + 1, is_inner=True) for item in items]
+    is_error = bool(opened) and all(item.verdict for item in opened)
+    return opened[0] if is_error or (len(opened) == 1 and not is_inner) else _NOTHING
+
+
+def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:
+    if (fields.get("type") == "text" or list(fields) == ["text"]) and isinstance(fields.get("text"), str):
+        return _opened(fields["text"], depth + 1)
+    verdict = _error_in_fields(fields)
+    if verdict is not None and not (is_inner and verdict.rule == "json_status" and _is_record(fields)):
+        return _Opened(verdict, dump(fields) if depth > 1 else "")
+    if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
+        return _NOTHING
+    is_message = not _MESSAGE_KEYS.isdisjoint(fields)
+    has_succeeded = not is_message and _says_success(fields)
+    has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
+    text = ""
+    for key in _ENVELOPE_KEYS if len(fields) > 1 else fields:
+        value = fields.get(key)
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
+            continue
+        inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
+        if inner.verdict is not None:
+            return inner
+        if not text and (has_words or not isinstance(value, str)):
+            text = inner.text
+    return _Opened(None, text)
+
+
+def _count_values(fields: Mapping[str, object]) -> int:
+    return sum(key not in _BESIDE and bool(value) for key, value in fields.items())
+
+
+def _is_record(fields: Mapping[str, object]) -> bool:
+    """Whether a failed status is that of what was looked up: nothing beside it says why."""
+    return len(fields) > 1 and _SAYS_WHY.isdisjoint(fields) and "reason" not in fields
+
+
+def _says_success(fields: Mapping[str, object]) -> bool:
+    status = fields.get("status")
+    is_status = isinstance(status, str) and status.lower() in _SUCCEEDED
+    return is_status or any(fields.get(key) is True for key in ("success", "ok", "succeeded"))
+
+
+def _is_content(value: object) -> bool:
+    """Whether a value is a list of content parts, as MCP servers and chat APIs answer."""
+    first = as_fields(next(iter(as_list(value)), None))
+    return first.get("type") in _PART_TYPES or list(first) == ["text"]
+
+
+_ENVELOPES: Final = frozenset(_ENVELOPE_KEYS)
+_MOST_DEPTH: Final = 12
+_MOST_ITEMS: Final = 100
+_PART_TYPES: Final = frozenset({"text", "input_text", "output_text", "image", "audio", "resource", "resource_link"})
+_TRANSPARENT: Final = frozenset({"result", "output", "content", "response", "text", "structuredContent", "kwargs"})
+"""Fields that hold the whole answer."""
+_MESSAGE_KEYS: Final = frozenset({"tool_call_id", "toolCallId", "tool_use_id", "toolUseId"})
+"""Of a message around an answer, whose status is that of the framework."""
+_BESIDE: Final = frozenset({"meta", "_meta", "jsonrpc", "id", "name", "role", "type", "additional_kwargs"})
+_SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "completed", "complete", "done"})
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
@@ -183,6 +281,8 @@ def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
         or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
     ):
         return Verdict("json_status", "", 0.85)
+    if str(fields.get("type")).startswith(("error", "execution_error")) and not _SAYS_WHY.isdisjoint(fields):
+        return Verdict("json_type", "", 0.85)
     if isinstance(fields.get("detail"), list) and _REFUSED_FIELDS.match(dump(fields["detail"])):
         return Verdict("json_detail", "", 0.85)
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
@@ -200,20 +300,6 @@ def _is_no_error(key: str, value: object) -> bool:
 _NO_ERROR: Final = re.compile(
     r"\s*(?:0+|none|null|nil|false|no|n/a|ok|no (?:errors?|exceptions?)\W*)\s*", re.IGNORECASE
 )
-
-
-def _enveloped_text(fields: Mapping[str, object]) -> str:
-    """The text of an object that is an envelope around it; empty for any other object."""
-    is_envelope = len(fields) <= _MOST_KEYS and _OUTCOME_KEYS.isdisjoint(fields)
-    texts = [fields[key] for key in _TEXT_KEYS if key in fields] if is_envelope else []
-    text = texts[0] if texts and isinstance(texts[0], str) else ""
-    return "" if text.startswith(("{", "[")) else text
-
-
-def _fields(content: str) -> dict[str, object]:
-    """Of the object that ``content`` is, or of the first of a list of parts, as MCP servers answer; none otherwise."""
-    found = parse_json_or_none(content)
-    return as_fields(next(iter(as_list(found)), found))
 
 
 _REFUSED_FIELDS: Final = re.compile(r'\[\{(?=.*"loc":)(?=.*"msg":)', re.DOTALL)

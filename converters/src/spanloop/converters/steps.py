@@ -5,25 +5,21 @@ a step is the step that continues it, else the next one of its thread. A thread 
 that continue one another, or that share agent, system prompt and first user message.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
-
-from spanloop.messages import parse_json
-from spanloop.messages.chat_forms import as_fields, as_list
-from spanloop.messages.hosted_tools import own_answers
 
 from .captures import NO_CAPTURE, Capture
 from .choices import CapturedTokens, next_calls, with_used_choices
 from .continuation import Evidence, continues
 from .error_texts import Verdicts
+from .observations import with_observed_calls
 from .side_calls import side_calls, with_agent_last
-from .spans import Span, SpanKind
+from .spans import Span
+from .step_results import step_results
 from .stitch import Group, SpanKey, Stitched, inherit
-from .tool_results import ToolResult, tool_results
+from .tool_results import ToolResult
 from .untold_answers import with_told_answers
 from .written_calls import with_written_calls
 
@@ -120,7 +116,8 @@ def build_episode(
     following = _following(above, previous)
     calls, captures = with_used_choices(calls, captures, next_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
-    results = _results(calls, following, group.context, verdicts)
+    calls, observed = with_observed_calls(calls, following)
+    results = step_results(calls, following, group.context, verdicts, observed)
     steps = tuple(
         Step(
             index=index,
@@ -210,128 +207,5 @@ def _is_continued(call: Span, after: Span | None) -> bool:
     return continues(call, after).choice == 0
 
 
-class _ToolSpans(NamedTuple):
-    """The spans of tools that are not yet taken as results, by start."""
-
-    by_id: Mapping[str, deque[Span]]
-    by_name: Mapping[str, deque[Span]]
-
-
-def _results(
-    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span], verdicts: Verdicts
-) -> list[tuple[ToolResult, ...]]:
-    by_id: dict[str, deque[Span]] = defaultdict(deque)
-    by_name: dict[str, deque[Span]] = defaultdict(deque)
-    asked = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
-    for span in _tool_calls(calls, context, asked):
-        # A framework may give a call an id of its own, which no model asked with: its name tells then.
-        if span.tool_call_id and span.tool_call_id in asked:
-            by_id[span.tool_call_id].append(span)
-        else:
-            by_name[span.tool_name].append(span)
-    return [
-        _results_of(call, _next_input(calls, following.get(index)), _ToolSpans(by_id, by_name), verdicts)
-        for index, call in enumerate(calls)
-    ]
-
-
-def _tool_calls(calls: Sequence[Span], context: Sequence[Span], asked: AbstractSet[str]) -> list[Span]:
-    """One span for each call of a tool, by start; those right within another are the same call, seen again."""
-    tools = sorted((span for span in context if span.kind is SpanKind.TOOL), key=lambda span: (span.start_ns, span.key))
-    kinds = {span.key: span.kind for span in context}
-    inner = (SpanKind.TOOL, SpanKind.OTHER)
-    if len(tools) <= 1 or not any(kinds.get((span.trace_id, span.parent_span_id)) in inner for span in tools):
-        return tools
-    roots = _outermost_tools(tools, (*calls, *context))
-    groups: dict[SpanKey, list[Span]] = defaultdict(list)
-    for span in tools:
-        groups[roots[span.key]].append(span)
-    return [_one_call(group, asked) for group in groups.values()]
-
-
-def _one_call(group: Sequence[Span], asked: AbstractSet[str]) -> Span:
-    """The span with the id that the model gave the call, with any one's answer, failed when any of them did."""
-    kept = next((span for span in group if span.tool_call_id and span.tool_call_id in asked), group[0])
-    kept = kept._replace(tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
-    failed = next((span for span in group if span.has_failed), None)
-    if failed is None or kept.has_failed:
-        return kept
-    return kept._replace(
-        is_error=failed.is_error,
-        error_type=failed.error_type,
-        exception=failed.exception,
-        status_message=failed.status_message,
-    )
-
-
-def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span]) -> dict[SpanKey, SpanKey]:
-    """Tool span → the span of its tool or call that it lies in, with neither a model call nor an agent in between."""
-    by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in spans:
-        by_trace[span.trace_id].append(span)
-    found: dict[SpanKey, SpanKey] = {}
-    for trace_id in {span.trace_id for span in tools}:
-        members = by_trace[trace_id]
-        own = {span.span_id: span.span_id if span.kind is not SpanKind.OTHER else "" for span in members}
-        nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
-        of_tools = {span.span_id: span for span in members if span.kind is SpanKind.TOOL}
-        inner = {span_id: nearest.get(span.parent_span_id, "") for span_id, span in of_tools.items()}
-        inner = {
-            key: above if above in of_tools and _is_one_call(of_tools[key], of_tools[above]) else ""
-            for key, above in inner.items()
-        }
-        roots = inherit(inner, {span_id: "" if above in inner else span_id for span_id, above in inner.items()})
-        found.update(((trace_id, span_id), (trace_id, root or span_id)) for span_id, root in roots.items())
-    return found
-
-
-def _is_one_call(inner: Span, outer: Span) -> bool:
-    is_named_alike = bool(inner.tool_call_id) and inner.tool_call_id == outer.tool_call_id
-    return is_named_alike or _is_one_tool(inner.tool_name, outer.tool_name)
-
-
-def _is_one_tool(one: str, other: str) -> bool:
-    """Whether two names are of one tool, one of them perhaps behind its agent's or server's."""
-    shorter, longer = sorted((one, other), key=len)
-    return bool(shorter) and (shorter == longer or (longer.endswith(shorter) and longer[-len(shorter) - 1] in "./-_:"))
-
-
 def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:
     return None if index is None else calls[index]
-
-
-def _results_of(call: Span, after: Span | None, tools: _ToolSpans, verdicts: Verdicts) -> tuple[ToolResult, ...]:
-    asked = call.output[0].tool_calls if call.output else ()
-    if not asked:
-        return ()
-    queues = [tools.by_id.get(tool_call.id) or tools.by_name.get(tool_call.name) for tool_call in asked]
-    spans = [waiting.popleft() if waiting else None for waiting in queues]
-    continuation = continues(call, after) if after else None
-    news = continuation.new_messages if continuation else ()
-    responses = [response for message in news for response in message.tool_responses]
-    own = {tool_call.id for tool_call in asked}
-    if after and continuation and not responses and not continuation.repeats_input:
-        # An API that keeps the history is sent the answers only.
-        told = (response for message in after.input for response in message.tool_responses)
-        responses = [response for response in told if response.id and response.id in own]
-    if len(responses) == len(asked) and not any(response.id in own for response in responses):
-        # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
-        responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
-    hosted = own_answers(call.output[0])
-    responses = [*(answer.response for answer in hosted), *responses]
-    shown = {response.id: response.content for response in responses if response.id}
-    unnamed = [response.content for response in responses if not response.id]
-    found = tool_results(asked, spans, shown, unnamed, verdicts)
-    failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
-    failed.update(answer.response.id for answer in hosted if answer.is_error)
-    return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
-
-
-IS_ERROR: Final = '"is_error":true'
-"""In a message's JSON: an API that marks a tool's answer as an error (Anthropic, Bedrock), whatever its text says."""
-
-
-def _failed(text: str) -> list[str]:
-    """Ids of the tool answers that a message marks as errors."""
-    parts = [as_fields(part) for part in as_list(as_fields(parse_json(text)).get("parts"))]
-    return [str(part.get("id")) for part in parts if part.get("is_error") is True and part.get("id")]

@@ -4,12 +4,13 @@ Invariant: the tool's own span decides where it says that it failed; else the te
 rules of ``error_texts``, because some frameworks swallow a tool's exception and leave every span OK.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
-from .error_texts import Verdict, Verdicts
+from .error_texts import Verdicts, inner_text
 from .spans import Span
 
 
@@ -36,11 +37,12 @@ class ToolResult(NamedTuple):
 
     @property
     def words(self) -> str:
-        """``content`` with every character as itself: JSON may spell one by its number, which no pattern reads."""
-        if "\\u" in self.content and self.content.lstrip().startswith(("{", "[")):
-            found = parse_json_or_none(self.content)
-            return self.content if found is None else dump(found)
-        return self.content
+        """The text inside ``content``'s envelopes, with every character as itself: JSON may spell one by its number."""
+        text = inner_text(self.content)
+        if "\\u" in text and text.lstrip().startswith(("{", "[")):
+            decoded = parse_json_or_none(text)
+            return text if decoded is None else dump(decoded)
+        return text
 
     def marked_failed(self) -> "ToolResult":
         """As an error that the message itself says it is, whatever its text tells."""
@@ -59,35 +61,71 @@ class ToolResult(NamedTuple):
         }
 
 
+class ShownAnswer(NamedTuple):
+    """An answer as the model was shown it in the next input."""
+
+    id: str
+    """Of the tool call; empty where the message names none."""
+    content: str
+    is_error: bool = False
+    """Whether the message marks it as an error."""
+
+
 def tool_results(
     calls: Sequence[ToolCall],
     spans: Sequence[Span | None],
-    shown: Mapping[str, str],
-    unnamed: Sequence[str],
+    answers: Sequence[ShownAnswer],
+    observed: Sequence[ShownAnswer],
     verdicts: Verdicts,
 ) -> tuple[ToolResult, ...]:
     """One result for each call that has a span or an answer; a call without either has none.
 
+    Calls that share an id get the answers with that id in their order; an id that only one call has may be answered
+    several times, and the last answer counts. Answers without an id belong to the other calls in their order.
+
     Args:
         calls: The action's tool calls.
         spans: The ``execute_tool`` span of each call, or None.
-        shown: Tool call id → content of the tool message in the next input.
-        unnamed: Contents of tool messages without an id, in their order: they answer the calls in theirs.
+        answers: In the next input.
+        observed: The answer of each call in the text of a user's message; empty without any. They count where no span
+            tells of a result.
         verdicts: On the answers of the batch.
     """
-    rest = iter(unnamed)
-    found: list[ToolResult] = []
+    matched = _matched(calls, answers)
+    results: list[ToolResult] = []
     for position, (call, span) in enumerate(zip(calls, spans, strict=True)):
-        content = shown.get(call.id)
-        if content is None and call.id not in shown:
-            content = next(rest, None)
-        if span is not None or content is not None:
-            content = content if content is not None else (span.tool_result if span else "")
-            found.append(_result(position, call, span, content, verdicts[content]))
-    return tuple(found)
+        answer = matched[position]
+        if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
+            answer = observed[position]
+        if span is not None or answer is not None:
+            results.append(_result(position, call, span, answer, verdicts))
+    return tuple(results)
 
 
-def _result(position: int, call: ToolCall, span: Span | None, content: str, verdict: Verdict | None) -> ToolResult:
+def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer | None]:
+    """The answer of each call."""
+    if len(calls) == len(answers) == 1:
+        return answers if answers[0].id in {"", calls[0].id} else (None,)
+    by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
+    for answer in answers:
+        by_id[answer.id].append(answer)
+    unnamed = by_id.pop("", deque[ShownAnswer]())
+    counts = Counter(call.id for call in calls)
+    matched: list[ShownAnswer | None] = []
+    for call in calls:
+        queue = by_id.get(call.id, unnamed)
+        is_last = queue is not unnamed and counts[call.id] == 1
+        matched.append((queue[-1] if is_last else queue.popleft()) if queue else None)
+    return matched
+
+
+def _result(
+    position: int, call: ToolCall, span: Span | None, answer: ShownAnswer | None, verdicts: Verdicts
+) -> ToolResult:
+    content = answer.content if answer is not None else (span.tool_result if span else "")
+    verdict = verdicts[content]
+    if verdict is None and span is not None and span.tool_result not in {"", content}:
+        verdict = verdicts[span.tool_result]
     error_type, confidence, evidence = "", 1.0, ""
     if span is not None and span.has_failed:
         error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")
@@ -95,7 +133,7 @@ def _result(position: int, call: ToolCall, span: Span | None, content: str, verd
         evidence = "span status"
     elif verdict is not None:
         error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
-    return ToolResult(
+    result = ToolResult(
         position=position,
         tool_call_id=call.id,
         name=call.name,
@@ -108,3 +146,4 @@ def _result(position: int, call: ToolCall, span: Span | None, content: str, verd
         confidence=confidence,
         evidence=evidence,
     )
+    return result.marked_failed() if answer is not None and answer.is_error else result

@@ -2,6 +2,8 @@
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from spanloop.converters.attribution import Finding, ToolCallContext, ToolCallRule
 from spanloop.converters.enums import FaultOwner
 
@@ -10,7 +12,7 @@ class StaleQuote(ToolCallRule):
     """A tool says that the quote has expired."""
 
     needs_sign: ClassVar[bool] = True
-    confidence: float = 0.9
+    confidence: float = Field(default=0.9, ge=0, le=1)
     """From 0 to 1."""
 
     def find(self, context: ToolCallContext) -> Finding | None:

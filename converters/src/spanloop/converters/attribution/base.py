@@ -141,7 +141,7 @@ class ToolCallContext(NamedTuple):
         if self.result is None or not self.result.is_error:
             return ""
         spans = (self.tool, *self.failed_within) if self.tool is not None else self.failed_within
-        codes = (status_in_text(text) for text in (*(span.error_type for span in spans), self.result.content.lstrip()))
+        codes = (status_in_text(text) for text in (*(span.error_type for span in spans), self.result.words.lstrip()))
         return next(filter(None, codes), "")
 
     @property
