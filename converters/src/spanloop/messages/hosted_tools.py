@@ -9,7 +9,7 @@ the provider ran holds its answer.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, cast
 
-from .codec import MalformedMessagesError, dump, parse_json
+from .codec import dump, parse_json, parse_json_or_none
 from .model import Message, ToolCall, ToolResponse
 
 Fields = Mapping[str, object]
@@ -62,7 +62,7 @@ def hosted_answer(part: Fields) -> HostedAnswer | None:
     if not is_answer and (not kind.endswith("_call") or part.get("call_id") is not None or not _has_run(part)):
         return None
     value = _first(part, _ANSWERS)
-    inner = str(cast("Fields", value).get("type", "")) if isinstance(value, dict) else ""
+    inner = str(_fields(value).get("type", ""))
     is_error = part.get("is_error") is True or part.get("status") in _FAILED or inner.endswith("_error")
     is_error = is_error or bool(part.get("error"))
     return HostedAnswer(ToolResponse(_text(_first(part, _IDS)), _text(value)), is_error)
@@ -94,15 +94,14 @@ def _has_run(part: Fields) -> bool:
 
 def _arguments(key: str, value: object) -> str:
     """The JSON of an object: of arguments as they are, of any other value by its name."""
-    if isinstance(value, str):
-        try:
-            decoded = parse_json(value)
-        except MalformedMessagesError:
-            decoded = None
-        value = decoded if isinstance(decoded, dict) else value
     if value is None or value == "":
         return "{}"
-    return dump(value if isinstance(value, dict) else {key: value})
+    decoded = parse_json_or_none(value) if isinstance(value, str) else value
+    return dump(cast("Fields", decoded) if isinstance(decoded, dict) else {key: value})
+
+
+def _fields(value: object) -> Fields:
+    return cast("Fields", value) if isinstance(value, dict) else {}
 
 
 def _text(value: object) -> str:
