@@ -29,7 +29,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from spanloop.converters import Converted, convert, frames
 from spanloop.converters.exports.chat import chat, tool_definitions
-from spanloop.converters.trajectories import shared_prompt_tokens
+from spanloop.converters.tokens.trajectories import shared_prompt_tokens
 from spanloop.demo.smollm2 import packaged_template
 from spanloop.foundation.errors import SpanloopError
 from spanloop.messages import dump, parse_messages

@@ -8,7 +8,7 @@ import msgspec
 import polars as pl
 
 from spanloop.converters import frames
-from spanloop.converters.message_numbers import NO_STATE, MessageNumbers, Ranges
+from spanloop.converters.tokens.message_numbers import NO_STATE, MessageNumbers, Ranges
 from spanloop.messages import NO_HISTORY, History, Message
 from spanloop.pipeline import stored_transitions
 from spanloop.store import Store

@@ -8,7 +8,7 @@ from converting.carried_traces import TURNS
 from converting.stored_frames import Given, frame, items
 
 from spanloop.converters import Converted, frames
-from spanloop.converters.message_numbers import with_state_texts
+from spanloop.converters.tokens.message_numbers import with_state_texts
 
 
 def carried(traces: int, profile: str) -> Given:

@@ -13,7 +13,7 @@ import polars as pl
 
 from spanloop.converters import Converted, Options, frames
 from spanloop.converters import convert as convert_to_ranges
-from spanloop.converters.message_numbers import with_state_texts
+from spanloop.converters.tokens.message_numbers import with_state_texts
 
 START = datetime(2026, 11, 20, 9, tzinfo=UTC)
 SECOND_NS = 1_000_000_000

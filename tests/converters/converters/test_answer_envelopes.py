@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spanloop.converters.error_texts import error_in_text, inner_text
+from spanloop.converters.errors.error_texts import error_in_text, inner_text
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
 

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from spanloop.converters import Converted
-from spanloop.converters.attribution.bad_call import schema_violation
-from spanloop.converters.error_texts import error_in_text
-from spanloop.converters.finish_reasons import canonical_finish_reason
+from spanloop.converters.attribution.tool_calls.bad_call import schema_violation
+from spanloop.converters.errors.error_texts import error_in_text
+from spanloop.converters.reading.finish_reasons import canonical_finish_reason
 
 from .converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
 

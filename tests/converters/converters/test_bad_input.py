@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from spanloop.converters import frames
-from spanloop.converters.reprs import value_of_repr
-from spanloop.converters.tool_envelopes import open_answer
+from spanloop.converters.reading.python_reprs import value_of_repr
+from spanloop.converters.results.tool_envelopes import open_answer
 from spanloop.messages import MalformedMessagesError, MessageLog, parse_messages
 from spanloop.messages.chat_forms import python_object, text_of_repr
 

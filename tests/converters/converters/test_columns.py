@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from spanloop.converters import canonical, frames
-from spanloop.converters.attributes import Attributes
+from spanloop.converters import frames
 from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
+from spanloop.converters.reading import canonical_columns as canonical
+from spanloop.converters.reading.attributes import Attributes
 from spanloop.messages import Facts, MessageLog, chain
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."

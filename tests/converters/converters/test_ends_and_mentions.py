@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spanloop.converters.error_texts import error_in_text
+from spanloop.converters.errors.error_texts import error_in_text
 
 from .converters_world import OPENING, Message, World, answers, asks, text, trace_id
 from .dialect_calls import DIALECTS, call_in

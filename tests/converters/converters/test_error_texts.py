@@ -2,7 +2,7 @@
 
 import pytest
 
-from spanloop.converters.error_texts import ERROR_TEXTS, error_in_text
+from spanloop.converters.errors.error_texts import ERROR_TEXTS, error_in_text
 
 ERRORS = (
     "Traceback (most recent call last):\n  boom",

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from spanloop.converters import Converted
-from spanloop.converters.error_texts import error_in_text
+from spanloop.converters.errors.error_texts import error_in_text
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
 from .failure_worlds import told, verdicts

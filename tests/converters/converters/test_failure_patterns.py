@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from spanloop.converters.attribution import ErrorClass
-from spanloop.converters.error_texts import LITERALS, Verdicts, error_in_text
-from spanloop.converters.failure_patterns import (
+from spanloop.converters.errors.error_texts import LITERALS, Verdicts, error_in_text
+from spanloop.converters.errors.failure_patterns import (
     MOST_TEXT,
     FailurePattern,
     all_patterns,
     failure_pattern,
     failure_patterns,
 )
-from spanloop.converters.pattern_literals import CASE_VARIANTS, required_literals
+from spanloop.converters.errors.pattern_literals import CASE_VARIANTS, required_literals
 from spanloop.messages import parse_json_or_none
 
 from .converters_recordings import OWN
@@ -116,7 +116,7 @@ def test_literals_hide_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def all_literals(given: Sequence[str]) -> list[frozenset[str]]:
         return [frozenset(LITERALS)] * len(given)
 
-    monkeypatch.setattr("spanloop.converters.error_texts._present_literals", all_literals)
+    monkeypatch.setattr("spanloop.converters.errors.error_texts._present_literals", all_literals)
     unfiltered = Verdicts(texts)
     assert {text: verdicts[text] for text in texts} == {text: unfiltered[text] for text in texts}
     assert one_by_one == {text: unfiltered[text] for text in one_by_one}

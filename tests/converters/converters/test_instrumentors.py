@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from spanloop.converters.reprs import value_of_repr
+from spanloop.converters.reading.python_reprs import value_of_repr
 
 from .converters_world import OPENING
 from .structures import LOOP, Seen, insist_on_structure, of_agent

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from spanloop.converters.canonical import canonical_columns
+from spanloop.converters.reading.canonical_columns import canonical_columns
 
 from .converters_world import World, trace_id
 

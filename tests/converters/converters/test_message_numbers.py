@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.message_numbers import NO_STATE, MessageNumbers, Ranges
+from spanloop.converters.tokens.message_numbers import NO_STATE, MessageNumbers, Ranges
 from spanloop.messages import MessageLog
 
 from ...stored_states import Histories

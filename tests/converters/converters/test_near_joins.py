@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.stitch.union import UnionFind
-from spanloop.converters.together import reached
+from spanloop.converters.linking.affected_traces import reached
+from spanloop.converters.linking.union import UnionFind
 
 from .converters_world import Message, World, answers, asks, text
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from spanloop.converters.dialects.provider_payloads import request_columns, response_columns
-from spanloop.converters.finish_reasons import canonical_finish_reason
+from spanloop.converters.reading.finish_reasons import canonical_finish_reason
 from spanloop.messages.tool_definitions import tool_definitions
 
 from .converters_world import World, trace_id

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from spanloop.converters import Converted
-from spanloop.converters.message_numbers import with_state_texts
+from spanloop.converters.tokens.message_numbers import with_state_texts
 
 from . import otlp_json
 

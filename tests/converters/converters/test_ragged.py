@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.ragged import flat, lines, pieces, ragged
+from spanloop.converters.reading.arrow_lists import flat, lines, pieces, ragged
 
 TEXTS = st.lists(
     st.text(st.characters(blacklist_characters="\n", blacklist_categories=["Cs"]), max_size=20), max_size=8
@@ -24,7 +24,7 @@ def test_lines_are_what_split_says(texts: list[str], size: int) -> None:
 
 @pytest.mark.parametrize("far", [2**31, 10])
 def test_pieces_may_overlap_and_be_empty(far: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanloop.converters.ragged._FAR", far)
+    monkeypatch.setattr("spanloop.converters.reading.arrow_lists._FAR", far)
     data = "a é long enough text to be a view".encode()
     starts, sizes = np.array([0, 0, 5, 30, 0]), np.array([0, len(data), 20, 4, 12])
     expected = [data[start : start + size].decode() for start, size in zip(starts, sizes, strict=True)]
@@ -43,7 +43,7 @@ def test_lists_are_taken_apart_and_built_again(lists: list[list[int]], begin: in
 
 
 def test_lists_are_read_without_pandas() -> None:
-    code = "import sys, polars as pl; from spanloop.converters.ragged import flat, ragged; import numpy as np;"
+    code = "import sys, polars as pl, numpy as np; from spanloop.converters.reading.arrow_lists import flat, ragged;"
     code += "ragged(flat(pl.Series([[1]]))[0], np.array([1])); print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from spanloop.converters import frames
-from spanloop.converters.request_bodies import with_request_spans
+from spanloop.converters.reading.request_bodies import with_request_spans
 
 MS = 10**6
 Call = tuple[str, int, int, str]

@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 
 from spanloop.converters import Converted, Options
-from spanloop.converters.continuation import Evidence
-from spanloop.converters.normalise import normalise, read_spans
-from spanloop.converters.stitch import stitch
-from spanloop.converters.stitch.identity import is_unique
+from spanloop.converters.linking import stitch
+from spanloop.converters.linking.continuation import Evidence
+from spanloop.converters.linking.identity import is_unique
+from spanloop.converters.reading.normalise import normalise, read_spans
 from spanloop.messages import MessageLog
 
 from .converters_world import OPENING, World, answers, asks, convert, loop, text, trace_id

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanloop.converters.token_texts import token_lists, turns
+from spanloop.converters.tokens.token_texts import token_lists, turns
 from spanloop.messages.chat_forms import as_list
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=5)

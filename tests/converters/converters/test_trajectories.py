@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spanloop.converters.enums import RowStart
-from spanloop.converters.row_starts import by_tokens, common
-from spanloop.converters.trajectories import shared_prompt_tokens
+from spanloop.converters.tokens.row_starts import by_tokens, common
+from spanloop.converters.tokens.trajectories import shared_prompt_tokens
 
 from .converters_world import OPENING, Message, World, answers, asks, text, trace_id
 

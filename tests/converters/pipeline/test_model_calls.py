@@ -8,9 +8,8 @@ from typing import Any, Final
 import polars as pl
 import pytest
 
-from spanloop.converters.canonical import canonical_columns
 from spanloop.converters.dialects import DIALECTS, Dialect, attr
-from spanloop.converters.dialects.wrapped import (
+from spanloop.converters.dialects.attribute_map import (
     ADK,
     CONFIDENT,
     GENKIT,
@@ -22,6 +21,7 @@ from spanloop.converters.dialects.wrapped import (
     MLFLOW,
     Family,
 )
+from spanloop.converters.reading.canonical_columns import canonical_columns
 from spanloop.converters.spans import SpanKind
 from spanloop.pipeline.model_call_condition import model_call_condition
 from spanloop.store import Store

@@ -1,6 +1,6 @@
 """Spans → episodes → transitions, with rewards, causes of failure and exact token rows.
 
-Pure: frames in, frames out. Rules that will grow in number are folders of small modules (``dialects``, ``stitch``,
+Pure: frames in, frames out. Rules that will grow in number are folders of small modules (``dialects``, ``linking``,
 ``attribution``, ``rewards``): ``base`` says what a rule is, one module each, one line in the registry.
 """
 

@@ -18,19 +18,21 @@ from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, EPISODES, FAIL
 from spanloop.messages import MessageLog
 
 from . import frames
-from .attributes import Attributes
 from .attribution import attribute, decisive
-from .captures import Generations, join_captures, read_generations
-from .choices import CapturedTokens
-from .clock_skew import without_clock_skew
-from .collapse import collapse
-from .continuation import continues, is_recorded
-from .control_flow import without_control_flow
-from .error_texts import Verdicts
+from .errors.control_flow import without_control_flow
+from .errors.error_texts import Verdicts
 from .evaluations import Evaluations
-from .normalise import Normalised, normalise, read_spans
+from .linking import stitch
+from .linking.affected_traces import reached
+from .linking.continuation import continues, is_recorded
+from .linking.span_links import Links, kept_links, span_links
 from .options import Options
-from .processes import Processes
+from .reading.attributes import Attributes
+from .reading.clock_skew import without_clock_skew
+from .reading.duplicates import collapse
+from .reading.normalise import Normalised, normalise, read_spans
+from .reading.processes import Processes
+from .reading.span_events import with_event_tokens
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
@@ -44,15 +46,13 @@ from .rows import (
     trajectory_columns,
     transition_columns,
 )
-from .span_events import with_event_tokens
-from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import SpanKind
 from .steps import Episode, Step, build_episode
-from .stitch import stitch
-from .stitch.span_links import Links, kept_links, span_links
-from .together import reached
+from .tokens.captures import Generations, join_captures, read_generations
+from .tokens.choices import CapturedTokens
+from .tokens.span_tokens import Carried, join_carried, tokens_in_spans
+from .tokens.trajectories import Extensions, extensions, merge
 from .trainable import TRAINABLE_TEXT, abandoned, untrainable
-from .trajectories import Extensions, extensions, merge
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""

@@ -12,9 +12,9 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from .attributes import Attributes
+from .linking import SpanKey, inherit
+from .reading.attributes import Attributes
 from .spans import Span, SpanKind
-from .stitch import SpanKey, inherit
 
 _OPERATIONS: Final = ("evaluate", "evaluation", "guardrail", "guardrails", "execute_guardrail", "moderation")
 _KINDS: Final = ("evaluator", "evaluation", "guardrail", "scorer", "scorer_run", "scorer_step", "score")

@@ -17,16 +17,16 @@ from spanloop.converters.enums import TokenSource
 from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
-from .captures import IN_SPAN, Generation
-from .finish_reasons import LENGTH
-from .message_numbers import NO_STATE, MessageNumbers, Ranges
 from .options import CONVERTER_VERSION
-from .ragged import ragged
+from .reading.arrow_lists import ragged
+from .reading.finish_reasons import LENGTH
+from .results.tool_results import ToolResult
 from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem
 from .steps import Episode, Step
-from .tool_results import ToolResult
-from .trajectories import Row, exact_tokens, token_columns
+from .tokens.captures import IN_SPAN, Generation
+from .tokens.message_numbers import NO_STATE, MessageNumbers, Ranges
+from .tokens.trajectories import Row, exact_tokens, token_columns
 
 Columns = dict[str, Sequence[object] | pl.Series]
 """The columns of a table by name, all of one length."""

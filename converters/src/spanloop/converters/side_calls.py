@@ -13,8 +13,8 @@ from typing import Final
 
 from spanloop.messages import dump
 
+from .linking import Group, SpanKey, inherit
 from .spans import Span, SpanKind
-from .stitch import Group, SpanKey, inherit
 
 
 def side_calls(group: Group, parents: Mapping[SpanKey, SpanKey]) -> frozenset[SpanKey]:

@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .captures import NO_CAPTURE, Capture
-from .choices import CapturedTokens, next_calls, with_used_choices
-from .continuation import Evidence, continues
-from .error_texts import Verdicts
-from .observations import with_observed_calls
+from .errors.error_texts import Verdicts
+from .linking import Group, SpanKey, Stitched, inherit
+from .linking.continuation import Evidence, continues
+from .linking.unrecorded_outputs import with_told_answers
+from .reading.written_calls import with_written_calls
+from .results.observations import with_observed_calls
+from .results.step_results import step_results
+from .results.tool_results import ToolResult
 from .side_calls import side_calls, with_agent_last
 from .spans import Span
-from .step_results import step_results
-from .stitch import Group, SpanKey, Stitched, inherit
-from .tool_results import ToolResult
-from .untold_answers import with_told_answers
-from .written_calls import with_written_calls
+from .tokens.captures import NO_CAPTURE, Capture
+from .tokens.choices import CapturedTokens, next_calls, with_used_choices
 
 Thread = tuple[str, bytes, bytes]
 

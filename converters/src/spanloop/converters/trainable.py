@@ -13,11 +13,11 @@ from spanloop.messages import Message
 from spanloop.semconv import attributes as names
 
 from .attribution import Failure, is_incomplete
-from .continuation import continues, is_recorded
-from .finish_reasons import LENGTH, TOOL_CALL
+from .linking.continuation import continues, is_recorded
+from .linking.unrecorded_outputs import unrecorded_output
+from .reading.finish_reasons import LENGTH, TOOL_CALL
 from .spans import Problem, Span
 from .steps import Step, Thread
-from .untold_answers import unrecorded_output
 
 
 def untrainable(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.converters.stitch.span_links import MAX_LINKED_TRACES
+from spanloop.converters.linking.span_links import MAX_LINKED_TRACES
 from spanloop.store import Store
 
 from .batches import Batch

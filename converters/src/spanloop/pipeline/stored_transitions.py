@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from spanloop.converters.ragged import flat
+from spanloop.converters.reading.arrow_lists import flat
 from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, TRANSITION_ROWS
 from spanloop.store import Store
 

@@ -14,12 +14,11 @@ from typing import Final, cast
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
-from ..continuation import continues
-from ..finish_reasons import LENGTH, STOP, TOOL_CALL
+from ..linking import SpanKey
+from ..linking.continuation import continues
+from ..reading.finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
-from ..stitch import SpanKey
-from .bad_call import SchemaSigns, schema_signs, schema_violation
 from .base import (
     EndingRule,
     EpisodeRule,
@@ -40,6 +39,7 @@ from .failure_dedup import deduplicated, in_words_from_above, nearest_above
 from .judge import Ask, AskedJudge, LlmJudge
 from .loading import DEFAULT, RULE_POINT, attribution_rules
 from .recovery import RecoveryFacts, made_progress, recovery_facts
+from .tool_calls.bad_call import SchemaSigns, schema_signs, schema_violation
 
 RULES: Final = attribution_rules([DEFAULT])
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(Mine(), *RULES.tool_calls))``."""

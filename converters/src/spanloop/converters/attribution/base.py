@@ -12,10 +12,10 @@ from spanloop.converters.enums import FaultOwner
 from spanloop.foundation.plugins import Extension
 from spanloop.messages import ToolCall
 
+from ..errors.status_codes import status_in_text
+from ..results.tool_results import ToolResult
 from ..spans import Span
-from ..status_codes import status_in_text
 from ..steps import Episode, Step
-from ..tool_results import ToolResult
 
 
 class ErrorClass(StrEnum):

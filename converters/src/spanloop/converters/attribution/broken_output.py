@@ -9,7 +9,7 @@ from typing import ClassVar, Final, cast
 from spanloop.converters.enums import FaultOwner, UntrainableReason
 from spanloop.messages import Message, parse_json
 
-from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL, STOP
+from ..reading.finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL, STOP
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped

@@ -10,15 +10,15 @@ from typing import Final
 
 from spanloop.converters.enums import FaultOwner
 
-from ..failure_patterns import failure_pattern
+from ..errors.failure_patterns import failure_pattern
+from ..linking import SpanKey, inherit
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
-from ..stitch import SpanKey, inherit
 from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 from .broken_output import has_unrecorded_end
 from .environment import environment_fault, was_stopped
 from .failure_dedup import is_last_call, is_same_error, nearest_above, said
-from .tool_kinds import is_hand_over
+from .tool_calls.tool_kinds import is_hand_over
 
 CRASH: Final = "crash"
 """Name of the rule."""

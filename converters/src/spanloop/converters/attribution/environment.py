@@ -8,8 +8,8 @@ rate may answer 403).
 from functools import lru_cache
 from typing import Final
 
-from ..failure_patterns import failure_pattern, failure_patterns
-from ..status_codes import class_of_status
+from ..errors.failure_patterns import failure_pattern, failure_patterns
+from ..errors.status_codes import class_of_status
 from .base import ErrorClass
 
 _STATUS_DECIDES: Final = frozenset({ErrorClass.TIMEOUT, ErrorClass.RATE_LIMIT, ErrorClass.SERVER_ERROR})

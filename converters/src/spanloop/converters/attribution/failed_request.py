@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
-from ..failure_patterns import failure_pattern, failure_patterns
+from ..errors.failure_patterns import failure_pattern, failure_patterns
+from ..errors.status_codes import class_of_status, status_in_text
 from ..spans import Span
-from ..status_codes import class_of_status, status_in_text
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ..linking import SpanKey, inherit
 from ..spans import Span, SpanKind
 from ..steps import Episode
-from ..stitch import SpanKey, inherit
 from .base import ErrorClass, Finding
 from .failed_request import classify, error_text
 from .failure import Failure

@@ -9,6 +9,7 @@ from typing import Final
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
+from .attribute_map import WRAPPED
 from .base import BODY, CANONICAL, COLUMNS, MESSAGES, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
@@ -27,14 +28,13 @@ from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
 from .legacy import ASKED, LEGACY
 from .logfire import LOGFIRE, LOGFIRE_STREAM
+from .nonstandard_otel import UNEVEN
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
 from .rows import of_keys
-from .uneven import UNEVEN
 from .vercel_ai import VERCEL_AI
-from .wrapped import WRAPPED
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     OPENINFERENCE,

@@ -13,7 +13,7 @@ import polars as pl
 
 from spanloop.messages.chat_forms import Fields, as_fields, as_list
 
-from ..attributes import Attributes, Mask, Rows
+from ..reading.attributes import Attributes, Mask, Rows
 from .base import IndexedList
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)

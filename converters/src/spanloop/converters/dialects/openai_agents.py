@@ -11,7 +11,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
 from spanloop.messages.hosted_tools import has_hosted_items
 from spanloop.semconv import attributes as names
 
-from ..reprs import value_of_repr
+from ..reading.python_reprs import value_of_repr
 from ..spans import SpanKind
 from .base import ColumnValue, Dialect, RawSpan, attr
 from .legacy import KIND

@@ -53,9 +53,8 @@ def chat(messages: Sequence[Message], *, with_reasoning: bool = False) -> list[C
             continue
         if waiting:
             raise NotChatError("unanswered_tool_call")
-        plain: ChatMessage = {"role": message.role}
-        if reasoning:
-            plain["reasoning_content"] = reasoning
+        thoughts: ChatMessage = {"reasoning_content": reasoning} if reasoning else {}
+        plain: ChatMessage = {"role": message.role} | thoughts
         if message.tool_calls:
             ids = [call.id or f"call_{number}_{place}" for place, call in enumerate(message.tool_calls)]
             if len(set(ids)) < len(ids):

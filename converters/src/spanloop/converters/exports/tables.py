@@ -12,7 +12,7 @@ from spanloop.messages import MalformedMessagesError, dump, parse_messages
 from spanloop.semconv.scores import SCORE_LIMIT
 
 from ..credit import CREDIT_METHODS, FAULT_COLUMNS, assign
-from ..trajectories import shared_prompt_tokens
+from ..tokens.trajectories import shared_prompt_tokens
 from .base import ExportOptions, Kind, Made, Source
 from .conversation import MALFORMED
 

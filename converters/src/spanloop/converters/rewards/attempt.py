@@ -14,8 +14,8 @@ from spanloop.messages import ToolCall
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from ..attribution import Failure, attribute
+from ..results.tool_results import ToolResult
 from ..steps import Episode, Step
-from ..tool_results import ToolResult
 from .base import Rewards
 
 

@@ -18,8 +18,8 @@ import polars as pl
 from spanloop.semconv import attributes as names
 
 from .. import frames
-from ..attributes import Attributes
 from ..dialects.rows import fields_of
+from ..reading.attributes import Attributes
 
 _LIGHTNING: Final = re.compile(r"agentlightning\.reward\.(\d+)\.value$")
 

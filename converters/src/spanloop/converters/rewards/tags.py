@@ -12,8 +12,8 @@ from typing import Final, cast
 import numpy as np
 import polars as pl
 
-from ..attributes import Attributes
 from ..dialects.rows import decoded
+from ..reading.attributes import Attributes
 
 SpanKey = tuple[str, str]
 Tags = Mapping[SpanKey, Sequence[str]]

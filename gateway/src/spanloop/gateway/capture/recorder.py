@@ -1,6 +1,6 @@
 """Write captured logprobs to the spool before the response ends, and from there to the table ``generations``.
 
-`spanloop.converters.captures` joins the rows to spans, by ``gen_ai.response.id``.
+`spanloop.converters.tokens.captures` joins the rows to spans, by ``gen_ai.response.id``.
 
 Invariant: when `Recorder.record` returned True, the capture is on disk and is inserted into ClickHouse exactly once,
 sooner or later. A block is sent under its block id until ClickHouse accepts it; newer blocks wait.

@@ -1,6 +1,7 @@
 """Collect token ids and log-probabilities (logprobs) of each choice from the engine's response or stream.
 
-`spanloop.converters.captures` joins them to the span of the response, by ``gen_ai.response.id`` = ``response_id``.
+`spanloop.converters.tokens.captures` joins them to the span of the response, by ``gen_ai.response.id`` equal to
+``response_id``.
 
 Invariant: a capture with ``is_complete`` has prompt ids, a finish reason, and exactly one logprob for each response
 token id. An inconsistent capture is stored as it is and marked incomplete, never repaired.

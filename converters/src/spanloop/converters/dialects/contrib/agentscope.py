@@ -15,7 +15,7 @@ from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, split_answers, text_of_repr
 from spanloop.semconv import attributes as names
 
-from ...reprs import value_of_repr
+from ...reading.python_reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources

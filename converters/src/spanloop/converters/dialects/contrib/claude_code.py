@@ -11,7 +11,7 @@ import polars as pl
 from spanloop.messages.chat_forms import message
 from spanloop.semconv import attributes as names
 
-from ...request_bodies import REQUEST, RESPONSE
+from ...reading.request_bodies import REQUEST, RESPONSE
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..provider_payloads import request_columns, response_columns

@@ -16,7 +16,7 @@ import polars as pl
 from spanloop.messages.chat_forms import Fields, as_fields, as_list
 from spanloop.semconv import attributes as names
 
-from ...reprs import value_of_repr
+from ...reading.python_reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import Calls, ColumnValue, Dialect, RawSpan, attr
 from ..otel_genai import sources

@@ -14,7 +14,7 @@ from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, text_of_repr
 from spanloop.messages.tool_definitions import tool_definitions
 
-from ...reprs import value_of_repr
+from ...reading.python_reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..provider_payloads import response_columns, response_messages

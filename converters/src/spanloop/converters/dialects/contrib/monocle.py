@@ -11,7 +11,7 @@ import polars as pl
 
 from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
 
-from ...finish_reasons import TOOL_CALL, canonical_finish_reason
+from ...reading.finish_reasons import TOOL_CALL, canonical_finish_reason
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan, attr
 from ..rows import as_text, decoded, decoded_messages, first, known, parameters

@@ -1,0 +1,1 @@
+"""Rules about an episode's end, and about episodes as a whole."""

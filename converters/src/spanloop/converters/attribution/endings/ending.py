@@ -1,0 +1,216 @@
+"""An episode that failed although nothing in it did: what its last answer shows, as far as the reward can tell.
+
+A reward says that the answer is wrong and not where it went wrong: the last step of the policy is named, at a
+confidence that says so.
+"""
+
+import re
+from typing import ClassVar, Final
+
+from spanloop.converters.enums import FaultOwner
+from spanloop.messages import parse_json_or_none
+from spanloop.messages.chat_forms import as_fields
+
+from ...errors.failure_patterns import failure_pattern
+from ...steps import Episode, Step
+from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
+from ..environment import environment_fault
+from ..tool_calls.running_code import runs_code
+from ..tool_calls.tool_kinds import does_something, ends, is_note
+from .answer import is_farewell, origin_of_answer
+
+_DECLINED: Final = failure_pattern("declined")
+_APOLOGY: Final = failure_pattern("apology")
+_DECLINES_WITHIN: Final = 300
+"""Characters from the start of an answer within which a refusal, or a report of a failure, is said."""
+
+
+class StoppedInAction(EndingRule):
+    """The episode stopped after a tool call, before an answer."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """The last action is a tool call, nobody asked for an answer, and the tool is none that ends things."""
+        last = episode.steps[-1]
+        calls = last.span.output[0].tool_calls if last.span.output else ()
+        answered = {result.position for result in last.results}
+        if not calls or any(ends(call.name, is_answered=position in answered) for position, call in enumerate(calls)):
+            return None
+        evidence: dict[str, object] = {
+            "reward": repr(reward),
+            "steps": len(episode.steps),
+            "calls": [call.name for call in calls],
+            "answered": len(last.results),
+        }
+        message = "the episode stopped after a tool call, before an answer"
+        return LocatedFinding(
+            last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span
+        )
+
+
+class UnseenAnswer(EndingRule):
+    """The last answer is a stream of which neither an answer nor an end is recorded: nobody knows what came of it."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        last = episode.steps[-1]
+        span = last.span
+        if not span.is_streaming or span.output or span.finish_reason or span.has_failed:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "output_tokens": str(span.output_tokens)}
+        message = "the last stream has neither an answer nor a finish reason"
+        finding = Finding(ErrorClass.INCOMPLETE_STREAM, FaultOwner.UNKNOWN, 0.4, message, evidence)
+        return LocatedFinding(last, finding, span)
+
+
+class Declined(EndingRule):
+    """The policy declined to do the task."""
+
+    is_event: ClassVar[bool] = True
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        last = episode.steps[-1]
+        said = last.span.output[0].text if last.span.output else ""
+        found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
+        if found is None:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
+        message = "the policy declined to do the task"
+        return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
+
+
+class ReportedFailure(EndingRule):
+    """The last answer apologises for a failure that nothing else recorded."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """The last answer apologises for an outage, or after a remark of a tool's: nobody is to blame."""
+        last = episode.steps[-1]
+        answer = last.span.output[0].text[:_DECLINES_WITHIN].replace("\u2019", "'") if last.span.output else ""
+        results = [result for step in episode.steps for result in step.results]
+        if not results or _APOLOGY.search(answer) is None:
+            return None
+        error_class = environment_fault(answer) or (ErrorClass.TOOL_ERROR if _is_remark(results[-1].content) else None)
+        if error_class is None:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "answer": answer, "result": results[-1].content[:500]}
+        message = f"the answer reports a failure ({error_class}) that nothing else recorded"
+        return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
+
+
+def _is_remark(content: str) -> bool:
+    """Whether a tool's answer is a short sentence: words about the call instead of data."""
+    return 0 < len(content) <= _MOST_REMARK and "\n" not in content.strip() and content[:1] not in "{[<"
+
+
+def _denies_only(content: str) -> bool:
+    """Whether a tool's answer is a JSON object that says no and nothing else."""
+    values = as_fields(parse_json_or_none(content)).values() if content.lstrip().startswith("{") else ()
+    return any(value is False for value in values) and all(value in (False, None, "") for value in values)
+
+
+_MOST_REMARK: Final = 200
+_FIGURE: Final = re.compile(r"\d+")
+
+
+_FEWEST_WORDS: Final = 4
+
+
+class WithoutData(EndingRule):
+    """The last tool answered with a remark of which the last message holds nothing: at most one figure, and no name.
+
+    Nothing tells whether the remark was the tool's failure or an answer that the policy put aside: nobody is named.
+    """
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        last = episode.steps[-1]
+        before = episode.steps[last.previous] if last.previous is not None else None
+        if before is None or len(before.results) != 1 or not last.span.output or last.span.output[0].tool_calls:
+            return None
+        [result] = before.results
+        call = before.span.output[0].tool_calls[result.position]
+        is_deed = does_something(result.name) or is_note(result.name) or ends(result.name, is_answered=True)
+        if result.is_error or is_deed or runs_code(call):
+            return None
+        is_short = result.content.isascii() and len(result.content.split()) < _FEWEST_WORDS  # "saved at 9" confirms
+        if is_short or not (_is_remark(result.content) or _denies_only(result.content)):
+            return None
+        asked = "\n".join([*(message.text for message in before.span.input), call.arguments])
+        news = {figure for figure in _FIGURE.findall(result.content) if figure not in asked}
+        answer = last.span.output[0].text
+        takes_up = any(figure in answer for figure in news) or _shares_words(result.content, answer, asked)
+        if len(news) > 1 or takes_up:
+            return None
+        evidence: dict[str, object] = {"reward": repr(reward), "result": result.content, "answer": answer[:500]}
+        message = f"{result.name!r} answered with a remark and no data"
+        finding = Finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.3, message, evidence)
+        return LocatedFinding(before, finding, before.span, result.name)
+
+
+def _shares_words(result: str, answer: str, asked: str) -> bool:
+    """Whether the answer takes up a capitalised word of the result that nobody had said before: a name, say."""
+    names = set(_NAME.findall(result.strip()[1:])) - set(_NAME.findall(asked))
+    return any(name in answer for name in names)
+
+
+_NAME: Final = re.compile(r"\b[A-Z]\w{2,}")
+
+
+class WrongAnswer(EndingRule):
+    """The episode ended in order, and its reward says that it failed."""
+
+    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """Return the finding; None without one."""
+        if reward is None:
+            return None
+        last = episode.steps[-1]
+        evidence: dict[str, object] = {"reward": repr(reward), "answer": _last_words(last)[:500]}
+        message = f"the episode ended in order with reward {reward:g}"
+        origin, confidence = origin_of_answer(episode), 0.5
+        if _reports(last, episode) or (origin is None and is_farewell(_last_words(last))):
+            last, evidence["chosen"] = _before_the_end(episode)
+            confidence = 0.4
+        elif origin is not None:
+            last, evidence["value"] = origin
+        return LocatedFinding(
+            last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span
+        )
+
+
+_REPORT: Final = re.compile(
+    r"\bsuccessfully\b|\b(?:has|have) (?:now |also |all |both )?been \w+|\bi(?:'ve| have) (?:just |now )?\w+ed\b"
+    r"|\bis (?:now )?(?:booked|cancell?ed|confirmed|updated|complete|done)\b",
+    re.IGNORECASE,
+)
+
+
+def _reports(last: Step, episode: Episode) -> bool:
+    """Whether the last message reports what was done right before it: then the deed is nearer to the mistake."""
+    before = episode.steps[last.previous] if last.previous is not None else None
+    return before is not None and _did(before) and _REPORT.search(_last_words(last).replace("\u2019", "'")) is not None
+
+
+def _did(step: Step) -> bool:
+    """Whether a tool of the step did something, in order."""
+    return any(not result.is_error and does_something(result.name) for result in step.results)
+
+
+def _before_the_end(episode: Episode) -> tuple[Step, str]:
+    """What an episode failed by that ended in a report or in courtesies, as a guess, and why."""
+    done = next((step for step in episode.steps if _did(step)), None)
+    if done is not None:
+        return done, "the first thing done"
+    said = (step for step in reversed(episode.steps) if not is_farewell(_last_words(step)))
+    return next(said, episode.steps[-1]), "the last that was said before taking leave"
+
+
+def _last_words(last: Step) -> str:
+    """What the last step said; what it handed in or over where it only called a tool."""
+    said = last.span.output[0] if last.span.output else None
+    if said is None:
+        return ""
+    return said.text or ", ".join(f"{call.name}({call.arguments})" for call in said.tool_calls)

@@ -1,0 +1,121 @@
+"""What a stitch rule is: keys under which a model call's output and a later call's input meet.
+
+Invariant: rules only name keys. Which call continues which is decided in one place (``sweep``), the same way for
+every rule, in the order of time and ids, never in the order of arrival. A join across traces needs evidence of
+identity: an id that is unique by construction, or the same service, nearness in time and agreeing content.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..spans import Span
+from .continuation import Evidence
+
+if TYPE_CHECKING:
+    from spanloop.messages import ToolCall
+
+Key = tuple[str | bytes, ...]
+IsUnique = Callable[[str], bool]
+
+LONGEST_NS: Final = 30 * 60 * 1_000_000_000
+"""Most time between two calls of different traces that are joined without an id that is unique by construction. The
+pipeline loads other traces that are so near."""
+
+UNIQUE: Final = ""
+"""First element of a key that holds an id which is unique by construction; others begin with `source`."""
+
+
+class Call:
+    """A model call, with what rules ask of it; each is found out once."""
+
+    __slots__ = (
+        "answered",
+        "before",
+        "conversation",
+        "emitted",
+        "home",
+        "is_traced",
+        "key",
+        "may_continue",
+        "position",
+        "span",
+    )
+
+    def __init__(self, span: Span, home: str, conversation: str = "") -> None:
+        self.span = span
+        self.key = span.key
+        self.home = home
+        self.conversation = conversation
+        """The unique conversation id of its home; empty without one."""
+        self.is_traced = home.startswith("t:")
+        """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
+        self.position = position = last_assistant(span)
+        """Of the newest assistant message in the input; None when the call starts a conversation."""
+        self.may_continue = position is not None or any(message.tool_responses for message in span.input)
+        """Whether anything in its input may have come of an earlier call."""
+        self.before = span.history.assistant_digest
+        """The running digest at the newest assistant message of the input; empty when there is none."""
+        self.answered = answered_ids(span, position) if self.may_continue else []
+        """See `answered_ids`."""
+        self.emitted: list[ToolCall] = [
+            request for message in span.output for request in message.tool_calls if request.id
+        ]
+        """Tool calls with an id in the output."""
+
+
+KeysOf = Callable[[Call], Iterable[Key]]
+AcrossTraces = Callable[[Call, IsUnique], Iterable[Key]]
+
+
+@dataclass(frozen=True)
+class StitchRule:
+    """One way to see that a model call continues another.
+
+    Attributes:
+        evidence: What a match shows.
+        produced: Keys that a call's output leaves behind, for calls of its own trace or named episode.
+        awaited: Keys that a call's input asks for there, best first.
+        produced_across: Keys for calls of other traces. Keys with ``UNIQUE`` hold at any distance in time, others
+            for half an hour.
+        awaited_across: Keys that a call's input asks for in other traces, best first.
+        needs_only_one: Whether the rule says nothing where several calls that nobody continues could be meant.
+    """
+
+    evidence: Evidence
+    produced: KeysOf
+    awaited: KeysOf
+    produced_across: AcrossTraces
+    awaited_across: AcrossTraces
+    needs_only_one: bool = False
+
+
+def last_assistant(span: Span) -> int | None:
+    """Position of the newest assistant message in the input; None when the call starts a conversation."""
+    return span.history.last_assistant
+
+
+def source(span: Span) -> str:
+    """What recorded the call: its service and instrumentation scope. Loops of one process have one."""
+    return f"service {span.service_name}, scope {span.scope}"
+
+
+def opening(span: Span) -> bytes:
+    """The running digest of the input up to its first user message; of all of it where there is none."""
+    return span.history.user_digest or span.history.digest
+
+
+def answered_ids(span: Span, position: int | None) -> list[str]:
+    """Ids of the tool calls that the input's newest assistant message asked for; of their answers, where no call is.
+
+    OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
+
+    Args:
+        span: The call.
+        position: Of that message; None without one.
+    """
+    asked = [call.id for call in span.input[position].tool_calls if call.id] if position is not None else []
+    if asked:
+        return asked
+    newest = span.input[0 if position is None else position + 1 :]
+    return [answer.id for message in newest for answer in message.tool_responses if answer.id]

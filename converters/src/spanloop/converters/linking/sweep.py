@@ -1,0 +1,216 @@
+"""Which call continues which: one sweep over time for each rule, first within a home, then across traces.
+
+Invariant: every call continues at most one other, and the choice depends on times and ids only. Among several
+candidates the newest that had ended and that nobody continued wins; if all are taken, the newest is continued once
+more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from ..spans import Span
+from .base import LONGEST_NS, UNIQUE, Call, IsUnique, Key, KeysOf, StitchRule
+from .continuation import Evidence
+
+SpanKey = tuple[str, str]
+
+_SEVERAL: Final = 2
+
+_MOST_SKEW_NS: Final = 2 * 60 * 1_000_000_000
+"""How much later a call may have started than one of another trace that continues it, where clocks disagree."""
+
+
+class Continuations:
+    """Who continues whom, found rule by rule.
+
+    Args:
+        calls: In the order of start and id.
+        is_unique: Whether an id names one thing in the whole store.
+        parents: Call → the call that it continues, where a tool's result was written into its prompt.
+    """
+
+    def __init__(self, calls: Sequence[Call], is_unique: IsUnique, parents: Mapping[SpanKey, SpanKey]) -> None:
+        self.parents: dict[SpanKey, SpanKey] = dict(parents)
+        self.evidence: dict[SpanKey, Evidence] = dict.fromkeys(parents, Evidence.INSERTED_RESULT)
+        """Call → why it continues another one."""
+        self._claimed: set[SpanKey] = set(parents.values())
+        self._calls = calls
+        self._traced = [call for call in calls if call.is_traced]
+        self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
+        self._is_unique = is_unique
+        self._has_conversations = any(call.conversation for call in calls)
+
+    def match(self, rule: StitchRule) -> None:
+        """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
+        homes = {call.home for call in self._waiting}
+        near = [call for call in self._calls if call.home in homes]
+        self._match(near, self._waiting, rule.produced, rule.awaited, rule, home_of=_home)
+        self._waiting = [call for call in self._waiting if call.key not in self.parents]
+        self._match(
+            self._traced,
+            [call for call in self._waiting if call.is_traced],
+            lambda call: rule.produced_across(call, self._is_unique),
+            lambda call: rule.awaited_across(call, self._is_unique),
+            rule,
+            home_of=None,
+        )
+        self._waiting = [call for call in self._waiting if call.key not in self.parents]
+
+    def _match(
+        self,
+        calls: Iterable[Call],
+        waiting: Iterable[Call],
+        produced_by: KeysOf,
+        awaited_by: KeysOf,
+        rule: StitchRule,
+        *,
+        home_of: Callable[[Call], str] | None,
+    ) -> None:
+        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other.
+
+        Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
+        without such an id. Only a unique id of another kind joins two conversations.
+        """
+        asked = [(call, _places(call, awaited_by(call), home_of)) for call in waiting]
+        producers = self._producers(calls, {place for _, places in asked for place in places}, produced_by, home_of)
+        buckets = {
+            place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
+            for place, found in producers.items()
+            if found
+        }
+        for call, places in asked if buckets else ():
+            for place in places:
+                bucket = buckets.get(place)
+                if bucket is None:
+                    continue
+                above = (bucket.take_only if rule.needs_only_one else bucket.take)(call.span, self._claimed)
+                if above is not None:
+                    self.parents[call.key] = above.key
+                    self.evidence[call.key] = rule.evidence
+                    self._claimed.add(above.key)
+                    break
+
+    def _producers(
+        self,
+        calls: Iterable[Call],
+        places: Collection[tuple[str, Key]],
+        produced_by: KeysOf,
+        home_of: Callable[[Call], str] | None,
+    ) -> dict[tuple[str, Key], list[Span]]:
+        """The calls that leave a key behind where one waits for it."""
+        producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
+        parts_of = [home_of]
+        if home_of is None and self._has_conversations:
+            parts_of.append(_conversation)
+        for part_of in parts_of if producers else ():
+            for call in calls:
+                part = _ANY if part_of is None else part_of(call)
+                for key in produced_by(call):
+                    found = producers.get((part, key))
+                    if found is not None and (not found or found[-1] is not call.span):
+                        found.append(call.span)
+        return producers
+
+
+def _home(call: Call) -> str:
+    return call.home
+
+
+def _conversation(call: Call) -> str:
+    return call.conversation
+
+
+_ANY: Final = "*"
+"""All conversations."""
+
+
+def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[tuple[str, Key]]:
+    """The keys, each in the parts of the store in which a predecessor is sought, best first."""
+    if home_of is not None:
+        home = home_of(call)
+        return [(home, key) for key in keys]
+    if not call.conversation:
+        return [(_ANY, key) for key in keys]
+    own = (call.conversation, "")
+    return [(part, key) for key in keys for part in ((_ANY,) if key[0] == UNIQUE else own)]
+
+
+class _Bucket:
+    """The producers of one key; one of ``take`` and ``take_only`` must be called, in the order of start."""
+
+    def __init__(self, producers: Iterable[Span], *, longest_ns: int | None) -> None:
+        self._longest_ns = longest_ns
+        waiting = list(producers)
+        self._waiting = sorted(waiting, key=lambda span: (span.end_ns, span.key)) if len(waiting) > 1 else waiting
+        self._position = 0
+        self._free: list[Span] = []
+        self._newest: Span | None = None
+
+    def _advance(self, call: Span) -> None:
+        while self._position < len(self._waiting) and self._waiting[self._position].end_ns <= call.start_ns:
+            self._free.append(self._waiting[self._position])
+            self._position += 1
+
+    def _is_skewed(self, found: Span, call: Span) -> bool:
+        """Whether clocks that disagree a little explain that ``found`` ended after ``call`` had started."""
+        return self._longest_ns is None or found.start_ns - call.start_ns < _MOST_SKEW_NS
+
+    def _is_near(self, found: Span, call: Span) -> bool:
+        """Whether ``found`` did not end too long before ``call`` started."""
+        return self._longest_ns is None or found.end_ns > call.start_ns - self._longest_ns
+
+    def take_only(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        """The one that had ended, not too long ago, and that nobody continued; None where there are several."""
+        self._advance(call)
+        found: list[Span] = []
+        while self._free and len(found) < _SEVERAL:
+            candidate = self._free.pop()
+            if candidate.key not in claimed and candidate.end_ns > call.start_ns - LONGEST_NS:
+                found.append(candidate)
+        self._free += reversed(found)
+        return found[0] if len(found) == 1 and found[0].key != call.key else None
+
+    def take(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        self._advance(call)
+        while self._free:
+            found = self._free.pop()
+            if found.key != call.key:
+                self._newest = found
+                if found.key not in claimed:
+                    return found if self._is_near(found, call) else self._earliest_other(call, claimed)
+        if self._newest is not None and self._newest.key != call.key and self._is_near(self._newest, call):
+            return self._newest
+        return self._earliest_other(call, claimed)
+
+    def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        """Clocks disagree: a producer that ended late, provided that its input is shorter (it cannot follow)."""
+        for found in self._waiting[self._position : self._position + 8]:
+            if found.key in claimed or found.key == call.key or not self._is_skewed(found, call):
+                continue
+            if len(found.input) < len(call.input):
+                return found
+        return None
+
+
+def roots_first(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> list[Span]:
+    """The calls, each after the one that it continues, otherwise in the order of ``calls``.
+
+    A call's place is its own start, or just after its predecessor's when its clock ran ahead.
+    """
+    known = {call.key: call for call in calls}
+    above = ((call, known.get(parents.get(call.key, ("", "")))) for call in calls)
+    if all(parent is None or parent.start_ns < call.start_ns for call, parent in above):
+        return sorted(calls, key=lambda call: (call.start_ns, call.key))
+    place: dict[SpanKey, tuple[int, int]] = {}
+    for call in calls:
+        path: list[Span] = []
+        current: Span | None = call
+        while current is not None and current.key not in place:
+            place[current.key] = (current.start_ns, 0)
+            path.append(current)
+            current = known.get(parents.get(current.key, ("", "")))
+        for member in reversed(path):
+            before = place.get(parents.get(member.key, ("", "")))
+            if before is not None and (member.start_ns, 0) <= before:
+                place[member.key] = (before[0], before[1] + 1)
+    return sorted(calls, key=lambda call: (*place[call.key], call.key))

@@ -1,0 +1,52 @@
+"""Answers that a tracer left out, out of what the next call was sent.
+
+Pipecat and some streams record what a model was asked and not what it said; a call that goes on from there repeats it.
+Invariant: only an answer that can be no other call's counts, and the step stays untrainable: words beside it may be
+missing. Which tools were called and how they fared is told so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from spanloop.converters.enums import UntrainableReason
+from spanloop.messages import Message
+from spanloop.semconv import attributes as names
+
+from ..spans import Problem, Span
+from .continuation import continues, is_recorded
+
+
+def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
+    """The calls of an episode, those without an answer with the one that a later call was sent as theirs."""
+    silent = [call for call in calls if call.input and not call.has_failed and not is_recorded(call)]
+    if not silent:
+        return calls
+    asked = Counter(call.input_chain[-1] for call in calls if call.input)
+    found = {
+        call.key: answer
+        for call in silent
+        if asked[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
+    }
+    return [_with_answer(call, found[call.key]) if call.key in found else call for call in calls]
+
+
+def _with_answer(call: Span, answer: Message) -> Span:
+    return call._replace(output=(answer,), problem=call.problem or unrecorded_output(call))
+
+
+def unrecorded_output(call: Span) -> Problem:
+    """Why a call whose answer a tracer left out cannot be trained on."""
+    where = f"span {call.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
+    return Problem(UntrainableReason.MISSING_CONTENT, f"{where}: an answer without any part")
+
+
+def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
+    """What the model said to ``call``, as all the calls that go on from it tell."""
+    continuations = (continues(call, other) for other in calls)
+    nexts = [continuation.new_messages for continuation in continuations if continuation.repeats_input]
+    if not nexts or len({news[0].digest for news in nexts}) > 1:
+        return None
+    answer, *others = min(nexts, key=len)
+    # Where the model speaks again in it, a call was not recorded, or one answer was taken apart.
+    is_alone = all(message.role != "assistant" for message in others)
+    return answer if is_alone and answer.role == "assistant" and (answer.tool_calls or answer.text) else None

@@ -1,0 +1,128 @@
+"""The results of the tool calls of each step: which span and which message belongs to which call.
+
+Invariant: a span and an answer are the result of one call at most. Ids decide; where an id is missing, or several calls
+of a step share it, arguments and then the order decide.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from spanloop.messages import Message, ToolCall, parse_json
+from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.hosted_tools import own_answers
+
+from ..errors.error_texts import Verdicts
+from ..linking.continuation import continues
+from ..spans import Span
+from .tool_results import ShownAnswer, ToolResult, tool_results
+from .tool_spans import have_other_arguments, tool_span_calls
+
+_MOST_CANDIDATES: Final = 8
+"""So many spans that wait for their call are compared."""
+
+
+class _ToolSpans(NamedTuple):
+    """The spans of tools that are not yet taken as results, by start."""
+
+    by_id: Mapping[str, deque[Span]]
+    by_name: Mapping[str, deque[Span]]
+
+    def take(self, call: ToolCall, before_ns: int | None) -> Span | None:
+        """The span of a call: of those in question the first with its arguments, else the first one.
+
+        Args:
+            call: The tool call.
+            before_ns: When the model was called again; None where it was not.
+        """
+        waiting = self.by_id.get(call.id) or self.by_name.get(call.name)
+        if not waiting:
+            return None
+        if len(waiting) > 1:
+            for place, span in enumerate(islice(waiting, _MOST_CANDIDATES)):
+                if place and before_ns is not None and span.start_ns >= before_ns:
+                    break
+                if span.tool_arguments and not have_other_arguments(span.tool_arguments, call.arguments):
+                    del waiting[place]
+                    return span
+        return waiting.popleft()
+
+
+def step_results(
+    calls: Sequence[Span],
+    following: Mapping[int, int],
+    context: Sequence[Span],
+    verdicts: Verdicts,
+    observed: Mapping[int, Sequence[ShownAnswer]],
+) -> list[tuple[ToolResult, ...]]:
+    """The results of each model call's tool calls.
+
+    Args:
+        calls: The episode's model calls, in their order.
+        following: Index of a call → index of the one that comes next in its thread.
+        context: The episode's other spans.
+        verdicts: On the answers of the batch.
+        observed: Index of a call → answers in the text of a user's message, one for each of its tool calls.
+    """
+    by_id: dict[str, deque[Span]] = defaultdict(deque)
+    by_name: dict[str, deque[Span]] = defaultdict(deque)
+    known = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
+    for span in tool_span_calls(calls, context):
+        # A framework may give a call an id of its own, which no model asked with: its name tells then.
+        if span.tool_call_id and span.tool_call_id in known:
+            by_id[span.tool_call_id].append(span)
+        else:
+            by_name[span.tool_name].append(span)
+    tools = _ToolSpans(by_id, by_name)
+    results: list[tuple[ToolResult, ...]] = []
+    for index, call in enumerate(calls):
+        asked = call.output[0].tool_calls if call.output else ()
+        after = calls[following[index]] if index in following else None
+        before_ns = None if after is None else after.start_ns
+        spans = [tools.take(tool_call, before_ns) for tool_call in asked]
+        shown = _shown_answers(call, asked, after) if asked else []
+        in_text = observed.get(index, ()) if not shown else ()
+        results.append(tool_results(asked, spans, shown, in_text, verdicts) if asked else ())
+    return results
+
+
+def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
+    """The answers in the calling message itself and in the input of the next call, with the ids of their calls."""
+    continuation = continues(call, after) if after else None
+    answers = _answers(continuation.new_messages) if continuation else []
+    ids = {tool_call.id for tool_call in asked}
+    if after and continuation and not answers and not continuation.repeats_input:
+        # An API that keeps the history is sent the answers only.
+        answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
+    if len(answers) == len(asked) and not any(answer.id in ids for answer in answers):
+        # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
+        answers = [answer._replace(id=call.id) for answer, call in zip(answers, asked, strict=True)]
+    hosted = (ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0]))
+    return [*hosted, *answers]
+
+
+def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
+    answers: list[ShownAnswer] = []
+    for message in messages:
+        responses = message.tool_responses
+        if responses and IS_ERROR in message.json:
+            flags = _error_flags(message.json)
+            marked = [flags[place] if place < len(flags) else False for place in range(len(responses))]
+            answers += [ShownAnswer(*response, flag) for response, flag in zip(responses, marked, strict=True)]
+        elif responses:
+            answers += [ShownAnswer(*response) for response in responses]
+    return answers
+
+
+IS_ERROR: Final = '"is_error":true'
+"""In a message's JSON: an API that marks a tool's answer as an error (Anthropic, Bedrock), whatever its text says."""
+
+
+def _error_flags(text: str) -> list[bool]:
+    """For each tool answer of a message, whether it is marked as an error."""
+    parts = [as_fields(part) for part in as_list(as_fields(parse_json(text)).get("parts"))]
+    return [part.get("is_error") is True for part in parts if part.get("type") == "tool_call_response"]
+
+
+__all__ = ["step_results"]

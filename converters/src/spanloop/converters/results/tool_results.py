@@ -1,0 +1,149 @@
+"""What came back for the tool calls of an action, and whether it was an error.
+
+Invariant: the tool's own span decides where it says that it failed; else the text that the model was shown, by the
+rules of ``error_texts``, because some frameworks swallow a tool's exception and leave every span OK.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spanloop.messages import ToolCall, dump, parse_json_or_none
+
+from ..errors.error_texts import Verdicts, inner_text
+from ..spans import Span
+
+
+class ToolResult(NamedTuple):
+    """One tool call and its answer."""
+
+    position: int
+    """Of the call among the action's: an id may be empty, or given twice."""
+    tool_call_id: str
+    name: str
+    is_error: bool
+    error_type: str
+    """The exception or status that the result names; empty without an error."""
+    content: str
+    duration_ns: int
+    """0 when no span measured it."""
+    span_id: str
+    """The tool's span; empty when only a message tells of the call."""
+    trace_id: str
+    confidence: float
+    """How sure ``is_error`` is, 0 to 1."""
+    evidence: str
+    """What showed the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
+
+    @property
+    def words(self) -> str:
+        """The text inside ``content``'s envelopes, with every character as itself: JSON may spell one by its number."""
+        text = inner_text(self.content)
+        if "\\u" in text and text.lstrip().startswith(("{", "[")):
+            decoded = parse_json_or_none(text)
+            return text if decoded is None else dump(decoded)
+        return text
+
+    def marked_failed(self) -> "ToolResult":
+        """As an error that the message itself says it is, whatever its text tells."""
+        return self._replace(is_error=True, confidence=1.0, evidence=self.evidence or "is_error")
+
+    def as_json(self) -> dict[str, object]:
+        """The form that ``transitions.tool_results`` holds."""
+        return {
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+            "status": "error" if self.is_error else "ok",
+            "error_type": self.error_type,
+            "content": self.content,
+            "duration_ns": self.duration_ns,
+            "span_id": self.span_id,
+        }
+
+
+class ShownAnswer(NamedTuple):
+    """An answer as the model was shown it in the next input."""
+
+    id: str
+    """Of the tool call; empty where the message names none."""
+    content: str
+    is_error: bool = False
+    """Whether the message marks it as an error."""
+
+
+def tool_results(
+    calls: Sequence[ToolCall],
+    spans: Sequence[Span | None],
+    answers: Sequence[ShownAnswer],
+    observed: Sequence[ShownAnswer],
+    verdicts: Verdicts,
+) -> tuple[ToolResult, ...]:
+    """One result for each call that has a span or an answer; a call without either has none.
+
+    Calls that share an id get the answers with that id in their order; an id that only one call has may be answered
+    several times, and the last answer counts. Answers without an id belong to the other calls in their order.
+
+    Args:
+        calls: The action's tool calls.
+        spans: The ``execute_tool`` span of each call, or None.
+        answers: In the next input.
+        observed: The answer of each call in the text of a user's message; empty without any. They count where no span
+            tells of a result.
+        verdicts: On the answers of the batch.
+    """
+    matched = _matched(calls, answers)
+    results: list[ToolResult] = []
+    for position, (call, span) in enumerate(zip(calls, spans, strict=True)):
+        answer = matched[position]
+        if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
+            answer = observed[position]
+        if span is not None or answer is not None:
+            results.append(_result(position, call, span, answer, verdicts))
+    return tuple(results)
+
+
+def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer | None]:
+    """The answer of each call."""
+    if len(calls) == len(answers) == 1:
+        return answers if answers[0].id in {"", calls[0].id} else (None,)
+    by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
+    for answer in answers:
+        by_id[answer.id].append(answer)
+    unnamed = by_id.pop("", deque[ShownAnswer]())
+    counts = Counter(call.id for call in calls)
+    matched: list[ShownAnswer | None] = []
+    for call in calls:
+        queue = by_id.get(call.id, unnamed)
+        is_last = queue is not unnamed and counts[call.id] == 1
+        matched.append((queue[-1] if is_last else queue.popleft()) if queue else None)
+    return matched
+
+
+def _result(
+    position: int, call: ToolCall, span: Span | None, answer: ShownAnswer | None, verdicts: Verdicts
+) -> ToolResult:
+    content = answer.content if answer is not None else (span.tool_result if span else "")
+    verdict = verdicts[content]
+    if verdict is None and span is not None and span.tool_result not in {"", content}:
+        verdict = verdicts[span.tool_result]
+    error_type, confidence, evidence = "", 1.0, ""
+    if span is not None and span.has_failed:
+        error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")
+        content = content or span.exception.message or span.status_message
+        evidence = "span status"
+    elif verdict is not None:
+        error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
+    result = ToolResult(
+        position=position,
+        tool_call_id=call.id,
+        name=call.name,
+        is_error=bool(evidence),
+        error_type=error_type,
+        content=content,
+        duration_ns=span.duration_ns if span else 0,
+        span_id=span.span_id if span else "",
+        trace_id=span.trace_id if span else "",
+        confidence=confidence,
+        evidence=evidence,
+    )
+    return result.marked_failed() if answer is not None and answer.is_error else result

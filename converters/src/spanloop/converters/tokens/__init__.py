@@ -1,0 +1,1 @@
+"""Token ids and log-probabilities: from captures and spans to token rows."""

@@ -1,0 +1,231 @@
+"""Which of the gateway's captures belongs to which model call.
+
+Invariant: a call gets a capture only when the choices of exactly one response fit. The response id decides where it is
+known to both sides; else the caller's trace context. Several fitting captures (a client's retries), or several calls
+that claim one, are ``ambiguous_capture``; a capture that contradicts itself or the call's token counts is
+``token_mismatch``. Here a call gets the capture of its first choice; ``choices`` finds the one that was used.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
+
+from spanloop.converters.enums import UntrainableReason
+
+from .. import frames
+from ..spans import Problem, Span, SpanKind
+
+BY_RESPONSE_ID: Final = "response_id"
+BY_TRACEPARENT: Final = "traceparent"
+IN_SPAN: Final = "span"
+"""The call's own span carried the tokens; nothing was joined."""
+
+
+class Generation(NamedTuple):
+    """One sampled choice, as the gateway captured it."""
+
+    generation_id: str
+    response_id: str
+    choice_index: int
+    trace_id: str
+    parent_span_id: str
+    policy_version: str
+    tokenizer: str
+    """Fingerprint of tokenizer and chat template; empty where the gateway did not know it."""
+    row: int
+    """Where ``Generations.tokens`` has its token ids and logprobs."""
+    prompt_tokens: int
+    response_tokens: int
+    logprobs: int
+    """How many there are: one for each response token, when nothing is wrong."""
+    finish_reason: str
+    is_complete: bool
+    sampling: tuple[tuple[str, str], ...]
+    ingested_us: int
+
+
+class Generations(NamedTuple):
+    """Captures; their tokens stay in columns, because nothing ever looks at one of them by itself."""
+
+    rows: pl.DataFrame
+    """One row a generation with the columns of ``Generation``; of the lists their lengths, never null."""
+    tokens: pl.DataFrame
+    """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), where ``rows`` says, never null."""
+
+    @property
+    def found(self) -> list[Generation]:
+        """The rows, one by one."""
+        columns: dict[str, list[Any]] = {name: self.rows[name].to_list() for name in self.rows.columns}
+        columns["sampling"] = [
+            tuple((item["key"], item["value"]) for item in cast("list[dict[str, str]]", items))
+            for items in columns["sampling"]
+        ]
+        return [Generation(*values) for values in zip(*columns.values(), strict=True)]
+
+
+class Capture(NamedTuple):
+    """What was found for one model call."""
+
+    generation: Generation | None
+    join: str
+    problem: Problem | None
+    ingested_us: int
+    """Newest of all captures that had a say; 0 without any."""
+    choices: tuple[Generation, ...] = ()
+    """The captures of all choices of the response, by index, where it has several; else empty."""
+
+    @property
+    def choice_count(self) -> int:
+        """Number of choices of the response, as far as captures show; at least 1."""
+        return self.choices[-1].choice_index + 1 if self.choices else 1
+
+    def of_choice(self, call: Span, index: int) -> "Capture":
+        """The capture of another choice of the response; without a generation where that one was not captured."""
+        generation = next((choice for choice in self.choices if choice.choice_index == index), None)
+        if generation is None:
+            return self.without_generation()
+        return self._replace(generation=generation, problem=_mismatch(call, generation, self))
+
+    def without_generation(self) -> "Capture":
+        """The capture of a call whose choice is known, and its tokens are not."""
+        return self._replace(generation=None, problem=None)
+
+
+_TOKENS: Final = ("prompt_token_ids", "response_token_ids", "logprobs")
+
+NO_CAPTURE: Final = Capture(None, "", None, 0)
+
+
+def read_generations(frame: pl.DataFrame) -> Generations:
+    """All choices of each response in ``frame``; the newest row of each generation id counts."""
+    given = frames.conform(frame, frames.GENERATIONS)
+    tokens = given.select(_TOKENS)
+    if any(tokens[name].null_count() for name in _TOKENS):
+        tokens = tokens.with_columns(pl.all().fill_null([]))
+    told = given.select(
+        pl.col("generation_id", "response_id").fill_null(""),
+        pl.col("choice_index").fill_null(0),
+        pl.col("trace_id", "parent_span_id", "policy_version", "tokenizer").fill_null(""),
+        pl.int_range(pl.len()).alias("row"),
+        *(tokens[name].list.len() for name in _TOKENS),
+        pl.col("finish_reason").fill_null(""),
+        pl.col("is_complete").fill_null(value=False),
+        pl.col("sampling").fill_null([]),
+        "ingested_at",
+    )
+    newest = told
+    if told["generation_id"].n_unique() < told.height:
+        in_order = told.sort("ingested_at", "generation_id")
+        newest = in_order.unique("generation_id", keep="last", maintain_order=True)
+    return Generations(newest.with_columns(pl.col("ingested_at").cast(pl.Int64).fill_null(0)), tokens)
+
+
+def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> dict[tuple[str, str], Capture]:
+    """Model call → capture, for those calls for which something was found."""
+    by_response: dict[str, list[Generation]] = defaultdict(list)
+    by_context: dict[tuple[str, str], list[Generation]] = defaultdict(list)
+    for generation in generations:
+        if generation.response_id:
+            by_response[generation.response_id].append(generation)
+        if generation.trace_id and generation.parent_span_id:
+            by_context[generation.trace_id, generation.parent_span_id].append(generation)
+    if not by_response and not by_context:
+        return {}
+    calls = [span for span in spans if span.kind is SpanKind.LLM]
+    claims: dict[str, int] = defaultdict(int)
+    for call in calls:
+        claims[call.response_id] += 1
+    contexts: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    found: dict[tuple[str, str], Capture] = {}
+    for call in calls:
+        fitting = by_response.get(call.response_id, []) if call.response_id else []
+        if fitting and claims[call.response_id] == 1 and _is_one_response(fitting):
+            found[call.key] = checked(call, fitting, BY_RESPONSE_ID)
+            continue
+        contexts = contexts or _contexts(spans)
+        nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
+        if fitting:
+            shared = [capture for capture in fitting if capture in nearby]
+            claimed = 1 if shared else claims[call.response_id]
+            found[call.key] = _only(call, shared or fitting, BY_RESPONSE_ID, claims=claimed)
+        elif nearby:
+            found[call.key] = _only(call, nearby, BY_TRACEPARENT)
+    return found
+
+
+def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """Model call → trace contexts under which it may have called out: its own and that of an HTTP span below it."""
+    found = {span.key: [span.key] for span in spans if span.kind is SpanKind.LLM}
+    for span in spans:
+        above = (span.trace_id, span.parent_span_id)
+        if span.kind is SpanKind.OTHER and above in found:
+            found[above].append(span.key)
+    return found
+
+
+def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:
+    if claims == 1 and _is_one_response(fitting):
+        return checked(call, fitting, join)
+    named = ", ".join(sorted(capture.generation_id for capture in fitting)[:5])
+    detail = (
+        f"span {call.span_id}: {len(fitting)} captures ({named}) for {claims} calls by {join}, expected one for one"
+    )
+    problem = Problem(UntrainableReason.AMBIGUOUS_CAPTURE, detail)
+    return Capture(None, join, problem, max(capture.ingested_us for capture in fitting))
+
+
+def _is_one_response(fitting: Sequence[Generation]) -> bool:
+    """Whether the captures are choices of one response, each of another one."""
+    if len(fitting) == 1:
+        return True
+    response_ids = {capture.response_id for capture in fitting}
+    return len(response_ids) == 1 and "" not in response_ids and _has_distinct_choices(fitting)
+
+
+def _has_distinct_choices(fitting: Sequence[Generation]) -> bool:
+    return len({capture.choice_index for capture in fitting}) == len(fitting)
+
+
+def checked(call: Span, response: Sequence[Generation], join: str) -> Capture:
+    """The capture of the first choice of ``response``, with what contradicts that it belongs to ``call``, if anything.
+
+    Args:
+        call: The model call.
+        response: The captured choices of one response, in any order; at least one.
+        join: How they were found.
+    """
+    choices = tuple(sorted(response, key=lambda choice: choice.choice_index))
+    newest_us = max(choice.ingested_us for choice in choices)
+    has_several = choices[-1].choice_index > 0
+    capture = Capture(choices[0], join, None, newest_us, choices if has_several else ())
+    return capture._replace(problem=_mismatch(call, choices[0], capture))
+
+
+def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem | None:
+    where = f"span {call.span_id}, generation {generation.generation_id}"
+    ids = generation.response_tokens
+    if not generation.is_complete:
+        return Problem(UntrainableReason.INCOMPLETE_STREAM, f"{where}: the gateway saw the stream break off")
+    if capture.join == IN_SPAN and ids and not generation.logprobs:
+        detail = f"{where}: {ids} response tokens without log-probabilities; ask the engine for logprobs"
+        return Problem(UntrainableReason.MISSING_LOGPROBS, detail)
+    if generation.logprobs != ids:
+        detail = f"{where}: {generation.logprobs} logprobs for {ids} response tokens, expected as many"
+        return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    if not ids or not generation.prompt_tokens:
+        detail = f"{where}: {generation.prompt_tokens} prompt and {ids} response tokens, expected some of each"
+        return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    # APIs count the prompt once, and the tokens of all choices together.
+    is_whole = len(capture.choices) == capture.choice_count if capture.choices else len(call.output) == 1
+    sampled = sum(choice.response_tokens for choice in capture.choices) or ids
+    counted = (
+        ("gen_ai.usage.input_tokens", call.input_tokens, generation.prompt_tokens),
+        ("gen_ai.usage.output_tokens", call.output_tokens, sampled),
+    )
+    for attribute, expected, got in counted if is_whole else ():
+        if expected and expected != got:
+            detail = f"{where}: {got} tokens captured, attribute {attribute} says {expected}"
+            return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    return None

@@ -1,0 +1,83 @@
+"""Why a step's prompt does not go on where the step before it ended.
+
+Invariant: the messages decide first, because they are what the program said; only where they do go on are the tokens
+asked. Nothing here knows a tokenizer: what was taken out of tokens that otherwise come back, or put between them, is
+the template's doing (the server's, where it is the beginning that is gone); a piece that came back as other tokens was
+spelled otherwise.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from spanloop.converters.enums import RowStart
+
+from ..linking.continuation import continues
+from ..spans import Span
+
+_Item = TypeVar("_Item", int, bytes, str)
+
+
+def by_messages(before: Span, after: Span) -> RowStart | None:
+    """What happened to the messages between two model calls; None when the second goes on where the first ended.
+
+    Args:
+        before: The earlier call.
+        after: The later one.
+    """
+    if not before.input or not before.output or not after.input:
+        return RowStart.PROMPT_DIVERGED
+    if continues(before, after).choice == 0:
+        return None
+    whole = [*(message.digest for message in before.input), before.output[0].digest]
+    now = [message.digest for message in after.input]
+    shared = common(whole, now)
+    if shared == len(now):
+        return RowStart.BRANCH
+    return RowStart.CONTEXT_TRUNCATED if _lacks_a_piece(whole, now, shared) else RowStart.HISTORY_EDITED
+
+
+def by_tokens(prompt: Sequence[int], response: Sequence[int], following: Sequence[int]) -> RowStart:
+    """What happened to the tokens of a call whose messages did go on.
+
+    Args:
+        prompt: Of the earlier call.
+        response: What was sampled then.
+        following: Prompt of the later call, which does not start with the two.
+    """
+    whole = [*prompt, *response]
+    shared = common(whole, following)
+    lacks_a_piece = shared == len(following) or _lacks_a_piece(whole, following, shared)
+    if shared < len(prompt):
+        return RowStart.CONTEXT_TRUNCATED if lacks_a_piece else RowStart.TEMPLATE_CHANGED
+    # The same question the other way round: what was sampled comes back whole, behind something new.
+    if lacks_a_piece or _comes_later(whole[shared:], following, shared):
+        return RowStart.TEMPLATE_CHANGED
+    return RowStart.RETOKENISED
+
+
+def common(one: Sequence[_Item], other: Sequence[_Item]) -> int:
+    """How many items at the beginning are the same."""
+    shared, differ = 0, min(len(one), len(other)) + 1
+    while differ - shared > 1:  # slices are compared without a step of Python for each item
+        middle = (shared + differ) // 2
+        if one[shared:middle] == other[shared:middle]:
+            shared = middle
+        else:
+            differ = middle
+    return shared
+
+
+def _lacks_a_piece(whole: Sequence[_Item], now: Sequence[_Item], shared: int) -> bool:
+    """Whether ``now`` goes on after the ``shared`` items with an end of ``whole``, so that only a piece is missing."""
+    return any(
+        whole[place] == now[shared] and whole[place:] == now[shared : shared + len(whole) - place]
+        for place in range(shared + 1, len(whole))
+    )
+
+
+def _comes_later(rest: Sequence[_Item], now: Sequence[_Item], shared: int) -> bool:
+    """Whether ``rest`` stands in ``now`` as it is, behind what comes after the ``shared`` items."""
+    return any(
+        now[place] == rest[0] and now[place : place + len(rest)] == rest
+        for place in range(shared + 1, len(now) - len(rest) + 1)
+    )
