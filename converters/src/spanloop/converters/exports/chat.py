@@ -40,8 +40,6 @@ def chat(messages: Sequence[Message], *, with_reasoning: bool = False) -> list[C
     for number, message in enumerate(messages):
         reasoning = _check(message, with_reasoning=with_reasoning)
         if message.tool_responses:
-            if message.role == "assistant":
-                raise NotChatError("unsupported_part")
             for response in message.tool_responses:
                 identity = response.id if response.id in waiting else (waiting[0] if waiting else "")
                 if not identity or (response.id and response.id != identity):
@@ -81,6 +79,8 @@ def _check(message: Message, *, with_reasoning: bool) -> str:
     if not all(_FUNCTION_NAME.fullmatch(call.name) for call in message.tool_calls):
         raise NotChatError("invalid_tool_name")
     fields = cast("dict[str, list[object]]", parse_json(message.json))
+    if message.tool_responses and message.role == "assistant":
+        raise NotChatError("unsupported_part")
     reasoning: list[str] = []
     for part in map(as_fields, fields.get("parts", [])):
         content = part.get("content")
