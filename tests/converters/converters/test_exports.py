@@ -104,7 +104,7 @@ def test_rewards_choose_the_episodes() -> None:
         (asks("c1", arguments="{broken"), "invalid_arguments"),
         ({"role": "assistant", "parts": [{"type": "image", "uri": "x"}]}, "unsupported_part"),
         ({"role": "critic", "parts": [{"type": "text", "content": "x"}]}, "unknown_role"),
-        ({"role": "assistant", "parts": []}, "empty_action"),
+        ({"role": "assistant", "parts": []}, "missing_content"),
     ],
 )
 def test_what_the_chat_form_cannot_carry_is_rejected_by_name(said: Json, reason: str) -> None:

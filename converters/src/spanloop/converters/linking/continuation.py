@@ -1,8 +1,8 @@
 """The relation "a later model call continues an earlier one", and its evidence.
 
 Invariant: no other module compares the messages of two calls. The linking rules find which call continues which and
-give the ``Evidence``; ``continues`` says what the two histories have in common. Steps, tool results, token rows, choices,
-trainability and attribution ask it.
+give the ``Evidence``; ``continues`` says what the two histories have in common. Steps, tool results, token rows,
+choices, trainability and attribution ask it.
 """
 
 import re
