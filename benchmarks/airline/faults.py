@@ -277,7 +277,6 @@ RECOVERABLE: Final = (
     "model times out",
     "model's service fails",
     "connection to model breaks",
-    "stream breaks",
     "tool call as plain text",
     "empty output",
     *MORE_RECOVERABLE,

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Final
+from typing import Any, Final
 
 from .fault import APOLOGIES, Fault, Truth, is_fine, model_fault, policy, program_fault, tool_fault, worded
 from .script import Beside, Message, Raised, Script, Turn, asks, says
@@ -186,13 +186,21 @@ def _crash_in_step(rng: random.Random, script: Script, place: int) -> Truth:
     return truth
 
 
+def _fitting(tool: Mapping[str, Any]) -> dict[str, object]:
+    """Arguments that the tool's schema allows."""
+    kinds: dict[str, object] = {"integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    parameters = tool["parameters"]
+    properties = parameters.get("properties", {})
+    return {name: kinds.get(properties[name].get("type"), "all") for name in parameters.get("required", ())}
+
+
 def _parallel(rng: random.Random, script: Script, place: int) -> Truth:
     """Of two calls that were made at once the second times out."""
     turn, call = script.turns[place], _called(script, place)
     turn.answer = turn.answer if is_fine(turn.answer) else "[]"
-    name = next(tool["name"] for tool in script.tools if tool["name"] != call["name"])
+    tool = next(tool for tool in script.tools if tool["name"] != call["name"])
     raised = worded(rng, script, (("TimeoutError", "timed out"), ("httpx.ReadTimeout", "The read operation timed out")))
-    beside = {"type": "tool_call", "id": f"beside-{place}", "name": name, "arguments": {"limit": 10}}
+    beside = {"type": "tool_call", "id": f"beside-{place}", "name": tool["name"], "arguments": _fitting(tool)}
     turn.beside = [Beside(beside, f"Error executing tool: {raised[1]}", raised)]
     return Truth("timeout", "environment", place, "beside")
 
