@@ -140,15 +140,15 @@ SEEN = [
         "llama_index_agent_openllmetry",
         (
             (
-                "- su get_weather+get_weather ok+ok -",
+                "- su get_weather+get_weather span:ok+span:ok -",
                 "- suatt - - -",
             ),
             (
-                "- su get_weather error -",
+                "- su get_weather span:error -",
                 "- suat - - -",
             ),
             (
-                "- su get_weather ok -",
+                "- su get_weather span:ok -",
                 "- suat - - -",
             ),
             ("- su - - request_failed",),

@@ -102,9 +102,10 @@ def test_an_unknown_model_is_one_message_and_no_traceback(spanloop_process: Run)
 
 
 def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
-    completed = spanloop("train", "tiny", "--steps", "0", "--min-reward", "1")
-    assert completed.returncode == 2
-    assert "steps" in completed.stderr
+    for option, value in (("--steps", "0"), ("--min-reward", "1")):
+        completed = spanloop("train", "tiny", option, value)
+        assert completed.returncode == 2
+        assert option.removeprefix("--").replace("-", "_") in completed.stderr
 
 
 @pytest.mark.parametrize(
