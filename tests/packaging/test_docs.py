@@ -22,8 +22,8 @@ def test_every_promise_names_a_test_that_exists(file: str, test: str) -> None:
 
 @pytest.mark.parametrize(("file", "name"), STEPS)
 def test_every_step_of_a_span_names_a_definition_that_exists(file: str, name: str) -> None:
-    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     tree = ast.parse((ROOT / file).read_text())
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     assert name in {node.name for node in ast.walk(tree) if isinstance(node, definitions)}
 
 

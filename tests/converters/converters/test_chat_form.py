@@ -123,7 +123,7 @@ def test_thinking_is_reasoning_content_where_the_form_has_a_place(part: dict[str
 
 
 def test_thinking_without_its_text_is_unsupported() -> None:
-    hidden = {"type": "reasoning", "id": "rs", "summary": []}
-    message = {"role": "assistant", "parts": [hidden, {"type": "text", "content": "So."}]}
+    hidden: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": []}
+    message: dict[str, Any] = {"role": "assistant", "parts": [hidden, {"type": "text", "content": "So."}]}
     with pytest.raises(NotChatError, match="unsupported_part"):
         chat(parse_messages(json.dumps([ASK, message])), with_reasoning=True)

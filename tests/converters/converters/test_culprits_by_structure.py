@@ -123,7 +123,7 @@ def test_tools_behind_a_server_are_not_known() -> None:
     assert run("choirs", {"choir": "x"}, "57F", tools=tools, has_span=False) == []
 
 
-BROKEN = [
+BROKEN: list[tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = [
     ({}, {"choir": {"type": "string"}}, ("choir",)),
     ({"size": "plenty"}, {"size": {"type": "integer"}}, ()),
     ({"voice": "kazoo"}, {"voice": {"type": "string", "enum": ["alto", "bass"]}}, ()),

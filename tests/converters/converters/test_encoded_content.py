@@ -75,7 +75,11 @@ def test_the_words_and_the_call_are_read(case: str) -> None:
     assert step["untrainable_reason"] in {"", "incomplete_stream"}
 
 
-@pytest.mark.parametrize("shell", [json.dumps, lambda tools: {"tools": tools}])
+def in_an_object(tools: object) -> dict[str, object]:
+    return {"tools": tools}
+
+
+@pytest.mark.parametrize("shell", [json.dumps, in_an_object])
 def test_tools_in_text_or_in_an_object_are_tools(shell: Any) -> None:
     tools = [{"type": "function", "name": "lookup", "parameters": {"type": "object"}}]
     world = World()

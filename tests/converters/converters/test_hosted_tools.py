@@ -159,7 +159,7 @@ def test_a_custom_tool_call_waits_for_its_output() -> None:
 
 
 def test_a_call_for_the_client_beside_a_hosted_one_still_waits() -> None:
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"type": "tool_call", "id": "h", "name": "read", "arguments": {}},
         {"type": "tool_call_response", "id": "h", "response": "Two."},
         {"type": "tool_call", "id": "c", "name": "save", "arguments": {}},

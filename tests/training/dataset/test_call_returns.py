@@ -39,7 +39,8 @@ def calls(scores: list[float | None], first: int = 0, **changes: Any) -> Row:
 
 
 def process(kind: str = "dr_grpo", **changes: Any) -> Rules:
-    return rules(kind, **({"credit": Credit.PROCESS} | changes))
+    settings: dict[str, Any] = {"credit": Credit.PROCESS} | changes
+    return rules(kind, **settings)
 
 
 def advantages(rows: list[Row], job: Rules) -> dict[str, list[float]]:

@@ -172,7 +172,7 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_wrong else ""
         is_continued = result is None and _is_continued(step, facts.episode)
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
-        names = frozenset() if is_known else facts.agent_names
+        names = frozenset[str]() if is_known else facts.agent_names
         context = ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within, names, violation)
         yield context, is_suspect
 
