@@ -166,14 +166,15 @@ def _check_token_rows(data: _Data) -> CheckResult:
 
 
 def count_exact_rows(transitions: "pl.DataFrame", trajectories: "pl.DataFrame") -> tuple[int, int]:
-    """Count the token rows that train on exactly the tokens that their steps sampled, and those with several steps.
+    """Count the token rows that train on exactly what their trainable steps sampled, and those with several steps.
 
     Args:
-        transitions: ``episode_id``, ``step`` and ``response_token_ids``.
+        transitions: ``episode_id``, ``step``, ``response_token_ids`` and ``is_trainable``.
         trajectories: ``episode_id``, ``first_step``, ``last_step``, ``response_token_ids`` and ``loss_mask``.
     """
-    columns = ("episode_id", "step", "response_token_ids")
-    sampled = {(episode, step): list(ids) for episode, step, ids in transitions.select(columns).iter_rows()}
+    columns = ("episode_id", "step", "response_token_ids", "is_trainable")
+    rows = transitions.select(columns).iter_rows()
+    sampled = {(episode, step): list(ids) if is_trainable else [] for episode, step, ids, is_trainable in rows}
     exact = merged = 0
     for row in trajectories.iter_rows(named=True):
         steps = range(row["first_step"], row["last_step"] + 1)
