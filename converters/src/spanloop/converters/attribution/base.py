@@ -114,7 +114,7 @@ class ToolCallContext(NamedTuple):
     agent_names: frozenset[str] = frozenset()
     """Agents of the episode, in lower case: a call may ask one of them as a tool."""
     violation: str = ""
-    """How the arguments break the offered schema in a way that no conversion of types repairs; empty without one."""
+    """A violation of the offered schema that no conversion of types repairs; empty without one."""
 
     @property
     def message(self) -> str:

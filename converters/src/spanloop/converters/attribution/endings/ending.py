@@ -200,7 +200,7 @@ def _did(step: Step) -> bool:
 
 
 def _before_the_end(episode: Episode) -> tuple[Step, str]:
-    """What an episode failed by that ended in a report or in courtesies, as a guess, and why."""
+    """Guess the step that failed an episode that ended in a report or in courtesies; return it and the reason."""
     done = next((step for step in episode.steps if _did(step)), None)
     if done is not None:
         return done, "the first thing done"
@@ -209,7 +209,7 @@ def _before_the_end(episode: Episode) -> tuple[Step, str]:
 
 
 def _last_words(last: Step) -> str:
-    """What the last step said; what it handed in or over where it only called a tool."""
+    """Return the text of the last answer, or its tool calls where it has no text."""
     said = last.span.output[0] if last.span.output else None
     if said is None:
         return ""

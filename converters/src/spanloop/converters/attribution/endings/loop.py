@@ -76,7 +76,7 @@ def _located(steps: Sequence[Step], start: int, length: int, rounds: int) -> Loc
 
 
 def _sign(step: Step) -> bytes:
-    """What the step did and got back; empty for a step that cannot be part of a loop."""
+    """Return the step's tool calls with their results; empty for a step that cannot be part of a loop."""
     span = step.span
     if span.has_failed or not span.output or any(result.is_error for result in step.results):
         return b""

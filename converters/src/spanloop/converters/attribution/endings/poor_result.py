@@ -88,7 +88,7 @@ class PoorResult(EndingRule):
 
 
 def _lack(call: ToolCall, content: str) -> str:
-    """What is wrong with an answer, in words; empty when nothing is."""
+    """Describe the defect of an answer; empty without one."""
     if runs_code(call):
         return ""
     if is_void(content):

@@ -17,7 +17,7 @@ from .tool_kinds import is_hand_over
 
 _UNKNOWN: Final = failure_pattern("unknown_tool")
 _REFUSED: Final = failure_pattern("arguments_refused")
-"""What frameworks say of arguments that they do not take."""
+"""Errors of frameworks that refuse arguments."""
 
 _UNFIT: Final = failure_pattern("arguments_unfit")
 """What tools say of arguments, whichever; a service that is down may say it too."""
