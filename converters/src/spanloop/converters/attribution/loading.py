@@ -44,7 +44,6 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "invented_data": f"{_HERE}.endings.invented:InventedData",
     "reported_failure": f"{_HERE}.endings.ending:ReportedFailure",
     "team_answer": f"{_HERE}.endings.team:TeamAnswer",
-    "without_data": f"{_HERE}.endings.ending:WithoutData",
     "wrong_answer": f"{_HERE}.endings.ending:WrongAnswer",
 }
 """In order of precedence."""

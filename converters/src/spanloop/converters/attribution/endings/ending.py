@@ -8,15 +8,12 @@ import re
 from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
-from spanloop.messages import parse_json_or_none
-from spanloop.messages.chat_forms import as_fields
 
 from ...errors.failure_patterns import failure_pattern
 from ...steps import Episode, Step
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
 from ..environment import environment_fault
-from ..tool_calls.running_code import runs_code
-from ..tool_calls.tool_kinds import does_something, ends, is_note
+from ..tool_calls.tool_kinds import does_something, ends
 from .answer import is_farewell, origin_of_answer
 
 _DECLINED: Final = failure_pattern("declined")
@@ -102,62 +99,12 @@ class ReportedFailure(EndingRule):
 
 
 def _is_remark(content: str) -> bool:
-    """Whether a tool's answer is a short sentence: words about the call instead of data."""
-    return 0 < len(content) <= _MOST_REMARK and "\n" not in content.strip() and content[:1] not in "{[<"
-
-
-def _denies_only(content: str) -> bool:
-    """Whether a tool's answer is a JSON object that says no and nothing else."""
-    values = as_fields(parse_json_or_none(content)).values() if content.lstrip().startswith("{") else ()
-    return any(value is False for value in values) and all(value in (False, None, "") for value in values)
+    """Whether a tool's answer is a short sentence without figures: words about the call instead of data."""
+    is_short = 0 < len(content) <= _MOST_REMARK and "\n" not in content.strip() and content[:1] not in "{[<"
+    return is_short and not any(character.isdigit() for character in content)
 
 
 _MOST_REMARK: Final = 200
-_FIGURE: Final = re.compile(r"\d+")
-
-
-_FEWEST_WORDS: Final = 4
-
-
-class WithoutData(EndingRule):
-    """The last tool answered with a remark of which the last message holds nothing: at most one figure, and no name.
-
-    Nothing tells whether the remark was the tool's failure or an answer that the policy put aside: nobody is named.
-    """
-
-    def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
-        """Return the finding; None without one."""
-        last = episode.steps[-1]
-        before = episode.steps[last.previous] if last.previous is not None else None
-        if before is None or len(before.results) != 1 or not last.span.output or last.span.output[0].tool_calls:
-            return None
-        [result] = before.results
-        call = before.span.output[0].tool_calls[result.position]
-        is_deed = does_something(result.name) or is_note(result.name) or ends(result.name, is_answered=True)
-        if result.is_error or is_deed or runs_code(call):
-            return None
-        is_short = result.content.isascii() and len(result.content.split()) < _FEWEST_WORDS  # "saved at 9" confirms
-        if is_short or not (_is_remark(result.content) or _denies_only(result.content)):
-            return None
-        asked = "\n".join([*(message.text for message in before.span.input), call.arguments])
-        news = {figure for figure in _FIGURE.findall(result.content) if figure not in asked}
-        answer = last.span.output[0].text
-        takes_up = any(figure in answer for figure in news) or _shares_words(result.content, answer, asked)
-        if len(news) > 1 or takes_up:
-            return None
-        evidence: dict[str, object] = {"reward": repr(reward), "result": result.content, "answer": answer[:500]}
-        message = f"{result.name!r} answered with a remark and no data"
-        finding = Finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.3, message, evidence)
-        return LocatedFinding(before, finding, before.span, result.name)
-
-
-def _shares_words(result: str, answer: str, asked: str) -> bool:
-    """Whether the answer takes up a capitalised word of the result that nobody had said before: a name, say."""
-    names = set(_NAME.findall(result.strip()[1:])) - set(_NAME.findall(asked))
-    return any(name in answer for name in names)
-
-
-_NAME: Final = re.compile(r"\b[A-Z]\w{2,}")
 
 
 class WrongAnswer(EndingRule):
