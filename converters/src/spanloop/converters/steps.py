@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .errors.error_texts import Verdicts
+from .errors.error_texts import AnswerErrors
 from .linking import Group, SpanKey, Stitched, inherit
 from .linking.continuation import Evidence, continues
 from .linking.unrecorded_outputs import with_told_answers
@@ -102,7 +102,7 @@ def build_episode(
     stitched: Stitched,
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
-    verdicts: Verdicts,
+    verdicts: AnswerErrors,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     side = side_calls(group, stitched.parents)
