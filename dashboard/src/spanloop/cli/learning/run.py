@@ -85,7 +85,7 @@ def run(
     """
     from spanloop.evaluation.runner.planning import RunRequest, plan_run
     from spanloop.evaluation.runner.run import run_attempts
-    from spanloop.foundation.settings.sources import validated
+    from spanloop.foundation.settings.environment import validated
     from spanloop.store import connect
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
