@@ -14,11 +14,12 @@ from typing import Final
 SOURCE: Final = Path(__file__).parents[2] / "converters" / "src" / "spanloop"
 ALLOWED: Final = Path(__file__).with_name("vague_names.json")
 VAGUE: Final = frozenset(
-    """
-    asked bare circling complaint echo family found got heard homes told lanes own pieces ragged reached said says
-    sighting silent talk tells uneven unlinked unnamed untold usual wanted
-    """.split()
-)
+    {
+        "asked", "bare", "circling", "complaint", "echo", "family", "found", "got", "heard", "homes", "told",
+        "lanes", "own", "pieces", "ragged", "reached", "said", "says", "sighting", "silent", "talk", "tells",
+        "uneven", "unlinked", "unnamed", "untold", "usual", "wanted",
+    }
+)  # fmt: skip
 """Words that no name contains between its underscores."""
 OPENINGS: Final = frozenset({"Of", "What", "How"})
 """Words that begin no docstring."""
