@@ -77,27 +77,27 @@ def step_results(
     tools = _ToolSpans(by_id, by_name)
     results: list[tuple[ToolResult, ...]] = []
     for index, call in enumerate(calls):
-        asked = call.output[0].tool_calls if call.output else ()
+        tool_calls = call.output[0].tool_calls if call.output else ()
         after = calls[following[index]] if index in following else None
         before_ns = None if after is None else after.start_ns
-        spans = [tools.take(tool_call, before_ns) for tool_call in asked]
-        shown = _shown_answers(call, asked, after) if asked else []
+        spans = [tools.take(tool_call, before_ns) for tool_call in tool_calls]
+        shown = _shown_answers(call, tool_calls, after) if tool_calls else []
         in_text = observed.get(index, ()) if not shown else ()
-        results.append(tool_results(asked, spans, shown, in_text, answer_errors) if asked else ())
+        results.append(tool_results(tool_calls, spans, shown, in_text, answer_errors) if tool_calls else ())
     return results
 
 
-def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
+def _shown_answers(call: Span, tool_calls: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
     """The answers in the calling message itself and in the input of the next call, with the ids of their calls."""
     continuation = continues(call, after) if after else None
     answers = _answers(continuation.new_messages) if continuation else []
-    ids = {tool_call.id for tool_call in asked}
+    ids = {tool_call.id for tool_call in tool_calls}
     if after and continuation and not answers and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
-    if len(answers) == len(asked) and not any(answer.id in ids for answer in answers):
+    if len(answers) == len(tool_calls) and not any(answer.id in ids for answer in answers):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
-        answers = [answer._replace(id=call.id) for answer, call in zip(answers, asked, strict=True)]
+        answers = [answer._replace(id=call.id) for answer, call in zip(answers, tool_calls, strict=True)]
     hosted = (ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0]))
     return [*hosted, *answers]
 
