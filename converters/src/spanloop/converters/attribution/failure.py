@@ -11,6 +11,7 @@ from spanloop.messages.chat_forms import as_fields
 
 from ..steps import Step
 from .base import Finding
+from .former_names import FINGERPRINT_NAMES
 
 _PLACES: Final = re.compile(
     r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+"
@@ -58,7 +59,8 @@ class Failure:
         raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
         arguments = evidence.get("arguments")
         shape = _shape(finding.message, arguments if isinstance(arguments, str) else "")
-        text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{self.rule}\0{raised}\0{shape}"
+        rule = FINGERPRINT_NAMES.get(self.rule, self.rule)
+        text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{rule}\0{raised}\0{shape}"
         return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 

@@ -74,7 +74,7 @@ class GivenValue(ToolCallRule):
         return context.finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.5 * context.result.confidence, **told)
 
 
-class WronglyGiven(ToolCallRule):
+class WrongUserValue(ToolCallRule):
     """A tool did not find an identifier that only the user had given."""
 
     needs_sign: ClassVar[bool] = True
