@@ -78,8 +78,8 @@ def _unwrapped(message: str) -> str:
     """The words of an error that comes as a JSON object."""
     fields = _fields(message)
     fields |= as_fields(fields.get("error"))
-    found = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
-    return next((value for value in found if isinstance(value, str) and value), message)
+    texts = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
+    return next((value for value in texts if isinstance(value, str) and value), message)
 
 
 def _fields(text: str) -> dict[str, object]:
@@ -90,5 +90,5 @@ def _fields(text: str) -> dict[str, object]:
 def _values(arguments: str) -> list[str]:
     """Texts among a call's arguments, the longest first."""
     fields = _fields(arguments)
-    found = {value.strip() for value in fields.values() if isinstance(value, str)}
-    return sorted((value for value in found if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))
+    texts = {value.strip() for value in fields.values() if isinstance(value, str)}
+    return sorted((value for value in texts if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))

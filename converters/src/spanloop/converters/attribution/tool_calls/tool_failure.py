@@ -63,8 +63,8 @@ class ImpossibleAction(ToolCallRule):
         if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
             return None
         begun = CALL_FAILED.match(result.words)  # "the tool cannot be used" is no word about the action
-        said = result.words[begun.end() :] if begun else result.words
-        if _RAISED.search(said) or not _IMPOSSIBLE.search(said):
+        words = result.words[begun.end() :] if begun else result.words
+        if _RAISED.search(words) or not _IMPOSSIBLE.search(words):
             return None
         return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.65 * result.confidence)
 
