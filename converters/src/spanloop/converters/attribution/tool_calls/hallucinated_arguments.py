@@ -201,13 +201,27 @@ def _word(value: str) -> re.Pattern[str]:
 
 
 def _given(span: Span) -> str | None:
-    """All text that the policy did not write itself; None when part of it cannot be read."""
+    """All text that the policy did not write itself; None when part of it cannot be read.
+
+    What a tool's answer repeats of the arguments of its own call is the policy's text.
+    """
     given = [message for message in span.input if message.role != "assistant"]
     if not all(_is_readable(message) for message in given):
         return None
     texts = [message.text for message in given]
-    texts += [response.content for message in given for response in message.tool_responses]
+    calls = {call.id: call for message in span.input for call in message.tool_calls if call.id and call.is_valid}
+    for response in (response for message in given for response in message.tool_responses):
+        call = calls.get(response.id)
+        texts.append(_without_arguments(response.content, call.arguments) if call else response.content)
     return "\n".join([span.tools, *texts]).casefold()
+
+
+def _without_arguments(content: str, arguments: str) -> str:
+    """``content`` without the texts among ``arguments``."""
+    for _, value in _values(arguments):
+        if isinstance(value, str) and value.strip() and not _is_any_word(value):
+            content = _word(value.strip()).sub(" ", content)
+    return content
 
 
 def _is_readable(message: Message) -> bool:
