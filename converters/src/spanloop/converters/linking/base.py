@@ -24,7 +24,7 @@ LONGEST_NS: Final = 30 * 60 * 1_000_000_000
 pipeline loads other traces that are so near."""
 
 UNIQUE: Final = ""
-"""Second element of a key across traces that begins with an id which is unique by construction; others have `source`."""
+"""Second element of a key across traces that begins with a unique id; others have `source` there."""
 
 
 class Call:
@@ -70,7 +70,7 @@ class Call:
         OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
         """
         self.may_continue = self.newest_assistant is not None or any(
-            [message.tool_responses for message in self.newest_messages]
+            message.tool_responses for message in self.newest_messages
         )
         """Whether anything in its input may have come of an earlier call."""
         self.emitted: list[ToolCall] = [

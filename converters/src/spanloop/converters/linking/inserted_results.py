@@ -9,13 +9,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Final, cast
-
-from spanloop.messages import History
+from typing import TYPE_CHECKING, Final, cast
 
 from ..spans import Span, SpanKind
 from ..tokens.row_starts import common
 from .sweep import SpanKey
+
+if TYPE_CHECKING:
+    from spanloop.messages import History
 
 _MOST_CANDIDATES: Final = 8
 """So many earlier calls are compared; agents that run at the same time have prompts of their own."""
