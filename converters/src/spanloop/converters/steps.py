@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from .errors.error_texts import Verdicts
 from .linking import Group, SpanKey, Stitched, inherit
 from .linking.continuation import Evidence, continues
@@ -26,8 +28,7 @@ from .tokens.choices import CapturedTokens, next_calls, with_used_choices
 Thread = tuple[str, bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One action of the policy."""
 
     index: int
@@ -145,10 +146,9 @@ def _earlier(parent: int | None, index: int) -> int | None:
 
 def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str]:
     """The agent name of each call at least: its own, else that of the nearest ancestor in its trace."""
-    if not any(span.agent_name for span in context):
-        named = {call.agent_name for call in calls}
-        if len(named) == 1:
-            return dict.fromkeys((call.key for call in calls), named.pop())
+    names = {call.agent_name for call in calls}
+    if "" not in names or (len(names) == 1 and not any(span.agent_name for span in context)):
+        return {call.key: call.agent_name for call in calls}
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in (*calls, *context):
         by_trace[span.trace_id].append(span)

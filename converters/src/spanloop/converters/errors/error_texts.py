@@ -89,11 +89,12 @@ class Verdicts:
             if text and verdict is None:
                 texts[answer] = text
         if texts:
-            present = _present_literals([_without_signs(text)[:MOST_TEXT] for text in texts.values()])
+            words = [_without_signs(text) for text in texts.values()]
+            present = _present_literals([text[:MOST_TEXT] for text in words])
             self._verdicts |= {
                 answer: _error_in_words(text, literals)
-                for (answer, text), literals in zip(texts.items(), present, strict=True)
-                if literals or _without_signs(text)[:1] in STATUS_STARTS
+                for answer, text, literals in zip(texts, words, present, strict=True)
+                if literals or text[:1] in STATUS_STARTS
             }
 
 
@@ -119,15 +120,14 @@ def _without_signs(content: str) -> str:
     return text.lstrip(_SIGNS).lstrip() if text[:1] in _SIGNS else text
 
 
-def _error_in_words(content: str, literals: AbstractSet[str]) -> Verdict | None:
+def _error_in_words(text: str, literals: AbstractSet[str]) -> Verdict | None:
     """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
-    text = _without_signs(content)
     for pattern, required in _AT_START:
         if required.isdisjoint(literals):
             continue
         found = pattern.match(text)
         if found and not is_mention(text, 0, found.end()):
-            name = _TYPE_IN_TEXT.search(content[:2_000])
+            name = _TYPE_IN_TEXT.search(text[:2_000])
             return Verdict(pattern.name, name.group(1) if name else "", pattern.confidence)
     if len(text) > _SHORT:
         return None
@@ -270,6 +270,8 @@ _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "comp
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
+    if _OUTCOME_SIGNS.isdisjoint(fields):
+        return None
     key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
@@ -288,6 +290,10 @@ def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
         return Verdict("json_success", "", 0.85)
     return None
+
+
+_OUTCOME_SIGNS: Final = frozenset((*_ERROR_KEYS, *STATUS_KEYS, "code", "type", "detail", "success", "ok", "succeeded"))
+"""One of these keys is in each object that tells of an error."""
 
 
 def _is_no_error(key: str, value: object) -> bool:

@@ -106,11 +106,14 @@ def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Seque
     """The answer of each call."""
     if len(calls) == len(answers) == 1:
         return answers if answers[0].id in {"", calls[0].id} else (None,)
+    ids = [call.id for call in calls]
+    if ids == [answer.id for answer in answers] and len({*ids, ""}) > len(ids):
+        return answers
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
     for answer in answers:
         by_id[answer.id].append(answer)
     unnamed = by_id.pop("", deque[ShownAnswer]())
-    counts = Counter(call.id for call in calls)
+    counts = Counter(ids)
     matched: list[ShownAnswer | None] = []
     for call in calls:
         queue = by_id.get(call.id, unnamed)
@@ -133,17 +136,6 @@ def _result(
         evidence = "span status"
     elif verdict is not None:
         error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
-    result = ToolResult(
-        position=position,
-        tool_call_id=call.id,
-        name=call.name,
-        is_error=bool(evidence),
-        error_type=error_type,
-        content=content,
-        duration_ns=span.duration_ns if span else 0,
-        span_id=span.span_id if span else "",
-        trace_id=span.trace_id if span else "",
-        confidence=confidence,
-        evidence=evidence,
-    )
+    place = (0, "", "") if span is None else (span.duration_ns, span.span_id, span.trace_id)
+    result = ToolResult(position, call.id, call.name, bool(evidence), error_type, content, *place, confidence, evidence)
     return result.marked_failed() if answer is not None and answer.is_error else result

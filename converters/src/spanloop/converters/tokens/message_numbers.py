@@ -34,6 +34,9 @@ class MessageNumbers:
 
     def add(self, history: History) -> Ranges:
         """Number a state and return its ranges."""
+        known = self._by_history.get(history)
+        if known is not None and known is self._recent[-1]:
+            return known
         ranges = self._extended(history)
         if ranges is None:
             ranges = self._edited([message.json for message in history.messages])
