@@ -70,7 +70,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         has_sign = not _is_in_order(step)
         if has_sign or rules_without_sign.model_calls:
             found += _of_call(step, facts, rules if has_sign else rules_without_sign)
-        if step.span.output and step.span.output[0].tool_calls:
+        if rules_without_sign.tool_calls or not _are_calls_in_order(step):
             for context, is_suspect in _tool_calls(step, facts, asks_all=bool(rules_without_sign.tool_calls)):
                 for failure in _of_tool(context, facts, rules if is_suspect else rules_without_sign):
                     found.append(failure)
@@ -131,6 +131,22 @@ def _is_in_order(step: Step) -> bool:
     return has_calls and is_usual and not span.has_failed and step.capture.problem is None
 
 
+def _are_calls_in_order(step: Step) -> bool:
+    """Whether each tool call is of an offered tool, has arguments that fit its schema, and a result without an error."""
+    calls = step.span.output[0].tool_calls if step.span.output else ()
+    if not calls:
+        return True
+    if len(step.results) != len(calls) or any(result.is_error for result in step.results):
+        return False
+    offered, signs = offered_tools(step.span.tools), _signs(step.span.tools)
+    for call in calls:
+        sign = signs.get(call.name)
+        is_known = not offered or call.name in offered
+        if not call.is_valid or not is_known or (sign is not None and sign.may_break(call.arguments)):
+            return False
+    return True
+
+
 _USUAL_FINISH: Final = frozenset({STOP, TOOL_CALL})
 
 
@@ -144,7 +160,9 @@ def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
 
 def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[ToolCallContext, bool]]:
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
-    calls = step.span.output[0].tool_calls
+    calls = step.span.output[0].tool_calls if step.span.output else ()
+    if not calls:
+        return
     declared, hosted = offered_tools(step.span.tools), _hosted(step)
     signs = _signs(step.span.tools)
     results = {result.position: result for result in step.results}

@@ -215,7 +215,7 @@ def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Ope
 def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:
     if (fields.get("type") == "text" or list(fields) == ["text"]) and isinstance(fields.get("text"), str):
         return _opened(fields["text"], depth + 1)
-    verdict = _error_in_fields(fields)
+    verdict = None if _OUTCOME_SIGNS.isdisjoint(fields) else _error_in_fields(fields)
     if verdict is not None and not (is_inner and verdict.rule == "json_status" and _is_record(fields)):
         return _Opened(verdict, dump(fields) if depth > 1 else "")
     if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
@@ -270,8 +270,6 @@ _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "comp
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
-    if _OUTCOME_SIGNS.isdisjoint(fields):
-        return None
     key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))

@@ -6,7 +6,7 @@ more (a branch: a retry, or several samples); if none had ended (skewed clocks),
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
@@ -72,15 +72,15 @@ class Continuations:
         Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
         without such an id. Only a unique id of another kind joins two conversations.
         """
-        places_of = [(call, _places(call, awaited_by(call), home_of)) for call in waiting]
-        producers = self._producers({place for _, places in places_of for place in places}, produced_by, home_of)
-        buckets = {
-            place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)
-            for place, spans in producers.items()
-            if spans
-        }
-        for call, places in places_of if buckets else ():
-            for place in places:
+        buckets: dict[_Place, _Bucket] = {}
+        known: set[str | bytes] = set()
+        has_match = False
+        for call in waiting:
+            for place in _places(call, awaited_by(call), home_of):
+                anchor = place[1][0]
+                if anchor not in known:
+                    known.add(anchor)
+                    buckets |= self._buckets(anchor, produced_by, home_of)
                 bucket = buckets.get(place)
                 if bucket is None:
                     continue
@@ -89,30 +89,30 @@ class Continuations:
                     self.parents[call.key] = above.key
                     self.evidence[call.key] = rule.evidence
                     self._claimed.add(above.key)
+                    has_match = True
                     break
-        if buckets:
+        if has_match:
             self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
-    def _producers(
-        self, places: Collection[_Place], produced_by: KeysOf, home_of: Callable[[Call], str] | None
-    ) -> dict[_Place, list[Span]]:
-        """The calls that leave a key behind where one waits for it."""
-        anchors = {key[0] for _, key in places}
-        candidates = dict.fromkeys(call for anchor in anchors for call in self._calls_by_anchor.get(anchor, ()))
-        producers: dict[_Place, list[Span]] = {place: [] for place in places}
-        for call in candidates:
+    def _buckets(
+        self, anchor: str | bytes, produced_by: KeysOf, home_of: Callable[[Call], str] | None
+    ) -> dict[_Place, "_Bucket"]:
+        """The calls that leave keys with ``anchor`` behind, by place."""
+        producers: dict[_Place, list[Span]] = defaultdict(list)
+        for call in self._calls_by_anchor.get(anchor, ()):
             if home_of is not None:
                 parts = [home_of(call)]
             elif call.is_traced:
                 parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
             else:
                 continue
-            for key in produced_by(call):
+            for key in dict.fromkeys(key for key in produced_by(call) if key[0] == anchor):
                 for part in parts:
-                    spans = producers.get((part, key))
-                    if spans is not None and (not spans or spans[-1] is not call.span):
-                        spans.append(call.span)
-        return producers
+                    producers[part, key].append(call.span)
+        return {
+            place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)
+            for place, spans in producers.items()
+        }
 
 
 def _home(call: Call) -> str:
@@ -139,8 +139,9 @@ class _Bucket:
 
     def __init__(self, producers: Iterable[Span], *, longest_ns: int | None) -> None:
         self._longest_ns = longest_ns
-        waiting = list(producers)
-        self._waiting = sorted(waiting, key=lambda span: (span.end_ns, span.key)) if len(waiting) > 1 else waiting
+        self._waiting = list(producers)
+        if len(self._waiting) > 1:
+            self._waiting.sort(key=lambda span: (span.end_ns, span.key))
         self._position = 0
         self._free: list[Span] = []
         self._newest: Span | None = None

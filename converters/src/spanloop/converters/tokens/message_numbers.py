@@ -42,7 +42,10 @@ class MessageNumbers:
             ranges = self._edited([message.json for message in history.messages])
         if history.length:
             self._by_history[history] = ranges
-            self._recent = [*(each for each in self._recent if each != ranges), ranges][-_RECENT:]
+            if ranges in self._recent:
+                self._recent.remove(ranges)
+            self._recent.append(ranges)
+            del self._recent[:-_RECENT]
         return ranges
 
     def text(self, ranges: Sequence[int]) -> list[str]:
