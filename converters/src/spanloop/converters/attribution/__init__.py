@@ -132,7 +132,7 @@ def _is_in_order(step: Step) -> bool:
 
 
 def _are_calls_in_order(step: Step) -> bool:
-    """Whether each tool call is of an offered tool, has arguments that fit its schema, and a result without an error."""
+    """Whether each tool call has fitting arguments, an offered tool and a result without an error."""
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls:
         return True

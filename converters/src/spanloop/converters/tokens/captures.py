@@ -199,11 +199,12 @@ def checked(call: Span, response: Sequence[Generation], join: str) -> Capture:
         response: The captured choices of one response, in any order; at least one.
         join: How they were found.
     """
-    choices = tuple(sorted(response, key=lambda choice: choice.choice_index))
+    choices = tuple(sorted(response, key=lambda choice: choice.choice_index)) if len(response) > 1 else (*response,)
     newest_us = max(choice.ingested_us for choice in choices)
     has_several = choices[-1].choice_index > 0
     capture = Capture(choices[0], join, None, newest_us, choices if has_several else ())
-    return capture._replace(problem=_mismatch(call, choices[0], capture))
+    problem = _mismatch(call, choices[0], capture)
+    return capture if problem is None else capture._replace(problem=problem)
 
 
 def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem | None:
