@@ -138,7 +138,9 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
     if after is None or not step.span.output:
         return None
     requests = step.span.output[0].tool_calls
-    continuation = continues(step.span, after.span)
+    continuation = step.continuation
+    if continuation is None or after.index != step.following:
+        continuation = continues(step.span, after.span)
     news = continuation.new_messages
     what = ""
     if not requests:

@@ -15,7 +15,6 @@ from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
 from ..linking import SpanKey
-from ..linking.continuation import continues
 from ..reading.finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
@@ -188,7 +187,7 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         is_error = result is not None and result.is_error
         is_wrong = is_error or bool(violation)
         corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_wrong else ""
-        is_continued = result is None and _is_continued(step, facts.episode)
+        is_continued = result is None and step.is_continued
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
         names = frozenset[str]() if is_known else facts.agent_names
         context = ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within, names, violation)
@@ -216,12 +215,6 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
             recovered = recovered or (context.call.id in _hosted(context.step) and _says_more(context.step))
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
-
-
-def _is_continued(step: Step, episode: Episode) -> bool:
-    if step.following is None:
-        return False
-    return continues(step.span, episode.steps[step.following].span).choice == 0
 
 
 def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:

@@ -224,9 +224,9 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     has_succeeded = not is_message and _says_success(fields)
     has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
     text = ""
-    for key in _ENVELOPE_KEYS if len(fields) > 1 else fields:
-        value = fields.get(key)
-        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
+    for key in sorted(_ENVELOPES.intersection(fields), key=_ENVELOPE_KEYS.index) if len(fields) > 1 else fields:
+        value = fields[key]
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(value)):
             continue
         inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
         if inner.verdict is not None:
@@ -270,14 +270,15 @@ _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "comp
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
-    key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
+    error_keys = sorted(_ERRORS.intersection(fields), key=_ERROR_KEYS.index)
+    key = next((key for key in error_keys if fields[key] and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
         return Verdict(f"json_key_{key}", name.group(1) if name else "", 0.9)
     says_so = str(fields.get("status", "")).lower() in _FAILED
     if (
         says_so
-        or any(is_error_status(fields.get(key)) for key in STATUS_KEYS)
+        or any(is_error_status(fields[key]) for key in STATUS_KEYS if key in fields)
         or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
     ):
         return Verdict("json_status", "", 0.85)
@@ -290,6 +291,7 @@ def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
     return None
 
 
+_ERRORS: Final = frozenset(_ERROR_KEYS)
 _OUTCOME_SIGNS: Final = frozenset((*_ERROR_KEYS, *STATUS_KEYS, "code", "type", "detail", "success", "ok", "succeeded"))
 """One of these keys is in each object that tells of an error."""
 

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
 from ..errors.error_texts import Verdicts, inner_text
@@ -61,7 +63,7 @@ class ToolResult(NamedTuple):
         }
 
 
-class ShownAnswer(NamedTuple):
+class ShownAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer as the model was shown it in the next input."""
 
     id: str

@@ -73,6 +73,11 @@ class MessageNumbers:
 
     def _append(self, ranges: list[int], texts: Sequence[str], *, reuse: bool) -> Ranges:
         """Continue the ranges with ``texts``: known messages where they follow, new ones else."""
+        count = len(self.messages)
+        if ranges and ranges[-1] == count and not reuse:
+            self.messages += texts
+            self._last.update(zip(texts, range(count, len(self.messages)), strict=True))
+            return (*ranges[:-1], len(self.messages))
         for text in texts:
             at = ranges[-1] if ranges else 0
             if at == len(self.messages) or self.messages[at] != text:
