@@ -89,11 +89,12 @@ class AnswerErrors:
             if text and error is None:
                 texts[answer] = text
         if texts:
-            present = _present_literals([_without_signs(text)[:MOST_TEXT] for text in texts.values()])
+            words = [_without_signs(text) for text in texts.values()]
+            present = _present_literals([text[:MOST_TEXT] for text in words])
             self._errors |= {
                 answer: _error_in_words(text, literals)
-                for (answer, text), literals in zip(texts.items(), present, strict=True)
-                if literals or _without_signs(text)[:1] in STATUS_STARTS
+                for answer, text, literals in zip(texts, words, present, strict=True)
+                if literals or text[:1] in STATUS_STARTS
             }
 
 
@@ -119,15 +120,14 @@ def _without_signs(content: str) -> str:
     return text.lstrip(_SIGNS).lstrip() if text[:1] in _SIGNS else text
 
 
-def _error_in_words(content: str, literals: AbstractSet[str]) -> DetectedError | None:
+def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | None:
     """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
-    text = _without_signs(content)
     for pattern, required in _AT_START:
         if required.isdisjoint(literals):
             continue
         found = pattern.match(text)
         if found and not is_mention(text, 0, found.end()):
-            name = _TYPE_IN_TEXT.search(content[:2_000])
+            name = _TYPE_IN_TEXT.search(text[:2_000])
             return DetectedError(pattern.name, name.group(1) if name else "", pattern.confidence)
     if len(text) > _SHORT:
         return None
@@ -215,7 +215,7 @@ def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Ope
 def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:
     if (fields.get("type") == "text" or list(fields) == ["text"]) and isinstance(fields.get("text"), str):
         return _opened(fields["text"], depth + 1)
-    error = _error_in_fields(fields)
+    error = None if _OUTCOME_SIGNS.isdisjoint(fields) else _error_in_fields(fields)
     if error is not None and not (is_inner and error.rule == "json_status" and _is_record(fields)):
         return _Opened(error, dump(fields) if depth > 1 else "")
     if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
@@ -224,9 +224,9 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     has_succeeded = not is_message and _says_success(fields)
     has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
     text = ""
-    for key in _ENVELOPE_KEYS if len(fields) > 1 else fields:
-        value = fields.get(key)
-        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
+    for key in sorted(_ENVELOPES.intersection(fields), key=_ENVELOPE_KEYS.index) if len(fields) > 1 else fields:
+        value = fields[key]
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(value)):
             continue
         inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
         if inner.error is not None:
@@ -270,14 +270,15 @@ _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "comp
 
 
 def _error_in_fields(fields: Mapping[str, object]) -> DetectedError | None:
-    key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
+    error_keys = sorted(_ERRORS.intersection(fields), key=_ERROR_KEYS.index)
+    key = next((key for key in error_keys if fields[key] and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
         return DetectedError(f"json_key_{key}", name.group(1) if name else "", 0.9)
     says_so = str(fields.get("status", "")).lower() in _FAILED
     if (
         says_so
-        or any(is_error_status(fields.get(key)) for key in STATUS_KEYS)
+        or any(is_error_status(fields[key]) for key in STATUS_KEYS if key in fields)
         or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
     ):
         return DetectedError("json_status", "", 0.85)
@@ -288,6 +289,11 @@ def _error_in_fields(fields: Mapping[str, object]) -> DetectedError | None:
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
         return DetectedError("json_success", "", 0.85)
     return None
+
+
+_ERRORS: Final = frozenset(_ERROR_KEYS)
+_OUTCOME_SIGNS: Final = frozenset((*_ERROR_KEYS, *STATUS_KEYS, "code", "type", "detail", "success", "ok", "succeeded"))
+"""One of these keys is in each object that tells of an error."""
 
 
 def _is_no_error(key: str, value: object) -> bool:

@@ -87,7 +87,9 @@ def with_observed_calls(
     changed: dict[int, Span] = {}
     answers: dict[int, list[ShownAnswer]] = {}
     for index, call in enumerate(calls):
-        if not call.output:
+        after = following.get(index)
+        newest = None if after is None else calls[after].history.message
+        if not call.output or (newest is not None and newest.tool_responses):
             continue
         observations, new_messages = _observations(call, index, calls, following)
         if not observations:
@@ -125,7 +127,7 @@ def _observations(
     if after is None:
         return _rewritten(call, calls[index + 1 : index + 1 + _MOST_CANDIDATES]), ()
     newest = calls[after].history.message
-    if newest is None or newest.role == "system" or newest.tool_responses:
+    if newest is None or newest.role == "system":
         return [], ()
     new_messages = continues(call, calls[after]).new_messages
     if any(message.tool_responses for message in new_messages):

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
 from ..errors.error_texts import AnswerErrors, inner_text
@@ -61,7 +63,7 @@ class ToolResult(NamedTuple):
         }
 
 
-class ShownAnswer(NamedTuple):
+class ShownAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer as the model was shown it in the next input."""
 
     id: str
@@ -106,11 +108,14 @@ def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Seque
     """The answer of each call."""
     if len(calls) == len(answers) == 1:
         return answers if answers[0].id in {"", calls[0].id} else (None,)
+    ids = [call.id for call in calls]
+    if ids == [answer.id for answer in answers] and len({*ids, ""}) > len(ids):
+        return answers
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
     for answer in answers:
         by_id[answer.id].append(answer)
     unnamed = by_id.pop("", deque[ShownAnswer]())
-    counts = Counter(call.id for call in calls)
+    counts = Counter(ids)
     matched: list[ShownAnswer | None] = []
     for call in calls:
         queue = by_id.get(call.id, unnamed)
@@ -133,17 +138,6 @@ def _result(
         evidence = "span status"
     elif error is not None:
         error_type, confidence, evidence = error.error_type, error.confidence, error.rule
-    result = ToolResult(
-        position=position,
-        tool_call_id=call.id,
-        name=call.name,
-        is_error=bool(evidence),
-        error_type=error_type,
-        content=content,
-        duration_ns=span.duration_ns if span else 0,
-        span_id=span.span_id if span else "",
-        trace_id=span.trace_id if span else "",
-        confidence=confidence,
-        evidence=evidence,
-    )
+    place = (0, "", "") if span is None else (span.duration_ns, span.span_id, span.trace_id)
+    result = ToolResult(position, call.id, call.name, bool(evidence), error_type, content, *place, confidence, evidence)
     return result.marked_failed() if answer is not None and answer.is_error else result
