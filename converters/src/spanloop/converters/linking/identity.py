@@ -49,7 +49,7 @@ def contradicted_ids(calls: Iterable[Span]) -> frozenset[str]:
     contents: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for call in calls:
         for message in call.output:
-            for asked in message.tool_calls:
-                if asked.id:
-                    contents[asked.id].add((asked.name, asked.arguments))
+            for tool_call in message.tool_calls:
+                if tool_call.id:
+                    contents[tool_call.id].add((tool_call.name, tool_call.arguments))
     return frozenset(identifier for identifier, calls_of_id in contents.items() if len(calls_of_id) > 1)
