@@ -91,6 +91,7 @@ class Dialect:
         name: As it is called in documentation and rejections.
         matches: True for the spans that the dialect reads. The first dialect of the registry that matches wins.
         columns: Canonical column → its attributes, of which the first that is not empty counts, or a text expression.
+            Expressions and ``reads`` may read ``kind``, which is found before them.
         read: Canonical column → text or decoded messages, of one span, over what ``columns`` found. ``error_type`` and
             ``session_id`` may be given, too; they count where the span has none.
         reads: True for the spans that ``read`` has more to say of; null for all.

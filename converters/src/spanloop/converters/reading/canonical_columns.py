@@ -122,7 +122,7 @@ def _selected(frame: pl.DataFrame, attributes: Attributes, expressions: Mapping[
         return {}
     roots = dict.fromkeys(root for expression in expressions.values() for root in expression.meta.root_names())
     keys = [root.removeprefix(_PREFIX) for root in roots if root.startswith(_PREFIX)]
-    wide = _with_attributes(frame.select(*_TESTED, "_row"), attributes, keys)
+    wide = _with_attributes(frame, attributes, keys)
     return wide.select(expression.alias(name) for name, expression in expressions.items()).to_dict()
 
 
@@ -159,7 +159,9 @@ def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Colum
     expressions = {name: source for name, source in dialect.columns.items() if isinstance(source, pl.Expr)}
     if dialect.reads is not None:
         expressions[_IS_READ] = pl.lit(value=True) & dialect.reads
-    columns = {name: values.to_list() for name, values in _selected(frame, attributes, expressions).items()}
+    found = _selected(frame, attributes, {name: expressions.pop(name) for name in ("kind",) if name in expressions})
+    found |= _selected(frame.hstack(list(found.values())), attributes, expressions)
+    columns = {name: values.to_list() for name, values in found.items()}
     is_read = columns.pop(_IS_READ, None)
     columns = {name: [value or "" for value in values] for name, values in columns.items()}
     for name, source in dialect.columns.items():
