@@ -71,7 +71,9 @@ class _TokenLogprobs(torch.autograd.Function):
             scores = _scores(hidden[positions], weight, temperature)
             total = scores.logsumexp(1)
             totals[positions] = total
-            logprobs[pairs] = scores[rows[pairs] - positions.start, labels[pairs]] - total[rows[pairs] - positions.start]
+            logprobs[pairs] = (
+                scores[rows[pairs] - positions.start, labels[pairs]] - total[rows[pairs] - positions.start]
+            )
             if with_entropy:
                 probabilities = (scores - total[:, None]).exp_()
                 entropies[positions] = total - probabilities.mul_(scores).sum(1)

@@ -72,9 +72,7 @@ class TreeAttention(torch.autograd.Function):
         first, *states = saved.states
         runs = saved.plan.segments
         attended = Attended(output, total, first)
-        parts = saved.kernel.backward(
-            upstream, query, key, value, attended, runs, runs, causal=True, scale=saved.scale
-        )
+        parts = saved.kernel.backward(upstream, query, key, value, attended, runs, runs, causal=True, scale=saved.scale)
         summed = Gradients(*(part.to(total.dtype) for part in parts)) if states else parts
         for level, state in zip(saved.plan.levels, states, strict=True):
             at, of = level.query_index, level.key_index
