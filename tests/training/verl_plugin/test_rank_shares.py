@@ -11,7 +11,11 @@ from spanloop.training.verl_plugin.rank_shares import RankShares, share_groups, 
 def shared(tokens: Sequence[int], rows: Sequence[int], ranks: int) -> RankShares | None:
     """Groups of the given packed tokens and numbers of rows, in turn."""
     groups = list(zip(tokens, rows, strict=True))
-    tags = [{"group": str(number), "group_tokens": size} for number, (size, count) in enumerate(groups) for _ in range(count)]
+    tags = [
+        {"group": str(number), "group_tokens": size}
+        for number, (size, count) in enumerate(groups)
+        for _ in range(count)
+    ]
     return share_groups(tags, ranks)
 
 

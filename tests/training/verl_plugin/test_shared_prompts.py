@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from spanloop.training.verl_plugin.engine import token_logprobs as logprobs_module
@@ -198,7 +198,7 @@ def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.Monke
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             outputs = func(*args, **(kwargs or {}))
             sizes.extend(each.numel() for each in tree_leaves(outputs) if isinstance(each, torch.Tensor))
             return outputs

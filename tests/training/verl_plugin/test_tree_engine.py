@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from spanloop.training.verl_plugin.engine import attention_kernels, engine_choice, packed_batch
+from spanloop.training.verl_plugin.engine import attention_kernels, engine_choice, packed_batch, prefix_tree
 
 from ..debug_training import debug_plan, train_here, write_dataset
 
@@ -70,8 +70,7 @@ def test_trees_merged_rows_and_passes_of_one_row_have_the_same_gradient(
     def three_times(self: Any, data: Any, loss_function: Any, forward_only: bool = False) -> Any:  # noqa: FBT001, FBT002
         if not forward_only:
             with monkeypatch.context() as merged:
-                pack = packed_batch.pack
-                merged.setattr(packed_batch, "pack", lambda rows, **_: pack(rows, share=False))
+                merged.setattr(packed_batch, "pack", lambda rows, **_: prefix_tree.pack(rows, share=False))
                 compute(self, data, loss_function)
             self.optimizer_zero_grad()
             self._largest_pass = 1
@@ -81,7 +80,7 @@ def test_trees_merged_rows_and_passes_of_one_row_have_the_same_gradient(
         return compute(self, data, loss_function, forward_only)
 
     monkeypatch.setattr(engine, "forward_backward_batch", three_times)
-    kind = name.split()[0]
+    kind = name.split(maxsplit=1)[0]
     write_dataset(tiny_model, tmp_path, kind=kind, groups=2, episodes=2)
     train_here(debug_plan(tiny_model, tmp_path, kind=kind, steps=1, samples_path=None, **RECIPES[name]))
     assert set(recorded) == {"PolicyTreeEngine", *(["ValueTreeEngine"] if kind == "ppo" else [])}
@@ -91,7 +90,7 @@ def test_trees_merged_rows_and_passes_of_one_row_have_the_same_gradient(
 
 
 @pytest.mark.parametrize(("kernel", "call"), [("_CPU_BACKWARD", 9), ("_CPU_FORWARD", 4)])
-def test_a_pass_that_runs_out_of_memory_is_halved(
+def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
     kernel: str,
     call: int,
     engine: Any,
