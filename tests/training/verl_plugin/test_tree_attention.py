@@ -127,8 +127,10 @@ def test_bfloat16_inputs_are_attended_to_in_float32() -> None:
         ),
         (
             CUDA_BACKWARD,
-            "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal rng_state "
-            "unused scale",
+            (
+                "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal rng_state "
+                "unused scale"
+            ),
             ["", "", ""],
         ),
     ],
