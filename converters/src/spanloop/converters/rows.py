@@ -18,7 +18,7 @@ from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .options import CONVERTER_VERSION
-from .reading.arrow_lists import ragged
+from .reading.arrow_lists import list_column
 from .reading.finish_reasons import LENGTH
 from .results.tool_results import ToolResult
 from .rewards import Rewards, broadcast, step_reward
@@ -191,7 +191,7 @@ def message_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates]
 
 def _range_column(ranges: Sequence[Ranges]) -> pl.Series:
     numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
-    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
+    return list_column(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
 
 
 def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates], tokens: pl.DataFrame) -> Columns:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..reading.arrow_lists import ragged
+from ..reading.arrow_lists import list_column
 
 Ids = npt.NDArray[np.uint32]
 
@@ -66,7 +66,7 @@ def _in_blocks(texts: pl.Series, answers: pl.Series) -> tuple[list[Ids | None], 
 
 def _series(lists_of_ids: Sequence[Ids | None]) -> pl.Series:
     known = [_NOTHING if ids is None else ids for ids in lists_of_ids]
-    lists = ragged(np.concatenate([_NOTHING, *known]), np.array([len(ids) for ids in known], dtype=np.int64))
+    lists = list_column(np.concatenate([_NOTHING, *known]), np.array([len(ids) for ids in known], dtype=np.int64))
     is_read = [ids is not None for ids in lists_of_ids]
     return lists if all(is_read) else pl.select(pl.when(pl.Series(is_read, dtype=pl.Boolean)).then(lists)).to_series()
 
