@@ -17,14 +17,14 @@ from .identity import contradicted_ids, is_unique
 from .initial_grouping import inherit, initial_groups
 from .inserted_results import inserted_results
 from .message_prefix import MESSAGE_PREFIX
-from .partial_history import UNTOLD
+from .partial_history import PARTIAL_HISTORY
 from .span_links import NO_LINKS, LinkedTraces, Links
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
 from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX, UNRECORDED_TOOL_CALL
 from .union import UnionFind
 
-RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNRECORDED_TOOL_CALL, UNTOLD)
+RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNRECORDED_TOOL_CALL, PARTIAL_HISTORY)
 """In order of precedence: what an earlier rule has decided, a later one does not touch."""
 
 

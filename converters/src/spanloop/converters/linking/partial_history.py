@@ -93,6 +93,6 @@ def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
     return _with_source(call, _awaited(call))
 
 
-UNTOLD: Final = StitchRule(
+PARTIAL_HISTORY: Final = StitchRule(
     Evidence.UNRECORDED_OUTPUT, _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True
 )

@@ -233,8 +233,10 @@ class _Choices:
     def _ambiguous(self, shown: int) -> Span:
         call = self._call
         count = max(len(call.output), self._capture.choice_count)
-        got = f"later calls and tools show {shown} of them" if shown else "no later call and no tool shows one of them"
-        detail = f"span {call.span_id}: {count} choices, and {got}, expected the one that the program used"
+        evidence = (
+            f"later calls and tools show {shown} of them" if shown else "no later call and no tool shows one of them"
+        )
+        detail = f"span {call.span_id}: {count} choices, and {evidence}, expected the one that the program used"
         return call._replace(problem=call.problem or Problem(UntrainableReason.AMBIGUOUS_CHOICE, detail))
 
 

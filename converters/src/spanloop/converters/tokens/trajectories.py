@@ -161,7 +161,7 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
     observed = pl.col("prompt_token_ids").list.slice(pl.col("known"))
     unseen, sampled = pl.col("observed").list.len(), pl.col("response_token_ids").list.len()
     zero = pl.lit(0.0, dtype=pl.Float32)
-    pieces = captured.with_columns(observed.alias("observed")).select(
+    added_tokens = captured.with_columns(observed.alias("observed")).select(
         "row",
         response_token_ids=pl.concat_list("observed", "response_token_ids"),
         loss_mask=pl.concat_list(
@@ -172,7 +172,7 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
             pl.when("is_trained_on").then("logprobs").otherwise(zero.repeat_by(sampled)),
         ),
     )
-    joined = pieces.group_by("row", maintain_order=True).agg(pl.col(names).explode())
+    joined = added_tokens.group_by("row", maintain_order=True).agg(pl.col(names).explode())
     return [prompts, *(joined[name].cast(frames.TRAJECTORIES[name]) for name in names)]
 
 
