@@ -34,6 +34,7 @@ from ..dialects import (
 from ..dialects.conversation_events import with_conversation
 from ..errors.status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 from .attributes import Attributes, Mask
+from .two_dialects import CONTENT, Reading, merged_readings
 
 _COMMON: Final = {
     "error_type": names.ERROR_TYPE,
@@ -118,6 +119,52 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> tuple[pl.DataFram
         return _of_dialect(wide, present[0], given), given.decoded
     parts = [_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present]
     return pl.concat(parts), given.decoded
+
+
+def with_second_dialect(
+    canonical: pl.DataFrame, decoded: DecodedMessages, frame: pl.DataFrame, attributes: Attributes
+) -> tuple[pl.DataFrame, dict[int, str]]:
+    """``canonical`` with the better content of spans that carry two dialects, and what differs in them, by row.
+
+    Args:
+        canonical: The columns of ``by_dialect``.
+        decoded: Its decoded messages, which are replaced in place.
+        frame: The columns of ``frames.SPANS``.
+        attributes: Of ``frame``.
+    """
+
+    def readings(columns: pl.DataFrame, messages: DecodedMessages) -> dict[int, Reading]:
+        texts = columns.select("_row", "kind", *(name for group in CONTENT for name in group))
+        rows = {row["_row"]: row for row in texts.iter_rows(named=True)}
+        for name, listed in zip(MESSAGES, messages, strict=True):
+            for row in rows.keys() & listed.keys():
+                rows[row][name] = listed[row]
+        return rows
+
+    def read(spans: pl.DataFrame) -> dict[int, Reading]:
+        numbers = spans["_row"].to_list()
+        columns, messages = by_dialect(spans.drop("_row"), Attributes(spans["SpanAttributes"]))
+        return {numbers[place]: reading for place, reading in readings(columns, messages).items()}
+
+    def first(row: int) -> Reading:
+        return readings(canonical.filter(pl.col("_row") == row), decoded)[row]
+
+    merged = merged_readings(frame.with_row_index("_row"), attributes, first, read)
+    changed: dict[str, dict[int, str]] = defaultdict(dict)
+    for row, (fields, _) in merged.items():
+        for name, value in fields.items():
+            changed[name][row] = value if isinstance(value, str) else DECODED
+            if name in MESSAGES:
+                listed = decoded[MESSAGES.index(name)]
+                listed.pop(row, None)
+                if not isinstance(value, str):
+                    listed[row] = value
+    replaced = [
+        pl.coalesce(pl.col("_row").replace_strict(rows, default=None, return_dtype=pl.String), name).alias(name)
+        for name, rows in changed.items()
+    ]
+    conflicts = {row: conflict for row, (_, conflict) in merged.items() if conflict}
+    return canonical.with_columns(replaced), conflicts
 
 
 def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:

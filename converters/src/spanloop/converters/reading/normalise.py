@@ -20,7 +20,7 @@ from .. import frames
 from ..results.tool_envelopes import open_answer, open_arguments
 from ..spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
 from .attributes import Attributes
-from .canonical_columns import DECODED, MARK, DecodedMessages, by_dialect, with_texts
+from .canonical_columns import DECODED, MARK, DecodedMessages, by_dialect, with_second_dialect, with_texts
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
 from .span_events import with_logs
 
@@ -40,6 +40,8 @@ class Normalised(NamedTuple):
     decoded: DecodedMessages
     rejected: list[Rejected]
     attributes: Attributes
+    conflicts: dict[int, str]
+    """Row → what differs between the dialects that its span carries."""
 
 
 def normalise(
@@ -68,6 +70,7 @@ def normalise(
         for trace_id, span_id in duplicates.iter_rows()
     ]
     canonical, decoded = by_dialect(unique, attributes)
+    canonical, conflicts = with_second_dialect(canonical, decoded, unique, attributes)
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -82,7 +85,7 @@ def normalise(
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
     ordered = ordered.filter(~is_foreign) if len(foreign) else ordered
-    return Normalised(_told(ordered, decoded), decoded, rejected, attributes)
+    return Normalised(_told(ordered, decoded), decoded, rejected, attributes, conflicts)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -275,7 +278,10 @@ def _content(log: MessageLog, normalised: Normalised, told: _Told) -> _Content:
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
         return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     after = tuple([extend(history.digest, message) for message in said])
-    return _Content(history, said, after, tools, _problem(told, history, said))
+    problem = _problem(told, history, said)
+    if problem is None and (conflict := normalised.conflicts.get(told.row)):
+        problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"span {told.span_id}, attribute {conflict}")
+    return _Content(history, said, after, tools, problem)
 
 
 def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
