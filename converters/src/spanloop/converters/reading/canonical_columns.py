@@ -7,7 +7,7 @@ cost polars' time only; those that read span by span see just the rows that are 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -133,9 +133,9 @@ def with_second_dialect(
         attributes: Of ``frame``.
     """
 
-    def readings(columns: pl.DataFrame, messages: DecodedMessages) -> dict[int, Reading]:
+    def readings(columns: pl.DataFrame, messages: DecodedMessages) -> Mapping[int, Reading]:
         texts = columns.select("_row", "kind", *(name for group in CONTENT for name in group))
-        rows = {row["_row"]: row for row in texts.iter_rows(named=True)}
+        rows: dict[int, dict[str, Any]] = {row["_row"]: row for row in texts.iter_rows(named=True)}
         for name, listed in zip(MESSAGES, messages, strict=True):
             for row in rows.keys() & listed.keys():
                 rows[row][name] = listed[row]

@@ -133,9 +133,9 @@ def _rank(messages: Sequence[Message]) -> tuple[bool, int, int]:
     """Whether all tool calls and answers have ids, their count (of calls: those that can be read), and text length."""
     calls = [call for message in messages for call in message.tool_calls]
     responses = [response for message in messages for response in message.tool_responses]
-    parts = (*calls, *responses)
+    ids = [*(call.id for call in calls), *(response.id for response in responses)]
     count = sum(call.is_valid and bool(call.name) for call in calls) + len(responses)
-    return bool(parts) and all(part.id for part in parts), count, sum(len(message.text) for message in messages)
+    return bool(ids) and all(ids), count, sum(len(message.text) for message in messages)
 
 
 def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
