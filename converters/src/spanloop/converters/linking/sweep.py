@@ -43,7 +43,11 @@ class Continuations:
         self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            anchors = [*call.span.output_chain, call.span.history.digest, *[request.id for request in call.emitted]]
+            anchors: list[str | bytes] = [
+                *call.span.output_chain,
+                call.span.history.digest,
+                *[request.id for request in call.emitted],
+            ]
             for anchor in dict.fromkeys(anchors):
                 self._calls_by_anchor[anchor].append(call)
 

@@ -14,20 +14,20 @@ import numpy as np
 import polars as pl
 
 from spanloop.messages import MalformedMessagesError, Message, MessageLog, ToolCall, parse_json_or_none
-from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
 
+from ..dialects import ColumnValue
 from ..spans import SpanKind
 from .attributes import Attributes
 
-Value = str | Sequence[Fields]
-"""Messages as JSON, or decoded."""
-Reading = Mapping[str, Value]
+Columns = Mapping[str, list[Any]]
+"""The values of each field, by row."""
+Reading = Mapping[str, ColumnValue]
 """Field → its value, of one span."""
-Reader = Callable[[pl.DataFrame], Mapping[int, Reading]]
-"""Reads spans with the number of each, ``_row``, by the first dialect that knows it."""
 
-CONTENT: Final = (("input_messages", "system_instructions"), ("output_messages",))
+CONFLICT: Final = "conflict"
+"""The column with an attribute, and what differs in it between the dialects of a span; empty where they agree."""
+_CONTENT: Final = (("input_messages", "system_instructions"), ("output_messages",))
 """Fields that come from one reading: instructions stand beside the messages, or among them."""
 _ATTRIBUTE_OF: Final = {"input_messages": names.GEN_AI_INPUT_MESSAGES, "output_messages": names.GEN_AI_OUTPUT_MESSAGES}
 _SPACE: Final = re.compile(r"\s+")
@@ -59,69 +59,95 @@ _FAMILIES: Final = (
 )
 
 
-class Merged(NamedTuple):
-    """What two readings change of a span."""
-
-    fields: dict[str, Value]
-    """The fields that another reading than the first one gives."""
-    conflict: str
-    """An attribute, and what differs; empty where the readings agree."""
-
-
-def merged_readings(
-    spans: pl.DataFrame, attributes: Attributes, first: Callable[[int], Reading], read: Reader
-) -> dict[int, Merged]:
-    """Row → what its dialects give together, of the model calls that more than one dialect carries.
+def with_second_dialect(
+    columns: Columns,
+    frame: pl.DataFrame,
+    items: pl.Series,
+    attributes: Attributes,
+    read: Callable[[pl.DataFrame, Attributes], Columns],
+) -> dict[str, list[Any]]:
+    """Return ``columns`` with the better content of model calls that several dialects carry, and ``CONFLICT``.
 
     Args:
-        spans: The columns of ``frames.SPANS`` and ``_row``, the number of each row in ``attributes``.
-        attributes: Of all rows.
-        first: The fields of a row as the dialect reads them that the span has by precedence.
-        read: Reads spans that carry one dialect.
+        columns: What ``read`` gives of ``frame``: each row by the dialect that it has by precedence.
+        frame: The columns of ``frames.SPANS``, and ``_row``, the number of each row in ``items``.
+        items: The attributes of all rows.
+        attributes: ``items``, taken apart.
+        read: Reads rows by the first dialect that matches.
     """
-    carried = [np.array([family.messages.match(key) is not None for key in attributes.keys]) for family in _FAMILIES]
-    counts = [np.bincount(attributes.rows[mask[attributes.codes]], minlength=attributes.height) > 0 for mask in carried]
-    is_double = np.sum(counts, axis=0) > 1
-    if not is_double.any():
-        return {}
-    numbers = set(np.flatnonzero(is_double).tolist())
-    doubles = spans.filter(pl.col("_row").is_in(list(numbers)))
-    readings: dict[int, list[Reading]] = {row: [] for row in doubles["_row"].to_list()}
-    for family, has_messages in zip(_FAMILIES, counts, strict=True):
-        rows = doubles.filter(pl.col("_row").is_in(np.flatnonzero(has_messages).tolist()))
-        if rows.is_empty():
-            continue
-        for row, reading in read(_of_family(rows, family)).items():
-            if reading.get("kind") == SpanKind.LLM.value:
-                readings[row].append(reading)
+    merged = {name: values.copy() for name, values in columns.items() if name in _CONTENT_FIELDS}
+    conflicts = [""] * frame.height
     log = MessageLog()
-    return {row: _merged(first(row), others, log) for row, others in readings.items() if len(others) > 1}
+    for place, readings in _readings(frame, items, attributes, read).items():
+        if len(readings) > 1:
+            first = {name: values[place] for name, values in columns.items()}
+            fields, conflicts[place] = _merged(first, readings, log)
+            for name, value in fields.items():
+                merged[name][place] = value
+    return {**columns, **merged, CONFLICT: conflicts}
 
 
-def _of_family(spans: pl.DataFrame, family: _Family) -> pl.DataFrame:
-    items = [
-        [item for item in row if item["key"] and family.keys.match(item["key"])]
-        for row in spans["SpanAttributes"].to_list()
-    ]
-    return spans.with_columns(pl.Series("SpanAttributes", items, dtype=spans["SpanAttributes"].dtype))
+_CONTENT_FIELDS: Final = frozenset(name for group in _CONTENT for name in group)
 
 
-def _merged(first: Reading, readings: Sequence[Reading], log: MessageLog) -> Merged:
-    fields: dict[str, Value] = {}
+def _readings(
+    frame: pl.DataFrame, items: pl.Series, attributes: Attributes, read: Callable[[pl.DataFrame, Attributes], Columns]
+) -> dict[int, list[Reading]]:
+    """Place → what each dialect gives, of the model calls that more than one dialect carries."""
+    rows = frame["_row"].to_numpy()
+    carried = [np.array([family.messages.match(key) is not None for key in attributes.keys]) for family in _FAMILIES]
+    is_carried = [attributes.rows_with(mask[attributes.codes])[rows] for mask in carried if mask.any()]
+    if len(is_carried) < _LEAST_DIALECTS:
+        return {}
+    is_double = np.sum(is_carried, axis=0) >= _LEAST_DIALECTS
+    readings: dict[int, list[Reading]] = {}
+    for family, mask in zip((f for f, m in zip(_FAMILIES, carried, strict=True) if m.any()), is_carried, strict=True):
+        places: list[int] = np.flatnonzero(is_double & mask).tolist()
+        if not places:
+            continue
+        spans = frame[places]
+        of_family = Attributes(_of_family(items.gather(spans["_row"]), family))
+        columns = read(spans.drop("_row").with_row_index("_row"), of_family)
+        for number, place in enumerate(places):
+            if columns["kind"][number] == SpanKind.LLM.value:
+                reading = {name: columns[name][number] for name in _CONTENT_FIELDS}
+                readings.setdefault(place, []).append(reading)
+    return readings
+
+
+_LEAST_DIALECTS: Final = 2
+
+
+def _of_family(items: pl.Series, family: _Family) -> pl.Series:
+    kept = [[item for item in row or () if family.keys.match(item["key"] or "")] for row in items.to_list()]
+    return pl.Series("SpanAttributes", kept, dtype=items.dtype)
+
+
+class _Merged(NamedTuple):
+    """What several readings give together."""
+
+    fields: dict[str, ColumnValue]
+    """The fields that another reading than the first one gives."""
+    conflict: str
+    """See ``CONFLICT``."""
+
+
+def _merged(first: Reading, readings: Sequence[Reading], log: MessageLog) -> _Merged:
+    fields: dict[str, ColumnValue] = {}
     conflict = ""
-    for group in CONTENT:
+    for group in _CONTENT:
         name = group[0]
         candidates = [(reading, _messages(reading.get(name, ""), log)) for reading in (first, *readings)]
         source, best = max(candidates, key=lambda candidate: _rank(candidate[1]))
-        if source is not first and _rank(best) > _rank(candidates[0][1]):
+        if _rank(best) > _rank(candidates[0][1]):
             fields |= {field: source.get(field, "") for field in group}
         contents = [messages for _, messages in candidates[1:] if messages]
         if not conflict and any(_differ(one, other) for one, other in _pairs(contents)):
             conflict = f"{_ATTRIBUTE_OF[name]}: two dialects of the span tell of different content"
-    return Merged(fields, conflict)
+    return _Merged(fields, conflict)
 
 
-def _messages(value: Value, log: MessageLog) -> tuple[Message, ...]:
+def _messages(value: ColumnValue, log: MessageLog) -> tuple[Message, ...]:
     """The messages of a value; none where it cannot be read."""
     try:
         return (log.read(value) if value else ()) if isinstance(value, str) else log.of_objects(value)
