@@ -20,7 +20,7 @@ from spanloop.messages import MessageLog
 from . import frames
 from .attribution import attribute, decisive
 from .errors.control_flow import without_control_flow
-from .errors.error_texts import Verdicts
+from .errors.error_texts import AnswerErrors
 from .evaluations import Evaluations
 from .linking import stitch
 from .linking.affected_traces import reached
@@ -155,7 +155,7 @@ def _convert(
     log = MessageLog()
     spans = evaluations.without_judges(read_spans(normalised, log))
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
-    verdicts = Verdicts(chain(log.tool_answers(), results))
+    answer_errors = AnswerErrors(chain(log.tool_answers(), results))
     collapsed = collapse(without_clock_skew(spans, links), processes)
     links = kept_links(links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
@@ -169,7 +169,7 @@ def _convert(
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
     episodes = [
-        build_episode(group, stitched, captures, captured_tokens, verdicts)
+        build_episode(group, stitched, captures, captured_tokens, answer_errors)
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)

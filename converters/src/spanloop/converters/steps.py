@@ -12,7 +12,7 @@ from functools import cached_property
 
 import msgspec
 
-from .errors.error_texts import Verdicts
+from .errors.error_texts import AnswerErrors
 from .linking import Group, SpanKey, Stitched, inherit
 from .linking.continuation import Continuation, Evidence, continues
 from .linking.unrecorded_outputs import with_told_answers
@@ -108,7 +108,7 @@ def build_episode(
     stitched: Stitched,
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
-    verdicts: Verdicts,
+    answer_errors: AnswerErrors,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     side = side_calls(group, stitched.parents)
@@ -127,7 +127,7 @@ def build_episode(
     next_calls = [
         None if after is None else (after, continues(call, after)) for call, after in zip(calls, afters, strict=True)
     ]
-    results = step_results(calls, next_calls, group.context, verdicts, observed)
+    results = step_results(calls, next_calls, group.context, answer_errors, observed)
     steps = tuple(
         Step(
             index=index,

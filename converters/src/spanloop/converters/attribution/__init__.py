@@ -34,7 +34,7 @@ from .broken_output import has_unrecorded_end, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
 from .crash import is_after_answer
 from .failure import Failure
-from .failure_dedup import deduplicated, in_words_from_above, nearest_above
+from .failure_dedup import deduplicated, nearest_above, with_messages_from_above
 from .judge import Ask, AskedJudge, LlmJudge
 from .loading import DEFAULT, RULE_POINT, attribution_rules
 from .recovery import RecoveryFacts, made_progress, recovery_facts
@@ -75,7 +75,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
                     found.append(failure)
                     of_tools |= {context.tool.key: failure} if context.tool is not None else {}
     if found:
-        found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+        found = with_messages_from_above(deduplicated(found, of_tools, episode), episode)
         if episode.side_steps:
             found = [
                 replace(failure, is_recovered=True) if failure.step.index in episode.side_steps else failure
@@ -90,7 +90,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
 
 
 class _Facts:
-    """What rules need to know of an episode as a whole, computed when the first of them asks."""
+    """Facts about an episode as a whole, computed when a rule first needs them."""
 
     def __init__(self, episode: Episode, *, has_failed: bool) -> None:
         self.episode: Final = episode
@@ -218,7 +218,7 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
 
 
 def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:
-    """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
+    """Yield the findings of episode rules, without those of (trace, span, class) in ``known``."""
     episode = facts.episode
     seen = [(rule.name, located) for rule in rules.episodes for located in rule.find(episode)]
     if not seen:
@@ -251,7 +251,7 @@ def _last_worked(episode: Episode) -> dict[str, int]:
 
 
 def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:
-    """What the first ending rule sees of those that are asked; what came before an open failure explains nothing."""
+    """Return the first ending rule's finding; events before an open failure explain nothing."""
     known = {failure.finding.error_class for failure in found if not failure.is_recovered}
     since = max((_step_of_fault(failure) for failure in found if not failure.is_recovered), default=-1)
     had_worked = any(step.results and made_progress(step) for step in episode.steps[since + 1 :])

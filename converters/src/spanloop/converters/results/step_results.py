@@ -13,7 +13,7 @@ from spanloop.messages import Message, ToolCall, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
 from spanloop.messages.hosted_tools import own_answers
 
-from ..errors.error_texts import Verdicts
+from ..errors.error_texts import AnswerErrors
 from ..linking.continuation import Continuation
 from ..spans import Span
 from .tool_results import ShownAnswer, ToolResult, tool_results
@@ -53,7 +53,7 @@ def step_results(
     calls: Sequence[Span],
     next_calls: Sequence[tuple[Span, Continuation] | None],
     context: Sequence[Span],
-    verdicts: Verdicts,
+    answer_errors: AnswerErrors,
     observed: Mapping[int, Sequence[ShownAnswer]],
 ) -> list[tuple[ToolResult, ...]]:
     """The results of each model call's tool calls.
@@ -62,7 +62,7 @@ def step_results(
         calls: The episode's model calls, in their order.
         next_calls: For each call the one that comes next in its thread, and what the two have in common.
         context: The episode's other spans.
-        verdicts: On the answers of the batch.
+        answer_errors: Errors in the answers of the batch.
         observed: Index of a call → answers in the text of a user's message, one for each of its tool calls.
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
@@ -86,7 +86,7 @@ def step_results(
         spans = [tools.take(request, before_ns) for request in requests]
         shown = _shown_answers(call, requests, *after) if after else _hosted_answers(call)
         in_text = observed.get(index, ()) if not shown else ()
-        results.append(tool_results(requests, spans, shown, in_text, verdicts))
+        results.append(tool_results(requests, spans, shown, in_text, answer_errors))
     return results
 
 

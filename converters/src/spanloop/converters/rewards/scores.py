@@ -68,7 +68,7 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
         tags: Of spans.
     """
     index = _Index(episodes)
-    found: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
+    located: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
     rejected: list[Rejected] = []
     for score in scores:
         target = index.locate(score)
@@ -80,12 +80,14 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
         elif score.name == MARK_NAME and not score.label:
             rejected.append(_rejection(score, "mark_without_label"))
         else:
-            found[target.episode_id].append((target, score))
+            located[target.episode_id].append((target, score))
     labels: dict[str, set[str]] = defaultdict(set)
     for (trace_id, span_id), of_span in tags.items():
         for episode_id in index.episodes_of(trace_id, span_id):
             labels[episode_id].update(of_span)
-    rewards = {episode: _rewards(found[episode], labels[episode]) for episode in [*found, *(labels.keys() - found)]}
+    rewards = {
+        episode: _rewards(located[episode], labels[episode]) for episode in [*located, *(labels.keys() - located)]
+    }
     return Joined(rewards, rejected)
 
 
@@ -155,7 +157,7 @@ class _Index:
         return (target.episode_id,) if target else self._traces.get(trace_id, ())
 
     def locate(self, score: Score) -> _Target | str:
-        """What the score judges, or the reason why that cannot be told."""
+        """Return the target of a score, or the reason why it has none."""
         if score.response_id and (answers := self._responses.get(score.response_id)):
             nearby = [target for target, trace_id in answers if trace_id == score.trace_id]
             return _only(nearby or [target for target, _ in answers])
@@ -192,7 +194,9 @@ def _rewards(items: Iterable[tuple[_Target, Score]], tags: Iterable[str]) -> Rew
     breakdown = {name: score.value for name, score in whole.items()}
     value = main_reward(breakdown)
     if value is None and steps:
-        per_step = [found for _, scores in sorted(steps.items()) if (found := main_reward(scores)) is not None]
+        per_step = [
+            step_reward for _, scores in sorted(steps.items()) if (step_reward := main_reward(scores)) is not None
+        ]
         value = math.fsum(per_step) / len(per_step) if per_step else None
     marks = tuple(sorted(label for label, marked in is_marked.items() if marked))
     named = whole.get(REWARD_NAME) or (next(iter(whole.values())) if len(whole) == 1 else None)
