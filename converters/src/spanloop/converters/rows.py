@@ -76,8 +76,8 @@ def group_of(episode: Episode) -> str:
 
 def newest_us(episode: Episode, rewards: Rewards) -> int:
     """The revision: ingestion time of the newest member, its scores and captures included, microseconds."""
-    spans = max(span.ingested_us for span in episode.spans)
-    captures = max(step.capture.ingested_us for step in episode.steps)
+    spans = max([span.ingested_us for span in episode.spans])
+    captures = max([step.capture.ingested_us for step in episode.steps])
     return max(spans, captures, rewards.ingested_us)
 
 

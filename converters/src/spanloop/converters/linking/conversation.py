@@ -58,14 +58,15 @@ def conversations(
         session_is_episode: Whether ``session.id`` joins traces, whatever the id looks like.
     """
     joins = Conversations([], {})
-    in_traces = [span for span in spans if home[span.key].startswith("t:")]
+    identified = spans if session_is_episode else [span for span in spans if span.conversation_id]
+    in_traces = [span for span in identified if home[span.key].startswith("t:")]
     named = _homes_by((span.service_name, span.conversation_id, home[span.key]) for span in in_traces)
     sessions = _homes_by(
         (span.service_name, span.session_id, home[span.key]) for span in in_traces if session_is_episode
     )
     if not named and not sessions:
         return joins
-    traces = _traces(in_traces, home, {own for homes in (*named.values(), *sessions.values()) for own in homes})
+    traces = _traces(spans, home, {own for homes in (*named.values(), *sessions.values()) for own in homes})
     for (_, identifier), homes in named.items():
         for one, other, is_joined in _pairs(list(homes), traces, sets, is_unique=is_unique(identifier)):
             if is_joined:

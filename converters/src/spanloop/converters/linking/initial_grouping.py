@@ -23,7 +23,7 @@ def homes(spans: Iterable[Span]) -> dict[tuple[str, str], str]:
             found.update(_by_ancestor(trace_id, members))
         else:
             home = f"e:{named.pop()}" if named else f"t:{trace_id}"
-            found.update((span.key, home) for span in members)
+            found.update(dict.fromkeys([span.key for span in members], home))
     return found
 
 

@@ -44,7 +44,7 @@ class Continuations:
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
             digests = {*call.span.output_chain, call.span.history.digest}
-            for anchor in (*digests, *dict.fromkeys(request.id for request in call.emitted)):
+            for anchor in (*digests, *{request.id for request in call.emitted}):
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
@@ -106,7 +106,7 @@ class Continuations:
                 parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
             else:
                 continue
-            for key in dict.fromkeys(key for key in produced_by(call) if key[0] == anchor):
+            for key in dict.fromkeys([key for key in produced_by(call) if key[0] == anchor]):
                 for part in parts:
                     producers[part, key].append(call.span)
         return {
