@@ -9,10 +9,10 @@ from typing import Final, cast
 
 import msgspec
 
-from .codec import MalformedMessagesError, dump, parse_json
+from .codec import MalformedMessagesError, parse_json
 from .facts import NO_FACTS, Facts
 from .model import Message, extend
-from .view import message_fields, system_fields, view_message
+from .view import read_message, system_fields
 
 _PIECES: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -104,7 +104,7 @@ class MessageLog:
             found = parse_json(text)
             if not isinstance(found, list):
                 raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}") from None
-            return tuple([self._message(item) for item in cast("list[object]", found)])
+            return tuple([read_message(item, self._by_json) for item in cast("list[object]", found)])
         known = self._by_piece
         return tuple([known.get(piece) or self._of_piece(piece) for piece in map(bytes, pieces)])
 
@@ -126,7 +126,7 @@ class MessageLog:
         """
         new = tuple(messages)
         if system and not (new and new[0].role == "system"):
-            new = (self._message(system_fields(system)), *new)
+            new = (read_message(system_fields(system), self._by_json), *new)
         return self._extended(NO_HISTORY, new)
 
     def read_history(self, text: str, place: str = "", system: str = "") -> History:
@@ -178,23 +178,12 @@ class MessageLog:
         )
         return history
 
-    def _message(self, item: object) -> Message:
-        """The message of a decoded object; one with the same JSON is the same."""
-        fields, role, parts = message_fields(item)
-        json = dump(fields)
-        known = self._by_json.get(json)
-        if known is None:
-            message = view_message(fields, role, parts, json)
-            known = self._by_json.setdefault(message.json, message)
-            self._by_json[json] = known
-        return known
-
     def _of_object(self, item: object) -> tuple[object, Message]:
-        found = self._by_object[id(item)] = item, self._message(item)
+        found = self._by_object[id(item)] = item, read_message(item, self._by_json)
         return found
 
     def _of_piece(self, piece: bytes) -> Message:
-        message = self._by_piece[piece] = self._message(parse_json(piece))
+        message = self._by_piece[piece] = read_message(parse_json(piece), self._by_json)
         if message.finish_reason:
             self._expect(message, piece)
         return message

@@ -10,7 +10,7 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
 from .attribute_map import WRAPPED
-from .base import BODY, CANONICAL, COLUMNS, MESSAGES, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import BODY, CANONICAL, COLUMNS, ColumnValue, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
@@ -91,7 +91,7 @@ __all__ = [
     "COLUMNS",
     "CONVERSATION",
     "DIALECTS",
-    "MESSAGES",
+    "ColumnValue",
     "Dialect",
     "IndexedList",
     "RawSpan",

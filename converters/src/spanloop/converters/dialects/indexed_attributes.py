@@ -113,7 +113,7 @@ def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedLi
         order = np.argsort(keys, kind="stable")
         places, codes, keys = places[order], codes[order], keys[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32)).fill_null("")
+    values = attributes.values[pl.Series(places, dtype=pl.UInt32)].fill_null("")
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
     read = _read(entries, distinct, [path.split(".") if path else [] for path in paths], indexed)
@@ -155,7 +155,7 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     ends: Rows = np.cumsum(lengths)
     places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
-    values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+    values: list[str] = entries.values[pl.Series(places, dtype=pl.UInt32)].to_list()
     fields: list[int] = entries.fields[places].tolist()
     found: list[object] = []
     templates: dict[tuple[int, ...], Fields] = {}

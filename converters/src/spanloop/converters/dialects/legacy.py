@@ -423,12 +423,15 @@ LEGACY: Final = Dialect(
         "tool_name": pl.coalesce(
             of_keys(_COLUMNS["tool_name"]),
             pl.when(_is_tool_output).then(_TOOL_OUTPUT.str.extract(r'"tool_name":\s*"([^"]+)"')),
-            pl.when(SpanKind.TOOL.value == KIND).then(pl.coalesce(_ENTITY, "SpanName")),
+            pl.when(pl.col("kind") == SpanKind.TOOL.value).then(pl.coalesce(_ENTITY, "SpanName")),
         ),
-        "agent_name": pl.coalesce(of_keys(_COLUMNS["agent_name"]), pl.when(SpanKind.AGENT.value == KIND).then(_ENTITY)),
+        "agent_name": pl.coalesce(
+            of_keys(_COLUMNS["agent_name"]), pl.when(pl.col("kind") == SpanKind.AGENT.value).then(_ENTITY)
+        ),
     },
     read=read,
-    reads=(SpanKind.LLM.value == KIND) | ((SpanKind.TOOL.value == KIND) & _has_events.fill_null(value=False)),
+    reads=(pl.col("kind") == SpanKind.LLM.value)
+    | ((pl.col("kind") == SpanKind.TOOL.value) & _has_events.fill_null(value=False)),
     lists={
         "seen": IndexedList(PROMPTS, _seen_entry),
         "said": IndexedList(COMPLETIONS, _output_entry),

@@ -110,10 +110,9 @@ _ANTHROPIC_REASON: Final = "anthropic.message.stop_reason"
 _MIRASCOPE: Final = "mirascope.response.content"
 _IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
 
+_IS_GEMINI: Final = attr(names.GEN_AI_OPERATION_NAME) == "generate_content"
 FINISH_REASONS: Final = (
-    pl.when(_IS_RESPONSE & _HAS_CALL)
-    .then(pl.lit("tool_call"))
-    .when((_IS_MIRASCOPE | (attr(names.GEN_AI_OPERATION_NAME) == "generate_content")) & _SAYS_STOP & _HAS_CALL)
+    pl.when((_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _SAYS_STOP)) & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )
@@ -152,11 +151,9 @@ OTEL_GENAI: Final = Dialect(
     name="otel_genai",
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
+        **sources(behind={"input_tokens": (PROMPT_TOKENS,), "output_tokens": (COMPLETION_TOKENS,)}),
         "kind": KIND,
-        **{column: attr(key) for column, key in SOURCES.items()},
         "finish_reasons": FINISH_REASONS,
-        "input_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_INPUT_TOKENS), attr(PROMPT_TOKENS)),
-        "output_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_OUTPUT_TOKENS), attr(COMPLETION_TOKENS)),
         "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
         "output_messages": pl.when(~_IS_SILENT).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
         "tools": TOOLS,

@@ -54,12 +54,12 @@ class Attributes:
         order, ends = self._by_key
         return order[ends[number] : ends[number + 1]]
 
-    def column(self, key: str) -> pl.Series:
-        """The value of ``key`` in each row: null without one, the last where there are several."""
+    def column(self, key: str, rows: npt.NDArray[Any] | None = None) -> pl.Series:
+        """The value of ``key`` in each of ``rows``, else all: null without one, the last where there are several."""
         places = self.places(key)
         found = np.full(self.height, self.values.len(), dtype=np.uint32)
         found[self.rows[places]] = places
-        return self._values_and_null.gather(pl.Series(found))
+        return self._values_and_null[pl.Series(found if rows is None else found[rows])]
 
     def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
         """Whether the key of each attribute is meant.
@@ -77,24 +77,24 @@ class Attributes:
         return found
 
     def texts(self, rows: npt.NDArray[Any], without: Mask | None = None) -> Iterator[dict[str, str]]:
-        """The attributes of each of ``rows`` (ascending) as text: empty for null, of a repeated key the last.
+        """The attributes of each of ``rows`` as text: empty for null, of a repeated key the last.
 
         Args:
             rows: Which rows are meant.
             without: Whether each of ``keys`` is left out; none is if absent.
         """
-        wanted = rows.astype(np.int64)
-        mask = np.zeros(self.height, dtype=np.bool_)
-        mask[wanted] = True
-        places = np.flatnonzero(mask[self.rows] if without is None else mask[self.rows] & ~without[self.codes])
-        values: list[str | None] = self.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+        is_meant = np.zeros(self.height, dtype=np.bool_)
+        is_meant[rows] = True
+        places = np.flatnonzero(is_meant[self.rows] if without is None else is_meant[self.rows] & ~without[self.codes])
+        values: list[str | None] = self.values[pl.Series(places, dtype=pl.UInt32)].to_list()
         codes: list[int] = self.codes[places].tolist()
-        keys, start = self.keys, 0
-        lengths: list[int] = np.bincount(self.rows[places], minlength=self.height)[wanted].tolist()
-        for length in lengths:
-            end = start + length
-            yield {keys[code]: value or "" for code, value in zip(codes[start:end], values[start:end], strict=True)}
-            start = end
+        keys = [self.keys[code] for code in codes]
+        counts = np.bincount(self.rows[places], minlength=self.height)
+        ends: list[int] = np.cumsum(counts)[rows].tolist()
+        lengths: list[int] = counts[rows].tolist()
+        for end, length in zip(ends, lengths, strict=True):
+            items = zip(keys[end - length : end], values[end - length : end], strict=True)
+            yield {key: value or "" for key, value in items}
 
     def key_of(self, row: int, value: str) -> str:
         """The first attribute of ``row`` that holds ``value``; empty without one."""
