@@ -103,8 +103,12 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     Raises:
         polars.exceptions.PolarsError: When a column cannot be cast, which names the column.
     """
-    present = set(frame.columns)
+    present = frame.schema
     return frame.select(
-        pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype=dtype).alias(name)
+        pl.lit(None, dtype=dtype).alias(name)
+        if name not in present
+        else name
+        if present[name] == dtype
+        else pl.col(name).cast(dtype)
         for name, dtype in schema.items()
     )

@@ -159,8 +159,12 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
 
 def _has_more(requests: Sequence[ToolCall], later: Sequence[Message]) -> bool:
     """Whether the messages behind an answer have tool calls, or more answers than the answer has ``requests``."""
-    answers = sum([len(message.tool_responses) for message in later])
-    return answers > len(requests) or any(message.tool_calls for message in later)
+    answers = 0
+    for message in later:
+        if message.tool_calls:
+            return True
+        answers += len(message.tool_responses)
+    return answers > len(requests)
 
 
 def _is_part(requests: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
@@ -186,7 +190,7 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
     if before is None:
         return None
     one, other = before.span, step.span
-    if one.finish_reason == TOOL_CALL and step.continues == before.index and not _has_tool_calls(one):
+    if one.finish_reason == TOOL_CALL and step.continues == before.index and _lacks_tool_calls(one):
         news = continues(one, other).new_messages
         if not any(message.tool_calls for message in news):
             lacking = f"without the tool calls that span {one.span_id} ended for"
@@ -205,5 +209,5 @@ _RESPONSE: Final = "resp_"
 _NOTHING: Final = "{}"
 
 
-def _has_tool_calls(span: Span) -> bool:
-    return any(message.tool_calls for message in span.output)
+def _lacks_tool_calls(span: Span) -> bool:
+    return not (span.output and span.output[0].tool_calls) and not any(message.tool_calls for message in span.output)

@@ -135,7 +135,7 @@ def _are_calls_in_order(step: Step) -> bool:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls:
         return True
-    if len(step.results) != len(calls) or any(result.is_error for result in step.results):
+    if len(step.results) != len(calls) or True in [result.is_error for result in step.results]:
         return False
     offered, signs = offered_tools(step.span.tools), _signs(step.span.tools)
     for call in calls:

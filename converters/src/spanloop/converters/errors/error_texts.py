@@ -286,7 +286,7 @@ def _error_in_fields(fields: Mapping[str, object]) -> DetectedError | None:
         return DetectedError("json_type", "", 0.85)
     if isinstance(fields.get("detail"), list) and _REFUSED_FIELDS.match(dump(fields["detail"])):
         return DetectedError("json_detail", "", 0.85)
-    if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
+    if any(fields[key] is False for key in ("success", "ok", "succeeded") if key in fields):
         return DetectedError("json_success", "", 0.85)
     return None
 

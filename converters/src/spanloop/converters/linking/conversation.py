@@ -58,7 +58,8 @@ def conversations(
         session_is_episode: Whether ``session.id`` joins traces, whatever the id looks like.
     """
     joins = Conversations([], {})
-    in_traces = [span for span in spans if home[span.key].startswith("t:")]
+    identified = spans if session_is_episode else [span for span in spans if span.conversation_id]
+    in_traces = [span for span in identified if home[span.key].startswith("t:")]
     named = _groups_by_id((span.service_name, span.conversation_id, home[span.key]) for span in in_traces)
     sessions = _groups_by_id(
         (span.service_name, span.session_id, home[span.key]) for span in in_traces if session_is_episode
@@ -66,7 +67,7 @@ def conversations(
     if not named and not sessions:
         return joins
     traces = _traces(
-        in_traces, home, {home_id for group_ids in (*named.values(), *sessions.values()) for home_id in group_ids}
+        spans, home, {home_id for group_ids in (*named.values(), *sessions.values()) for home_id in group_ids}
     )
     for (_, identifier), group_ids in named.items():
         for one, other, is_joined in _pairs(list(group_ids), traces, sets, is_unique=is_unique(identifier)):

@@ -23,7 +23,7 @@ def initial_groups(spans: Iterable[Span]) -> dict[tuple[str, str], str]:
             home_of.update(_by_ancestor(trace_id, members))
         else:
             home = f"e:{named.pop()}" if named else f"t:{trace_id}"
-            home_of.update((span.key, home) for span in members)
+            home_of.update(dict.fromkeys([span.key for span in members], home))
     return home_of
 
 

@@ -43,12 +43,8 @@ class Continuations:
         self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            anchors: list[str | bytes] = [
-                *call.span.output_chain,
-                call.span.history.digest,
-                *[request.id for request in call.emitted],
-            ]
-            for anchor in dict.fromkeys(anchors):
+            digests = {*call.span.output_chain, call.span.history.digest}
+            for anchor in (*digests, *{request.id for request in call.emitted}):
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
@@ -84,7 +80,7 @@ class Continuations:
                 anchor = place[1][0]
                 if anchor not in known:
                     known.add(anchor)
-                    buckets |= self._buckets(anchor, produced_by, home_of)
+                    buckets.update(self._buckets(anchor, produced_by, home_of))
                 bucket = buckets.get(place)
                 if bucket is None:
                     continue
@@ -104,14 +100,15 @@ class Continuations:
         """The calls that leave keys with ``anchor`` behind, by place."""
         producers: dict[_Place, list[Span]] = defaultdict(list)
         for call in self._calls_by_anchor.get(anchor, ()):
+            keys = {key for key in produced_by(call) if key[0] == anchor}
             if home_of is not None:
-                parts = [home_of(call)]
+                parts = [home_of(call)] if keys else []
             elif call.is_traced:
                 parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
             else:
                 continue
-            for key in dict.fromkeys(key for key in produced_by(call) if key[0] == anchor):
-                for part in parts:
+            for part in parts:
+                for key in keys:
                     producers[part, key].append(call.span)
         return {
             place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)

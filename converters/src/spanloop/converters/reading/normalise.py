@@ -25,6 +25,7 @@ from .attributes import Attributes
 from .canonical_columns import MARK, Columns, read_columns
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
 from .span_events import with_logs
+from .two_dialects import CONFLICT, with_second_dialect
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
@@ -70,7 +71,9 @@ def normalise(
     rows = unique.drop("SpanAttributes").with_row_index("_row")
     places = rows.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
-    columns = {"_row": ordered["_row"].to_list(), **_typed(ordered), **read_columns(ordered, attributes)}
+    columns = {"_row": ordered["_row"].to_list(), **_typed(ordered)}
+    first = read_columns(ordered, attributes)
+    columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
     rejected += [
         Rejected(
             trace_id,
@@ -285,6 +288,7 @@ class _CallAttributes(NamedTuple):
     tools: str
     dropped_attributes: int
     finish_reasons: str
+    conflict: str
 
 
 _CALL_COLUMNS: Final = (
@@ -297,6 +301,7 @@ _CALL_COLUMNS: Final = (
     "tools",
     "DroppedAttributesCount",
     "finish_reasons",
+    CONFLICT,
 )
 
 
@@ -348,6 +353,8 @@ def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -
 
 def _problem(call: _CallAttributes, history: History, output: tuple[Message, ...]) -> Problem | None:
     what = _content_problem(history, output, canonical_finish_reason(call.finish_reasons))
+    if what is None and call.conflict:
+        what = UntrainableReason.MALFORMED_MESSAGES, call.conflict
     if call.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
         return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,

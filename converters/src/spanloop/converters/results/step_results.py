@@ -103,7 +103,7 @@ def _shown_answers(
     if not answers and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
-    if len(answers) == len(requests) and not any(answer.id in ids for answer in answers):
+    if len(answers) == len(requests) and ids.isdisjoint([answer.id for answer in answers]):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         answers = [
             ShownAnswer(request.id, answer.content, answer.is_error)
