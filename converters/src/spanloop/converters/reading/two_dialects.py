@@ -33,7 +33,7 @@ _ATTRIBUTE_OF: Final = {"input_messages": names.GEN_AI_INPUT_MESSAGES, "output_m
 _SPACE: Final = re.compile(r"\s+")
 
 
-class _Family(NamedTuple):
+class _Convention(NamedTuple):
     """Attributes that carry a call in one dialect."""
 
     messages: re.Pattern[str]
@@ -42,17 +42,17 @@ class _Family(NamedTuple):
     """All of its keys."""
 
 
-_FAMILIES: Final = (
-    _Family(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
-    _Family(
+_CONVENTIONS: Final = (
+    _Convention(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
+    _Convention(
         re.compile(r"(?:gen_ai\.(?:prompt|completion)|llm\.(?:prompts|completions))(?:\.\d+\.|$)"),
         re.compile(r"gen_ai\.(?!input\.|output\.|system_)|llm\.(?!input|output)|traceloop\."),
     ),
-    _Family(
+    _Convention(
         re.compile(r"llm\.(?:input|output)_messages\."),
         re.compile(r"llm\.(?!request|prompts\.|completions\.)|openinference\.|(?:input|output)\.(?:value|mime_type)"),
     ),
-    _Family(
+    _Convention(
         re.compile(r"ai\.(?:prompt\.messages|response\.(?:text|toolCalls))$"),
         re.compile(r"ai\.|operation\.name$|resource\.name$|gen_ai\.(?:system|request|response|usage)\b"),
     ),
@@ -95,19 +95,23 @@ def _readings(
 ) -> dict[int, list[Reading]]:
     """Place → what each dialect gives, of the model calls that more than one dialect carries."""
     rows = frame["_row"].to_numpy()
-    carried = [np.array([family.messages.match(key) is not None for key in attributes.keys]) for family in _FAMILIES]
+    carried = [
+        np.array([convention.messages.match(key) is not None for key in attributes.keys]) for convention in _CONVENTIONS
+    ]
     is_carried = [attributes.rows_with(mask[attributes.codes])[rows] for mask in carried if mask.any()]
     if len(is_carried) < _LEAST_DIALECTS:
         return {}
     is_double = np.sum(is_carried, axis=0) >= _LEAST_DIALECTS
     readings: dict[int, list[Reading]] = {}
-    for family, mask in zip((f for f, m in zip(_FAMILIES, carried, strict=True) if m.any()), is_carried, strict=True):
+    for convention, mask in zip(
+        (f for f, m in zip(_CONVENTIONS, carried, strict=True) if m.any()), is_carried, strict=True
+    ):
         places: list[int] = np.flatnonzero(is_double & mask).tolist()
         if not places:
             continue
         spans = frame[places]
-        of_family = Attributes(_of_family(items.gather(spans["_row"]), family))
-        columns = read(spans.drop("_row").with_row_index("_row"), of_family)
+        read_attributes = Attributes(_attributes_of(items.gather(spans["_row"]), convention))
+        columns = read(spans.drop("_row").with_row_index("_row"), read_attributes)
         for number, place in enumerate(places):
             if columns["kind"][number] == SpanKind.LLM.value:
                 reading = {name: columns[name][number] for name in _CONTENT_FIELDS}
@@ -118,13 +122,13 @@ def _readings(
 _LEAST_DIALECTS: Final = 2
 
 
-def _of_family(items: pl.Series, family: _Family) -> pl.Series:
-    kept = [[item for item in row or () if family.keys.match(item["key"] or "")] for row in items.to_list()]
+def _attributes_of(items: pl.Series, convention: _Convention) -> pl.Series:
+    kept = [[item for item in row or () if convention.keys.match(item["key"] or "")] for row in items.to_list()]
     return pl.Series("SpanAttributes", kept, dtype=items.dtype)
 
 
 class _Merged(NamedTuple):
-    """What several readings give together."""
+    """The best fields of several readings."""
 
     fields: dict[str, ColumnValue]
     """The fields that another reading than the first one gives."""
