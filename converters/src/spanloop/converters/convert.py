@@ -75,7 +75,7 @@ def convert(
     logs: pl.DataFrame | None = None,
     options: Options = _DEFAULTS,
     traces: frozenset[str] | None = None,
-    together: Sequence[Collection[str]] = (),
+    stored_groups: Sequence[Collection[str]] = (),
 ) -> Converted:
     """Convert all of ``spans`` into episodes, transitions, token rows and failures.
 
@@ -87,8 +87,8 @@ def convert(
         options: What counts as success, and what joins traces.
         traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
             those that are not come out nowhere. None builds all.
-        together: Traces that were one episode so far. With one of them, and with one that shares an episode with one of
-            ``traces``, all of them are built.
+        stored_groups: Traces that were one episode so far. With one of them, and with one that shares an episode with
+            one of ``traces``, all of them are built.
 
     Raises:
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
@@ -101,7 +101,7 @@ def convert(
         scored = pl.concat([scored, scores_in_spans(rows, attributes, linked)])
         tags = tags_in_spans(rows, attributes)
         batch = _Batch(rows, attributes, logs, generations, span_links(spans), Processes(spans))
-        return _convert(batch, scored, tags, options, traces=traces, together=together)
+        return _convert(batch, scored, tags, options, traces=traces, stored_groups=stored_groups)
 
 
 class _Batch(NamedTuple):
@@ -136,7 +136,7 @@ def _convert(
     options: Options,
     *,
     traces: frozenset[str] | None,
-    together: Sequence[Collection[str]],
+    stored_groups: Sequence[Collection[str]],
 ) -> Converted:
     log = MessageLog()
     normalised = normalise(batch.rows, batch.logs, batch.attributes)
@@ -150,7 +150,7 @@ def _convert(
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
-        traces = transitive_traces(traces, chain(together, twice, groups))
+        traces = transitive_traces(traces, chain(stored_groups, twice, groups))
         groups_to_build = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=groups_to_build)
     captured = read_generations(batch.generations)
