@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 
 from ..dialects import ColumnValue
 from ..spans import SpanKind
-from .attributes import Attributes
+from .attributes import Attributes, Mask
 
 Columns = Mapping[str, list[Any]]
 """The values of each field, by row."""
@@ -33,7 +33,7 @@ _ATTRIBUTE_OF: Final = {"input_messages": names.GEN_AI_INPUT_MESSAGES, "output_m
 _SPACE: Final = re.compile(r"\s+")
 
 
-class _Family(NamedTuple):
+class _KeySet(NamedTuple):
     """Attributes that carry a call in one dialect."""
 
     messages: re.Pattern[str]
@@ -42,17 +42,17 @@ class _Family(NamedTuple):
     """All of its keys."""
 
 
-_FAMILIES: Final = (
-    _Family(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
-    _Family(
+_KEY_SETS: Final = (
+    _KeySet(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
+    _KeySet(
         re.compile(r"(?:gen_ai\.(?:prompt|completion)|llm\.(?:prompts|completions))(?:\.\d+\.|$)"),
         re.compile(r"gen_ai\.(?!input\.|output\.|system_)|llm\.(?!input|output)|traceloop\."),
     ),
-    _Family(
+    _KeySet(
         re.compile(r"llm\.(?:input|output)_messages\."),
         re.compile(r"llm\.(?!request|prompts\.|completions\.)|openinference\.|(?:input|output)\.(?:value|mime_type)"),
     ),
-    _Family(
+    _KeySet(
         re.compile(r"ai\.(?:prompt\.messages|response\.(?:text|toolCalls))$"),
         re.compile(r"ai\.|operation\.name$|resource\.name$|gen_ai\.(?:system|request|response|usage)\b"),
     ),
@@ -95,19 +95,22 @@ def _readings(
 ) -> dict[int, list[Reading]]:
     """Place → what each dialect gives, of the model calls that more than one dialect carries."""
     rows = frame["_row"].to_numpy()
-    carried = [np.array([family.messages.match(key) is not None for key in attributes.keys]) for family in _FAMILIES]
-    is_carried = [attributes.rows_with(mask[attributes.codes])[rows] for mask in carried if mask.any()]
-    if len(is_carried) < _LEAST_DIALECTS:
+    carried: list[tuple[_KeySet, Mask]] = []
+    for key_set in _KEY_SETS:
+        is_message = np.array([bool(key_set.messages.match(key)) for key in attributes.keys], dtype=np.bool_)
+        if is_message.any():
+            carried.append((key_set, attributes.rows_with(is_message[attributes.codes])[rows]))
+    if len(carried) < _LEAST_DIALECTS:
         return {}
-    is_double = np.sum(is_carried, axis=0) >= _LEAST_DIALECTS
+    is_double = np.sum([mask for _, mask in carried], axis=0) >= _LEAST_DIALECTS
     readings: dict[int, list[Reading]] = {}
-    for family, mask in zip((f for f, m in zip(_FAMILIES, carried, strict=True) if m.any()), is_carried, strict=True):
+    for key_set, mask in carried:
         places: list[int] = np.flatnonzero(is_double & mask).tolist()
         if not places:
             continue
         spans = frame[places]
-        of_family = Attributes(_of_family(items.gather(spans["_row"]), family))
-        columns = read(spans.drop("_row").with_row_index("_row"), of_family)
+        of_keys = Attributes(_of_keys(items.gather(spans["_row"]), key_set))
+        columns = read(spans.drop("_row").with_row_index("_row"), of_keys)
         for number, place in enumerate(places):
             if columns["kind"][number] == SpanKind.LLM.value:
                 reading = {name: columns[name][number] for name in _CONTENT_FIELDS}
@@ -118,13 +121,13 @@ def _readings(
 _LEAST_DIALECTS: Final = 2
 
 
-def _of_family(items: pl.Series, family: _Family) -> pl.Series:
-    kept = [[item for item in row or () if family.keys.match(item["key"] or "")] for row in items.to_list()]
+def _of_keys(items: pl.Series, key_set: _KeySet) -> pl.Series:
+    kept = [[item for item in row or () if key_set.keys.match(item["key"] or "")] for row in items.to_list()]
     return pl.Series("SpanAttributes", kept, dtype=items.dtype)
 
 
 class _Merged(NamedTuple):
-    """What several readings give together."""
+    """Fields that several readings give together."""
 
     fields: dict[str, ColumnValue]
     """The fields that another reading than the first one gives."""
