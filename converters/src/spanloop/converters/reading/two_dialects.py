@@ -33,7 +33,7 @@ _ATTRIBUTE_OF: Final = {"input_messages": names.GEN_AI_INPUT_MESSAGES, "output_m
 _SPACE: Final = re.compile(r"\s+")
 
 
-class _KeySet(NamedTuple):
+class _Convention(NamedTuple):
     """Attributes that carry a call in one dialect."""
 
     messages: re.Pattern[str]
@@ -42,17 +42,17 @@ class _KeySet(NamedTuple):
     """All of its keys."""
 
 
-_KEY_SETS: Final = (
-    _KeySet(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
-    _KeySet(
+_CONVENTIONS: Final = (
+    _Convention(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
+    _Convention(
         re.compile(r"(?:gen_ai\.(?:prompt|completion)|llm\.(?:prompts|completions))(?:\.\d+\.|$)"),
         re.compile(r"gen_ai\.(?!input\.|output\.|system_)|llm\.(?!input|output)|traceloop\."),
     ),
-    _KeySet(
+    _Convention(
         re.compile(r"llm\.(?:input|output)_messages\."),
         re.compile(r"llm\.(?!request|prompts\.|completions\.)|openinference\.|(?:input|output)\.(?:value|mime_type)"),
     ),
-    _KeySet(
+    _Convention(
         re.compile(r"ai\.(?:prompt\.messages|response\.(?:text|toolCalls))$"),
         re.compile(r"ai\.|operation\.name$|resource\.name$|gen_ai\.(?:system|request|response|usage)\b"),
     ),
@@ -95,22 +95,22 @@ def _readings(
 ) -> dict[int, list[Reading]]:
     """Place → what each dialect gives, of the model calls that more than one dialect carries."""
     rows = frame["_row"].to_numpy()
-    carried: list[tuple[_KeySet, Mask]] = []
-    for key_set in _KEY_SETS:
-        is_message = np.array([bool(key_set.messages.match(key)) for key in attributes.keys], dtype=np.bool_)
+    carried: list[tuple[_Convention, Mask]] = []
+    for convention in _CONVENTIONS:
+        is_message = np.array([bool(convention.messages.match(key)) for key in attributes.keys], dtype=np.bool_)
         if is_message.any():
-            carried.append((key_set, attributes.rows_with(is_message[attributes.codes])[rows]))
+            carried.append((convention, attributes.rows_with(is_message[attributes.codes])[rows]))
     if len(carried) < _LEAST_DIALECTS:
         return {}
     is_double = np.sum([mask for _, mask in carried], axis=0) >= _LEAST_DIALECTS
     readings: dict[int, list[Reading]] = {}
-    for key_set, mask in carried:
+    for convention, mask in carried:
         places: list[int] = np.flatnonzero(is_double & mask).tolist()
         if not places:
             continue
         spans = frame[places]
-        of_keys = Attributes(_of_keys(items.gather(spans["_row"]), key_set))
-        columns = read(spans.drop("_row").with_row_index("_row"), of_keys)
+        read_attributes = Attributes(_attributes_of(items.gather(spans["_row"]), convention))
+        columns = read(spans.drop("_row").with_row_index("_row"), read_attributes)
         for number, place in enumerate(places):
             if columns["kind"][number] == SpanKind.LLM.value:
                 reading = {name: columns[name][number] for name in _CONTENT_FIELDS}
@@ -121,13 +121,13 @@ def _readings(
 _LEAST_DIALECTS: Final = 2
 
 
-def _of_keys(items: pl.Series, key_set: _KeySet) -> pl.Series:
-    kept = [[item for item in row or () if key_set.keys.match(item["key"] or "")] for row in items.to_list()]
+def _attributes_of(items: pl.Series, convention: _Convention) -> pl.Series:
+    kept = [[item for item in row or () if convention.keys.match(item["key"] or "")] for row in items.to_list()]
     return pl.Series("SpanAttributes", kept, dtype=items.dtype)
 
 
 class _Merged(NamedTuple):
-    """Fields that several readings give together."""
+    """The best fields of several readings."""
 
     fields: dict[str, ColumnValue]
     """The fields that another reading than the first one gives."""
