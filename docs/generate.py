@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 from extension_page import extension_points_page
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
@@ -291,10 +292,14 @@ def dialects() -> str:
 
 def _declaration(dialect: Dialect) -> tuple[object, ...]:
     selecting = {name.removeprefix(column_of("")) for name in dialect.matches.meta.root_names()}
+    expressions = [source for source in (dialect.reads, *dialect.columns.values()) if isinstance(source, pl.Expr)]
+    roots = {root for expression in expressions for root in expression.meta.root_names()}
+    keys = {root.removeprefix(column_of("")) for root in roots if root.startswith(column_of(""))}
+    keys |= {key for source in dialect.columns.values() if isinstance(source, tuple) for key in source}
     return (
         f"`{dialect.name}`",
         ", ".join(f"`{name}`" for name in sorted(selecting)),
-        ", ".join(f"`{name}`" for name in sorted(dialect.attributes - selecting)),
+        ", ".join(f"`{name}`" for name in sorted(keys - selecting)),
     )
 
 
