@@ -43,8 +43,8 @@ class Continuations:
         self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            digests = {*call.span.output_chain, call.span.history.digest}
-            for anchor in (*digests, *{request.id for request in call.emitted}):
+            anchors: set[str | bytes] = {request.id for request in call.emitted}
+            for anchor in anchors.union(call.span.output_chain, (call.span.history.digest,)):
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
