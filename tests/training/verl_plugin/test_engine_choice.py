@@ -13,7 +13,7 @@ from spanloop.training.verl_plugin.engine.engine_choice import use_flash_attenti
 from spanloop.training.verl_plugin.engine.output_head import head_problem
 
 CPU = torch.device("cpu")
-SHAPE = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SHAPE: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
 def reason(config: Any, **settings: int) -> str:

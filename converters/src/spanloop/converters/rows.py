@@ -20,7 +20,7 @@ from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .options import CONVERTER_VERSION
-from .reading.arrow_lists import ragged
+from .reading.arrow_lists import list_column
 from .reading.finish_reasons import LENGTH
 from .results.tool_results import ToolResult
 from .rewards import Rewards, broadcast, step_reward
@@ -186,7 +186,7 @@ def message_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates]
 
 def _range_column(ranges: Sequence[Ranges]) -> pl.Series:
     numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
-    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
+    return list_column(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
 
 
 def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates], tokens: pl.DataFrame) -> Columns:
@@ -318,19 +318,21 @@ def _results_json(results: Sequence[ToolResult]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _sampling(captured: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What the engine sampled with; one object for all calls that agree.
+def _sampling(captured: tuple[tuple[str, str], ...], requested: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the engine's sampling parameters; one object for all calls that agree.
 
     The span adds only what the capture lacks, since instrumentors write defaults that were not sent.
     """
-    return {**dict(own), **dict(captured)}
+    return {**dict(requested), **dict(captured)}
 
 
 def _tokens(step: Step) -> Generation | None:
     """The ids of this step, also where a span that carries them has no log-probabilities beside them."""
-    found = step.capture.generation
-    has_only_ids = found is not None and found.prompt_tokens and found.response_tokens and not found.logprobs
-    return found if has_only_ids and step.capture.join == IN_SPAN else exact_tokens(step)
+    generation = step.capture.generation
+    has_only_ids = (
+        generation is not None and generation.prompt_tokens and generation.response_tokens and not generation.logprobs
+    )
+    return generation if has_only_ids and step.capture.join == IN_SPAN else exact_tokens(step)
 
 
 def _token_source(step: Step) -> TokenSource:

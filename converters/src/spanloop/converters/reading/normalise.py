@@ -25,6 +25,7 @@ from .attributes import Attributes
 from .canonical_columns import MARK, Columns, read_columns
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
 from .span_events import with_logs
+from .two_dialects import CONFLICT, with_second_dialect
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
@@ -35,7 +36,7 @@ _DIGITS: Final = re.compile(r"([0-9]{1,10})(?:\.0*)?\Z")
 
 
 class Normalised(NamedTuple):
-    """What the spans say in columns, by (start, trace id, span id), and the rows that are none."""
+    """The columns of the spans, by (start, trace id, span id), and the rejected rows."""
 
     columns: Columns
     rejected: list[Rejected]
@@ -70,7 +71,9 @@ def normalise(
     rows = unique.drop("SpanAttributes").with_row_index("_row")
     places = rows.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
-    columns = {"_row": ordered["_row"].to_list(), **_typed(ordered), **read_columns(ordered, attributes)}
+    columns = {"_row": ordered["_row"].to_list(), **_typed(ordered)}
+    first = read_columns(ordered, attributes)
+    columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
     rejected += [
         Rejected(
             trace_id,
@@ -171,8 +174,8 @@ def _has_worked(columns: Columns, row: int) -> bool:
     """Whether a model call answered and ended as it should, without an error of its own."""
     reason = columns["finish_reasons"][row].lower()
     has_ended = bool(reason) and "error" not in reason and "fail" not in reason
-    is_silent = not columns["error_type"][row] and columns["event_names"][row] is None
-    return has_ended and is_silent and bool(columns["output_messages"][row])
+    has_no_error = not columns["error_type"][row] and columns["event_names"][row] is None
+    return has_ended and has_no_error and bool(columns["output_messages"][row])
 
 
 def _count(text: str) -> int:
@@ -188,15 +191,15 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     if not columns["TraceId"]:
         return []
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    histories, said, after, tools, problems = zip(*_contents(normalised, kinds, log), strict=True)
+    histories, outputs, after, tools, problems = zip(*_contents(normalised, kinds, log), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
         or next((canonical_finish_reason(message.finish_reason) for message in output), "")
-        for text, output in zip(columns["finish_reasons"], said, strict=True)
+        for text, output in zip(columns["finish_reasons"], outputs, strict=True)
     ]
-    found = zip(
+    rows = zip(
         zip(columns["TraceId"], columns["SpanId"], strict=True),
         columns["TraceId"],
         columns["SpanId"],
@@ -233,7 +236,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         map(_count, columns["output_tokens"]),
         tools,
         histories,
-        said,
+        outputs,
         after,
         problems,
         columns["tool_name"],
@@ -242,7 +245,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         results,
         strict=True,
     )
-    return list(map(Span._make, found))
+    return list(map(Span._make, rows))
 
 
 _KINDS: Final = {"": SpanKind.OTHER, **{kind.value: kind for kind in SpanKind}}
@@ -252,14 +255,14 @@ _NO_ANSWER: Final = open_answer("")
 def _sampling(columns: Columns) -> list[tuple[tuple[str, str], ...]]:
     """The sampling parameters that each span names; calls of one agent mostly share them."""
     known: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
-    found: list[tuple[tuple[str, str], ...]] = []
+    sampling: list[tuple[tuple[str, str], ...]] = []
     for values in zip(*(columns[name] for name in _SAMPLING), strict=True):
         if values not in known:
             known[values] = tuple(
                 (name, value) for name, value in zip(_SAMPLING, values, strict=True) if value not in _UNSET
             )
-        found.append(known[values])
-    return found
+        sampling.append(known[values])
+    return sampling
 
 
 _UNSET: Final = ("", "null", "None")
@@ -273,8 +276,8 @@ class _Content(NamedTuple):
     problem: Problem | None
 
 
-class _Told(NamedTuple):
-    """What a model call's attributes say: text, or messages that its dialect decoded."""
+class _CallAttributes(NamedTuple):
+    """Attributes of a model call: text, or messages that its dialect decoded."""
 
     row: int
     trace_id: str
@@ -285,9 +288,10 @@ class _Told(NamedTuple):
     tools: str
     dropped_attributes: int
     finish_reasons: str
+    conflict: str
 
 
-_TOLD: Final = (
+_CALL_COLUMNS: Final = (
     "_row",
     "TraceId",
     "SpanId",
@@ -297,43 +301,44 @@ _TOLD: Final = (
     "tools",
     "DroppedAttributesCount",
     "finish_reasons",
+    CONFLICT,
 )
 
 
 def _contents(normalised: Normalised, kinds: list[SpanKind], log: MessageLog) -> list[_Content]:
-    told = zip(*(normalised.columns[name] for name in _TOLD), strict=True)
+    rows = zip(*(normalised.columns[name] for name in _CALL_COLUMNS), strict=True)
     return [
-        _content(log, normalised.attributes, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
-        for kind, values in zip(kinds, told, strict=True)
+        _content(log, normalised.attributes, _CallAttributes(*values)) if kind is SpanKind.LLM else _NO_CONTENT
+        for kind, values in zip(kinds, rows, strict=True)
     ]
 
 
 _NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 
-def _content(log: MessageLog, attributes: Attributes, told: _Told) -> _Content:
+def _content(log: MessageLog, attributes: Attributes, call: _CallAttributes) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
     history = NO_HISTORY
     try:
-        if isinstance(told.input, str):
-            history = log.read_history(told.input, told.trace_id, told.system)
+        if isinstance(call.input, str):
+            history = log.read_history(call.input, call.trace_id, call.system)
         else:
-            history = log.history(log.of_objects(told.input), told.system)
+            history = log.history(log.of_objects(call.input), call.system)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
-        output = told.output or []
-        said = log.read(output) if isinstance(output, str) else log.of_objects(output)
-        if len(said) > 1:
-            said = _with_finish_reasons(said, choice_finish_reasons(told.finish_reasons))
+        recorded = call.output or []
+        output = log.read(recorded) if isinstance(recorded, str) else log.of_objects(recorded)
+        if len(output) > 1:
+            output = _with_finish_reasons(output, choice_finish_reasons(call.finish_reasons))
         attribute = names.GEN_AI_TOOL_DEFINITIONS
-        tools = canonical_tools(told.tools)
+        tools = canonical_tools(call.tools)
     except (MalformedMessagesError, RecursionError) as error:
         if isinstance(error, MalformedMessagesError) and error.cut_text:
-            key = attributes.key_of(told.row, error.cut_text)
+            key = attributes.key_of(call.row, error.cut_text)
             attribute = key if key not in str(error) else attribute
-        detail = f"span {told.span_id}, attribute {attribute}: {error}"
+        detail = f"span {call.span_id}, attribute {attribute}: {error}"
         return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
-    after = tuple([extend(history.digest, message) for message in said])
-    return _Content(history, said, after, tools, _problem(told, history, said))
+    after = tuple([extend(history.digest, message) for message in output])
+    return _Content(history, output, after, tools, _problem(call, history, output))
 
 
 def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
@@ -346,40 +351,44 @@ def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -
     )
 
 
-def _problem(told: _Told, history: History, said: tuple[Message, ...]) -> Problem | None:
-    what = _said_wrong(history, said, canonical_finish_reason(told.finish_reasons))
-    if told.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
+def _problem(call: _CallAttributes, history: History, output: tuple[Message, ...]) -> Problem | None:
+    what = _content_problem(history, output, canonical_finish_reason(call.finish_reasons))
+    if what is None and call.conflict:
+        what = UntrainableReason.MALFORMED_MESSAGES, call.conflict
+    if call.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
         return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
-            f"span {told.span_id}: {told.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
+            f"span {call.span_id}: {call.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
         )
-    return None if what is None else Problem(what[0], f"span {told.span_id}, attribute {what[1]}")
+    return None if what is None else Problem(what[0], f"span {call.span_id}, attribute {what[1]}")
 
 
-def _said_wrong(history: History, said: tuple[Message, ...], reason: str) -> tuple[UntrainableReason, str] | None:
+def _content_problem(
+    history: History, output: tuple[Message, ...], reason: str
+) -> tuple[UntrainableReason, str] | None:
     """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
     given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
     facts = history.facts
-    if facts.is_redacted or any(message.is_redacted for message in said):
+    if facts.is_redacted or any(message.is_redacted for message in output):
         return UntrainableReason.REDACTED_CONTENT, f"{given if facts.is_redacted else answered}: redacted"
     missing = ""
-    if not history.length or not said:
+    if not history.length or not output:
         missing = f"{answered if history.length else given}: absent"
     elif gap := _gap(history):
         missing = f"{given}: {gap}"
-    elif not reason and not any(message.finish_reason or _says_something(message) for message in said):
+    elif not reason and not any(message.finish_reason or _has_content(message) for message in output):
         missing = f"{answered}: nothing is said, nor why"
-    elif any(_lost_its_call(message, reason) for message in said[:1]):
+    elif any(_lost_its_call(message, reason) for message in output[:1]):
         missing = f"{answered}: ends for a tool call that was not recorded"
     return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
 
 
 def _gap(history: History) -> str:
-    """What is missing in a call's input; empty where it may be whole."""
+    """Return the part that is missing in a call's input; empty where it may be whole."""
     facts = history.facts
     if missing := facts.course.missing(history.messages):
         return missing
-    return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
+    return "nobody says anything in it" if facts.has_prompt and not facts.has_prompt_content else ""
 
 
 def _lost_its_call(message: Message, reason: str) -> bool:
@@ -388,7 +397,7 @@ def _lost_its_call(message: Message, reason: str) -> bool:
     return asks and not message.tool_calls and _OTHER_PART.search(message.json) is None
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     words = message.text.strip() or message.tool_calls or message.tool_responses
     return bool(words) or _OTHER_PART.search(message.json) is not None
 
@@ -405,10 +414,10 @@ def canonical_tools(text: str) -> str:
     """
     if not text:
         return "[]"
-    found = _tool_list(parse_json(text))
-    if not isinstance(found, list):
-        raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
-    return dump([_tool(item) for item in tool_definitions(cast("list[object]", found))])
+    listed = _tool_list(parse_json(text))
+    if not isinstance(listed, list):
+        raise MalformedMessagesError(f"expected a list of tools, got {type(listed).__name__}")
+    return dump([_tool(item) for item in tool_definitions(cast("list[object]", listed))])
 
 
 def _tool_list(value: object) -> object:
@@ -437,12 +446,14 @@ def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
     events = zip(
         cast("list[str]", event_names), cast("list[list[dict[str, str]] | None]", event_attributes), strict=False
     )
-    found = _NO_EXCEPTION
+    exception = _NO_EXCEPTION
     for name, items in events:
         if name == names.EXCEPTION_EVENT_NAME:
             values = {item["key"]: item["value"] for item in items or ()}
-            found = _without_traceback(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
-    return found
+            exception = _without_traceback(
+                values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, "")
+            )
+    return exception
 
 
 _REPR: Final = re.compile(r"""(\w+)\((?P<quote>['"])(.*)(?P=quote),?\)\s*$""", re.DOTALL)
@@ -451,5 +462,5 @@ _REPR: Final = re.compile(r"""(\w+)\((?P<quote>['"])(.*)(?P=quote),?\)\s*$""", r
 def _without_traceback(kind: str, message: str) -> ExceptionInfo:
     """LangSmith writes ``repr(error)`` and its traceback as the message of an ``Exception``."""
     head, is_long, _ = message.partition("Traceback (most recent call last):")
-    told = _REPR.match(head) if is_long and kind == "Exception" else None
-    return ExceptionInfo(told.group(1), told.group(3)) if told else ExceptionInfo(kind, message)
+    match = _REPR.match(head) if is_long and kind == "Exception" else None
+    return ExceptionInfo(match.group(1), match.group(3)) if match else ExceptionInfo(kind, message)

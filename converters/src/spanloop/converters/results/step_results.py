@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spanloop.messages import Message, ToolCall, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
-from spanloop.messages.hosted_tools import own_answers
+from spanloop.messages.hosted_tools import hosted_answers
 
 from ..errors.error_texts import AnswerErrors
 from ..linking.continuation import Continuation
@@ -91,7 +91,7 @@ def step_results(
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:
-    return [ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0])]
+    return [ShownAnswer(*answer.response, answer.is_error) for answer in hosted_answers(call.output[0])]
 
 
 def _shown_answers(
