@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from .codec import MalformedMessagesError, parse_json
 from .facts import NO_FACTS, Facts
@@ -195,7 +196,7 @@ class MessageLog:
         end = f',"finish_reason":"{said.finish_reason}"}}'
         if said.json.endswith(end):
             json = said.json.removesuffix(end) + "}"
-            bare = self._by_json.setdefault(json, said._replace(finish_reason="", json=json))
+            bare = self._by_json.setdefault(json, replace(said, finish_reason="", json=json))
             self._by_piece.setdefault(bare.json.encode("utf-8", "surrogatepass"), bare)
             spaced = f', "finish_reason": "{said.finish_reason}"}}'.encode("utf-8", "surrogatepass")
             if piece.endswith(spaced):

@@ -11,6 +11,7 @@ from itertools import compress
 from typing import Final, NamedTuple, cast
 
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
@@ -334,7 +335,7 @@ def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -
     if len(choices) != len(reasons):
         return choices
     return tuple(
-        choice if choice.finish_reason else choice._replace(finish_reason=reason)
+        choice if choice.finish_reason else replace(choice, finish_reason=reason)
         for choice, reason in zip(choices, reasons, strict=True)
     )
 
