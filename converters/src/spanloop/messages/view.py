@@ -42,11 +42,12 @@ def read_message(item: object, known: dict[str, Message]) -> Message:
         raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
     role = chat_forms.canonical_role(role)
     content = _Content([], [], [], [role])
-    for position, part in enumerate(parts):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    listed = cast("list[object]", parts)
+    for position, part in enumerate(listed):
         canonical = _read_part(part, content)
         if canonical is not part:
-            parts = [*parts[:position], canonical, *parts[position + 1 :]]  # pyright: ignore[reportUnknownVariableType]
-            fields = {**fields, "parts": parts}
+            listed = [*listed[:position], canonical, *listed[position + 1 :]]
+            fields = {**fields, "parts": listed}
     json = dump(fields)
     return known.get(json) or known.setdefault(json, _message(fields, role, content, json))
 
@@ -73,20 +74,21 @@ def _message(fields: Fields, role: str, content: _Content, json: str) -> Message
 
 def _read_part(item: object, content: _Content) -> object:
     """Add a part to ``content``; the part in OpenTelemetry's form, ``item`` itself where it is in that form."""
-    part: Fields = item if isinstance(item, dict) else {"type": "text", "content": item}  # pyright: ignore[reportUnknownVariableType]
+    result: object = item
+    part = cast("Fields", item) if isinstance(item, dict) else {"type": "text", "content": item}
     kind = part.get("type")
     if kind not in chat_forms.CANONICAL_PARTS or "text" in part:
         canonical = chat_forms.part(part)
         if kind == UNFINISHED:
             raise _unfinished_error(part)
         if canonical is not part:
-            item = part = cast("Fields", canonical)
+            result = part = cast("Fields", canonical)
             kind = part.get("type")
     if kind == "text":
         text = part.get("content", "")
         content.texts.append(text if isinstance(text, str) else _text(text))
     elif kind == "tool_call":
-        return _read_call(item, part, content)
+        return _read_call(result, part, content)
     elif kind == "tool_call_response":
         answer = part.get("response", part.get("result"))
         if not isinstance(answer, str):
@@ -98,21 +100,22 @@ def _read_part(item: object, content: _Content) -> object:
         content.seen.append(_SORTED.encode(part))
         if kind != "reasoning":
             _add_hosted(part, content)
-    return item
+    return result
 
 
 def _read_call(item: object, part: Fields, content: _Content) -> object:
     """Add a call; its part with arguments that are an object rather than JSON text."""
     given = part.get("arguments")
     name, identity = _text(part.get("name")), _text(part.get("id"))
-    is_text = isinstance(given, str)
-    arguments: object = {} if given is None or given == "" else parse_json_or_none(given) if is_text else given
+    arguments: object = {} if given is None or given == "" else given
+    if isinstance(arguments, str):
+        arguments = parse_json_or_none(arguments)
     if isinstance(arguments, dict):
         fields = cast("Fields", arguments)
         json = dump(fields)
         content.calls.append(ToolCall(identity, name, json, is_valid=True))
         content.seen.append(f"call:{name}:{_canonical(fields, json)}")
-        return {**part, "arguments": fields} if fields and is_text else item
+        return {**part, "arguments": fields} if fields and fields is not given else item
     text = given if isinstance(given, str) else dump(given)
     content.calls.append(ToolCall(identity, name, text, is_valid=False))
     content.seen.append(f"call:{name}:{text}")
