@@ -154,7 +154,9 @@ def _add_hosted(part: Fields, content: _Content) -> None:
 def _unfinished_error(part: Fields) -> MalformedMessagesError:
     text = str(part.get("content"))
     where = f"{part.get('attribute')}: expected messages as JSON, got {len(text)} characters that stop within a value"
-    return MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
+    error = MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
+    error.cut_text = text
+    return error
 
 
 def _text(value: object) -> str:

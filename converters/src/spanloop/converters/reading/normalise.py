@@ -40,6 +40,7 @@ class Normalised(NamedTuple):
 
     columns: Columns
     rejected: list[Rejected]
+    attributes: Attributes
 
 
 def normalise(
@@ -86,7 +87,7 @@ def normalise(
     is_read = [mark is None for mark in columns[MARK]]
     if not all(is_read):
         columns = {name: list(compress(values, is_read)) for name, values in columns.items()}
-    return Normalised(_with_errors(columns), rejected)
+    return Normalised(_with_errors(columns), rejected, attributes)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -126,6 +127,7 @@ def _duration() -> pl.Expr:
 
 _TEXTS: Final = ("TraceId", "SpanId", "ParentSpanId", "SpanName", "ServiceName", "ScopeName", "StatusMessage")
 _TYPED: Final = (
+    pl.col("_row"),
     pl.col(_TEXTS).fill_null(""),
     pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
     pl.col("DroppedAttributesCount").fill_null(0),
@@ -188,7 +190,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     if not columns["TraceId"]:
         return []
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    histories, said, after, tools, problems = zip(*_contents(columns, kinds, log), strict=True)
+    histories, said, after, tools, problems = zip(*_contents(normalised, kinds, log), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
@@ -276,6 +278,7 @@ class _Content(NamedTuple):
 class _Told(NamedTuple):
     """What a model call's attributes say: text, or messages that its dialect decoded."""
 
+    row: int
     trace_id: str
     span_id: str
     input: ColumnValue
@@ -287,6 +290,7 @@ class _Told(NamedTuple):
 
 
 _TOLD: Final = (
+    "_row",
     "TraceId",
     "SpanId",
     "input_messages",
@@ -298,10 +302,10 @@ _TOLD: Final = (
 )
 
 
-def _contents(columns: Columns, kinds: list[SpanKind], log: MessageLog) -> list[_Content]:
-    told = zip(*(columns[name] for name in _TOLD), strict=True)
+def _contents(normalised: Normalised, kinds: list[SpanKind], log: MessageLog) -> list[_Content]:
+    told = zip(*(normalised.columns[name] for name in _TOLD), strict=True)
     return [
-        _content(log, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
+        _content(log, normalised.attributes, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
         for kind, values in zip(kinds, told, strict=True)
     ]
 
@@ -309,7 +313,7 @@ def _contents(columns: Columns, kinds: list[SpanKind], log: MessageLog) -> list[
 _NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 
-def _content(log: MessageLog, told: _Told) -> _Content:
+def _content(log: MessageLog, attributes: Attributes, told: _Told) -> _Content:
     attribute = names.GEN_AI_INPUT_MESSAGES
     history = NO_HISTORY
     try:
@@ -324,6 +328,9 @@ def _content(log: MessageLog, told: _Told) -> _Content:
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
+        if isinstance(error, MalformedMessagesError) and error.cut_text:
+            key = attributes.key_of(told.row, error.cut_text)
+            attribute = key if key not in str(error) else attribute
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
         return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     after = tuple([extend(history.digest, message) for message in said])
