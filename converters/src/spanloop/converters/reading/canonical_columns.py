@@ -123,7 +123,9 @@ def _selected(frame: pl.DataFrame, attributes: Attributes, expressions: Mapping[
     roots = dict.fromkeys(root for expression in expressions.values() for root in expression.meta.root_names())
     keys = [root.removeprefix(_PREFIX) for root in roots if root.startswith(_PREFIX)]
     wide = _with_attributes(frame, attributes, keys)
-    return wide.select(expression.alias(name) for name, expression in expressions.items()).to_dict()
+    # A literal alone would make a single row.
+    selected = wide.select("_row", **expressions).to_dict()
+    return {name: selected[name] for name in expressions}
 
 
 _PREFIX: Final = column_of("")
