@@ -1,7 +1,9 @@
 """What is to be known of a list of messages as a whole, found out of what is new in it."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from .model import Message
 from .validator import Course
@@ -10,7 +12,7 @@ NO_PARTS: Final = '"parts":[]'
 """In a message's JSON: nothing is in it."""
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """Of the first ``length`` messages of a list."""
 
     length: int = 0
@@ -27,7 +29,8 @@ class Facts(NamedTuple):
         length = len(whole)
         if length == self.length:
             return self
-        is_redacted, has_system, is_asked, says_something = self[1:5]
+        is_redacted, has_system = self.is_redacted, self.has_system
+        is_asked, says_something = self.is_asked, self.says_something
         for message in whole[self.length :]:
             is_redacted = is_redacted or message.is_redacted
             if message.role in {"user", "system"}:

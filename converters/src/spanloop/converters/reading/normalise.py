@@ -5,26 +5,21 @@ once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, cast
 
 import polars as pl
-from msgspec.structs import replace
 
-from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
-from spanloop.messages.tool_definitions import tool_definitions
+from spanloop.messages import MessageLog, dump
 from spanloop.semconv import attributes as names
 
 from .. import frames
-from ..dialects import ColumnValue
 from ..results.tool_envelopes import open_answer, open_arguments
-from ..spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
+from ..spans import ExceptionInfo, Rejected, Span, SpanKind
 from .attributes import Attributes
+from .call_content import read_contents
 from .canonical_columns import MARK, Columns, read_columns
-from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
+from .finish_reasons import canonical_finish_reason
 from .span_events import with_logs
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
@@ -190,13 +185,13 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     if not columns["TraceId"]:
         return []
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    histories, said, after, tools, problems = zip(*_contents(normalised, kinds, log), strict=True)
+    contents = read_contents(columns, normalised.attributes, log)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
         or next((canonical_finish_reason(message.finish_reason) for message in output), "")
-        for text, output in zip(columns["finish_reasons"], said, strict=True)
+        for text, output in zip(columns["finish_reasons"], contents.outputs, strict=True)
     ]
     found = zip(
         zip(columns["TraceId"], columns["SpanId"], strict=True),
@@ -233,11 +228,11 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         _sampling(columns),
         map(_count, columns["input_tokens"]),
         map(_count, columns["output_tokens"]),
-        tools,
-        histories,
-        said,
-        after,
-        problems,
+        contents.tools,
+        contents.histories,
+        contents.outputs,
+        contents.output_chains,
+        contents.problems,
         columns["tool_name"],
         [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
         [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
@@ -265,171 +260,6 @@ def _sampling(columns: Columns) -> list[tuple[tuple[str, str], ...]]:
 
 
 _UNSET: Final = ("", "null", "None")
-
-
-class _Content(NamedTuple):
-    history: History
-    output: tuple[Message, ...]
-    output_chain: tuple[bytes, ...]
-    tools: str
-    problem: Problem | None
-
-
-class _Told(NamedTuple):
-    """What a model call's attributes say: text, or messages that its dialect decoded."""
-
-    row: int
-    trace_id: str
-    span_id: str
-    input: ColumnValue
-    output: ColumnValue
-    system: str
-    tools: str
-    dropped_attributes: int
-    finish_reasons: str
-
-
-_TOLD: Final = (
-    "_row",
-    "TraceId",
-    "SpanId",
-    "input_messages",
-    "output_messages",
-    "system_instructions",
-    "tools",
-    "DroppedAttributesCount",
-    "finish_reasons",
-)
-
-
-def _contents(normalised: Normalised, kinds: list[SpanKind], log: MessageLog) -> list[_Content]:
-    told = zip(*(normalised.columns[name] for name in _TOLD), strict=True)
-    return [
-        _content(log, normalised.attributes, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
-        for kind, values in zip(kinds, told, strict=True)
-    ]
-
-
-_NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
-
-
-def _content(log: MessageLog, attributes: Attributes, told: _Told) -> _Content:
-    attribute = names.GEN_AI_INPUT_MESSAGES
-    history = NO_HISTORY
-    try:
-        if isinstance(told.input, str):
-            history = log.read_history(told.input, told.trace_id, told.system)
-        else:
-            history = log.history(log.of_objects(told.input), told.system)
-        attribute = names.GEN_AI_OUTPUT_MESSAGES
-        said = log.read(told.output) if isinstance(told.output, str) else log.of_objects(told.output)
-        if len(said) > 1:
-            said = _with_finish_reasons(said, choice_finish_reasons(told.finish_reasons))
-        attribute = names.GEN_AI_TOOL_DEFINITIONS
-        tools = canonical_tools(told.tools)
-    except (MalformedMessagesError, RecursionError) as error:
-        if isinstance(error, MalformedMessagesError) and error.cut_text:
-            key = attributes.key_of(told.row, error.cut_text)
-            attribute = key if key not in str(error) else attribute
-        detail = f"span {told.span_id}, attribute {attribute}: {error}"
-        return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
-    after = tuple([extend(history.digest, message) for message in said])
-    return _Content(history, said, after, tools, _problem(told, history, said))
-
-
-def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
-    """The choices of an answer, each with its reason out of a list of as many; one that has its own keeps it."""
-    if len(choices) != len(reasons):
-        return choices
-    return tuple(
-        choice if choice.finish_reason else replace(choice, finish_reason=reason)
-        for choice, reason in zip(choices, reasons, strict=True)
-    )
-
-
-def _problem(told: _Told, history: History, said: tuple[Message, ...]) -> Problem | None:
-    what = _said_wrong(history, said, canonical_finish_reason(told.finish_reasons))
-    if told.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
-        return Problem(
-            UntrainableReason.DROPPED_ATTRIBUTES,
-            f"span {told.span_id}: {told.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
-        )
-    return None if what is None else Problem(what[0], f"span {told.span_id}, attribute {what[1]}")
-
-
-def _said_wrong(history: History, said: tuple[Message, ...], reason: str) -> tuple[UntrainableReason, str] | None:
-    """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
-    given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
-    facts = history.facts
-    if facts.is_redacted or any(message.is_redacted for message in said):
-        return UntrainableReason.REDACTED_CONTENT, f"{given if facts.is_redacted else answered}: redacted"
-    missing = ""
-    if not history.length or not said:
-        missing = f"{answered if history.length else given}: absent"
-    elif gap := _gap(history):
-        missing = f"{given}: {gap}"
-    elif not reason and not any(message.finish_reason or _says_something(message) for message in said):
-        missing = f"{answered}: nothing is said, nor why"
-    elif any(_lost_its_call(message, reason) for message in said[:1]):
-        missing = f"{answered}: ends for a tool call that was not recorded"
-    return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
-
-
-def _gap(history: History) -> str:
-    """What is missing in a call's input; empty where it may be whole."""
-    facts = history.facts
-    if missing := facts.course.missing(history.messages):
-        return missing
-    return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
-
-
-def _lost_its_call(message: Message, reason: str) -> bool:
-    """Whether an answer ends for a tool call and is words at most: APIs say so only where there is one."""
-    asks = (reason or canonical_finish_reason(message.finish_reason)) == TOOL_CALL
-    return asks and not message.tool_calls and _OTHER_PART.search(message.json) is None
-
-
-def _says_something(message: Message) -> bool:
-    words = message.text.strip() or message.tool_calls or message.tool_responses
-    return bool(words) or _OTHER_PART.search(message.json) is not None
-
-
-_OTHER_PART: Final = re.compile(r'"type":\s*"(?!text"|reasoning")')
-
-
-@lru_cache(maxsize=256)
-def canonical_tools(text: str) -> str:
-    """Tool definitions as ``[{"name", "description", "parameters"}]``.
-
-    Raises:
-        MalformedMessagesError: When the text is not a JSON list of objects.
-    """
-    if not text:
-        return "[]"
-    found = _tool_list(parse_json(text))
-    if not isinstance(found, list):
-        raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
-    return dump([_tool(item) for item in tool_definitions(cast("list[object]", found))])
-
-
-def _tool_list(value: object) -> object:
-    """The list of tools inside encodings as text and an object around it; the value itself where there is none."""
-    for _ in range(_MOST_SHELLS):
-        if isinstance(value, str):
-            value = parse_json(value)
-        elif isinstance(value, dict):
-            fields = cast("dict[str, object]", value)
-            value = fields.get("tools", fields.get("functions"))
-    return value
-
-
-_MOST_SHELLS: Final = 3
-
-
-def _tool(item: object) -> dict[str, object]:
-    if not isinstance(item, dict):
-        raise MalformedMessagesError(f"expected a tool object, got {type(item).__name__}")
-    return cast("dict[str, object]", item)
 
 
 def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
