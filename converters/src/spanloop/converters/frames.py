@@ -103,7 +103,9 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     Raises:
         polars.exceptions.PolarsError: When a column cannot be cast, which names the column.
     """
-    present = set(frame.columns)
+    present = frame.schema
+    if present == schema:
+        return frame
     return frame.select(
         pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype=dtype).alias(name)
         for name, dtype in schema.items()

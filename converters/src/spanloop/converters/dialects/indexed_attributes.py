@@ -158,15 +158,16 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
     values: list[str] = entries.values[pl.Series(places, dtype=pl.UInt32)].to_list()
     fields: list[int] = entries.fields[places].tolist()
     found: list[object] = []
-    templates: dict[tuple[int, ...], Fields] = {}
+    templates: dict[tuple[int, ...], Fields | None] = {}
     start, bounds = 0, cast("list[int]", ends.tolist())
     for end in bounds:
         form = tuple(fields[start:end])
-        template = templates.get(form)
-        if template is None:
-            template = templates[form] = _template([paths[number] for number in form])
-        is_object = any(key and not key.isdigit() for key in template)
-        found.append(indexed.read(_filled(template, values[start:end])) if is_object else None)
+        if form not in templates:
+            template = _template([paths[number] for number in form])
+            is_object = any(key and not key.isdigit() for key in template)
+            templates[form] = template if is_object else None
+        template = templates[form]
+        found.append(None if template is None else indexed.read(_filled(template, values[start:end])))
         start = end
     return found
 
@@ -201,10 +202,13 @@ def _listed(value: object) -> object:
 
 def _filled(template: Fields, values: Sequence[str]) -> Fields:
     """A template with the values in their places."""
-    return {key: values[item] if type(item) is int else _filled_item(item, values) for key, item in template.items()}
+    filled: Fields = {}
+    for key, item in template.items():
+        filled[key] = values[item] if type(item) is int else _filled_item(item, values)
+    return filled
 
 
 def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, list):
-        return [_filled_item(inner, values) for inner in as_list(cast("object", item))]
-    return values[item] if isinstance(item, int) else _filled(as_fields(item), values)
+    if isinstance(item, dict):
+        return _filled(cast("Fields", item), values)
+    return values[item] if isinstance(item, int) else [_filled_item(inner, values) for inner in as_list(item)]

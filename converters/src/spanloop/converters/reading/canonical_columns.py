@@ -212,6 +212,10 @@ def _raw_spans(
     for indexed in dialect.lists.values():
         is_listed |= keys_of(attributes, indexed)
     given = list(columns.items())
+    gaps: dict[int, list[str]] = defaultdict(list)
+    for name, entries in lists:
+        for row in np.flatnonzero(~entries.is_gapless).tolist():
+            gaps[row].append(name)
     spans = zip(
         places,
         rows.tolist(),
@@ -229,7 +233,7 @@ def _raw_spans(
             events=events,
             columns={name: text for name, values in given if (text := values[place])},
             lists={name: entries.of(row) for name, entries in lists},
-            gaps=[name for name, entries in lists if not entries.is_gapless[row]],
+            gaps=gaps.get(row, ()),
         )
 
 
