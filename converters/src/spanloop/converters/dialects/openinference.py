@@ -277,7 +277,8 @@ def _content(item: object) -> object:
 
 
 def _tools(span: RawSpan, given: Mapping[str, object]) -> str:
-    if listed := list(filter(None, span.lists.get("tools", ()))):
+    listed = [item for item in span.lists.get("tools", ()) if item]
+    if listed:
         return "[" + ",".join(listed) + "]"
     definitions = request_tools(dict(given)) or as_list(decoded(offered_tools(span)))
     return dump([fields for item in definitions if (fields := as_fields(item))]) if definitions else ""

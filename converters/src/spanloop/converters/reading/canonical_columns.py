@@ -241,15 +241,16 @@ def _events(
     frame: pl.DataFrame, requested: Mapping[tuple[str, str], Sequence[Fields]]
 ) -> list[list[tuple[str, dict[str, str]]]]:
     """The events of each row."""
-    if not (requested or frame["Events.Name"].list.len().sum()):
-        return [[]] * frame.height
-    events = [
-        [(str(event or ""), _dict(items)) for event, items in zip(event_names or (), attributes or (), strict=False)]
-        for event_names, attributes in frame.select("Events.Name", "Events.Attributes").iter_rows()
-    ]
-    for listed, identity in zip(events, frame.select("TraceId", "SpanId").iter_rows(), strict=True):
-        if calls := requested.get(identity):
-            listed.append((ASKED, {"calls": dump(list(calls))}))
+    events: list[list[tuple[str, dict[str, str]]]] = [[]] * frame.height
+    places = np.flatnonzero(frame["Events.Name"].list.len().fill_null(0).to_numpy())
+    listed = frame.select("Events.Name", "Events.Attributes")[places].iter_rows()
+    for place, (event_names, attributes) in zip(places.tolist(), listed, strict=True):
+        pairs = zip(event_names, attributes or (), strict=False)
+        events[place] = [(str(event or ""), _dict(items)) for event, items in pairs]
+    if requested:
+        for place, identity in enumerate(frame.select("TraceId", "SpanId").iter_rows()):
+            if calls := requested.get(identity):
+                events[place] = [*events[place], (ASKED, {"calls": dump(list(calls))})]
     return events
 
 
