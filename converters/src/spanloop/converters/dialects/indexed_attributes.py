@@ -113,7 +113,8 @@ def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedLi
         order = np.argsort(keys, kind="stable")
         places, codes, keys = places[order], codes[order], keys[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    values = attributes.values[pl.Series(places, dtype=pl.UInt32)].fill_null("")
+    values = attributes.values[pl.Series(places, dtype=pl.UInt32)]
+    values = values.fill_null("") if values.null_count() else values
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
     read = _read(entries, distinct, [path.split(".") if path else [] for path in paths], indexed)
@@ -163,9 +164,8 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
     for end in bounds:
         form = tuple(fields[start:end])
         if form not in templates:
-            template = _template([paths[number] for number in form])
-            is_object = any(key and not key.isdigit() for key in template)
-            templates[form] = template if is_object else None
+            nested = _template([paths[number] for number in form])
+            templates[form] = nested if any(key and not key.isdigit() for key in nested) else None
         template = templates[form]
         found.append(None if template is None else indexed.read(_filled(template, values[start:end])))
         start = end

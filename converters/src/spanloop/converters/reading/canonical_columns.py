@@ -134,17 +134,13 @@ _PREFIX: Final = column_of("")
 def _dialects(frame: pl.DataFrame, attributes: Attributes) -> npt.NDArray[np.uint8]:
     """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
     present = {*map(column_of, attributes.keys), *_TESTED}
-    conditions = {
-        str(number): condition
+    numbers = [
+        pl.when(condition).then(pl.lit(number, pl.UInt8))
         for number, dialect in enumerate(registered_dialects())
         if (condition := dialect.condition.reduced(present)) is not False
-    }
-    expressions = {name: pl.lit(value=True) & condition for name, condition in conditions.items()}
-    matches = _selected(frame, attributes, expressions)
-    numbers = np.full(frame.height, _NO_DIALECT, dtype=np.uint8)
-    for name, is_matched in reversed(matches.items()):
-        numbers[is_matched.fill_null(value=False).to_numpy()] = int(name)
-    return numbers
+    ]
+    first = pl.coalesce(*numbers, pl.lit(_NO_DIALECT, pl.UInt8))
+    return _selected(frame, attributes, {"number": first})["number"].to_numpy()
 
 
 class _Batch(NamedTuple):

@@ -49,13 +49,13 @@ def normalise(
         attributes: Of ``frame``, where they were taken apart before.
     """
     whole = frames.conform(frame, frames.SPANS)
-    sound = (pl.col("TraceId").fill_null("") != "") & (pl.col("SpanId").fill_null("") != "")
-    timed = pl.col("Timestamp").is_not_null() & pl.col("IngestedAt").is_not_null()
+    is_sound = whole.select(_IS_SOUND).to_series()
+    unsound = () if is_sound.all() else whole.filter(~is_sound).select("TraceId", "SpanId").rows()
     rejected = [
         Rejected(trace_id or "", span_id or "", "malformed_span", "expected a trace id, a span id and times")
-        for trace_id, span_id in whole.filter(~(sound & timed)).select("TraceId", "SpanId").iter_rows()
+        for trace_id, span_id in unsound
     ]
-    unique, duplicates = _collapse(whole.filter(sound & timed) if rejected else whole)
+    unique, duplicates = _collapse(whole.filter(is_sound) if rejected else whole)
     if attributes is None or unique.height < attributes.height:
         attributes = Attributes(unique["SpanAttributes"])
     unique = unique if logs is None else with_logs(unique, logs)
@@ -83,6 +83,14 @@ def normalise(
     if not all(is_read):
         columns = {name: list(compress(values, is_read)) for name, values in columns.items()}
     return Normalised(_with_errors(columns), rejected, attributes)
+
+
+_IS_SOUND: Final = (
+    (pl.col("TraceId").fill_null("") != "")
+    & (pl.col("SpanId").fill_null("") != "")
+    & pl.col("Timestamp").is_not_null()
+    & pl.col("IngestedAt").is_not_null()
+).alias("is_sound")
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
