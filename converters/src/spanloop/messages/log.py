@@ -94,13 +94,11 @@ class MessageLog:
                 yield response.content
 
     def read(self, text: str) -> tuple[Message, ...]:
-        """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``; none out of an empty text.
+        """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
 
         Raises:
             MalformedMessagesError: When the text is not JSON or not a list of such objects.
         """
-        if not text:
-            return ()
         try:
             pieces = _PIECES(text)
         except (ValueError, RecursionError):
@@ -147,7 +145,7 @@ class MessageLog:
         if begun and text.startswith(begun) and (rest := text[len(begun) :].lstrip())[:1] in {",", "]"}:
             history = self._extended(history, self.read("[" + (rest[1:] if rest[0] == "," else rest)))
         else:
-            history = self.history(self.read(text), system)
+            history = self.history(self.read(text) if text else (), system)
         if text and history.length:
             self._last[place, system] = text.rstrip()[:-1].rstrip(), history
         return history

@@ -81,7 +81,9 @@ def _read_call(
             history = log.history(log.of_objects(call.input), call.system)
         contents.histories[place] = history
         attribute = names.GEN_AI_OUTPUT_MESSAGES
-        output = log.read(call.output) if isinstance(call.output, str) else log.of_objects(call.output)
+        output: tuple[Message, ...] = ()
+        if call.output:
+            output = log.read(call.output) if isinstance(call.output, str) else log.of_objects(call.output)
         if len(output) > 1:
             output = _with_finish_reasons(output, choice_finish_reasons(call.finish_reasons))
         attribute = names.GEN_AI_TOOL_DEFINITIONS
