@@ -73,8 +73,8 @@ def recorded_gradients(into: list[dict[str, torch.Tensor]]) -> Any:
     """Patch the engine's optimiser step so that it records the gradients that it finds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from spanloop.training.verl_plugin.engine.cpu_engine import CpuEngine  # noqa: PLC0415 - warns of engines that are not installed
-    engine: Any = CpuEngine
+        from spanloop.training.verl_plugin.engine.tree_engine import PolicyTreeEngine  # noqa: PLC0415 - warns of engines that are not installed
+    engine: Any = PolicyTreeEngine
     stock = engine.optimizer_step
 
     def step(self: Any) -> Any:

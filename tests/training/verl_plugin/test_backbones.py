@@ -70,9 +70,9 @@ from spanloop.training.verl_plugin.engine import token_logprobs as module
 
 original = module.token_logprobs
 
-def stopping(logits, *rest):
+def stopping(hidden, weight, *rest, **settings):
     breakpoint()
-    return original(logits, *rest)
+    return original(hidden, weight, *rest, **settings)
 
 module.token_logprobs = stopping
 """
@@ -94,7 +94,7 @@ def test_a_job_in_the_foreground_stops_at_a_breakpoint_and_reads_the_debuggers_c
         [str(Path(sys.executable).with_name("spanloop")), "train", "tiny", *options],
         env=os.environ
         | {CLICKHOUSE_URL_ENV: url_of(runner.address), "PYTHONPATH": f"{plugins}:{os.environ.get('PYTHONPATH', '')}"},
-        input="p 'vocabulary', logits.shape[-1]\nimport sys; sys.breakpointhook = print\nc\n",
+        input="p 'vocabulary', len(weight)\nimport sys; sys.breakpointhook = print\nc\n",
         capture_output=True,
         text=True,
         timeout=280,

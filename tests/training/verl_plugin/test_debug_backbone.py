@@ -106,12 +106,12 @@ def test_a_breakpoint_below_the_loss_stops_the_calling_thread(
         raise RuntimeError("the debugger was left")
 
     monkeypatch.setattr(sys, "breakpointhook", stop)
-    engine: Any = importlib.import_module("spanloop.training.verl_plugin.engine.cpu_engine")
+    engine: Any = importlib.import_module("spanloop.training.verl_plugin.engine.output_head")
     original = engine.token_logprobs
 
-    def stopping(*arguments: Any) -> Any:
+    def stopping(*arguments: Any, **settings: Any) -> Any:
         breakpoint()  # noqa: T100
-        return original(*arguments)
+        return original(*arguments, **settings)
 
     monkeypatch.setattr(engine, "token_logprobs", stopping)
     write_dataset(tiny_model, tmp_path)

@@ -53,7 +53,7 @@ def read_message(item: object, known: dict[str, Message]) -> Message:
 
 
 class _Content(msgspec.Struct, gc=False):
-    """What the parts of a message say."""
+    """Content of the parts of a message."""
 
     texts: list[str]
     calls: list[ToolCall]
@@ -129,13 +129,13 @@ def system_fields(text: str) -> Fields:
         MalformedMessagesError: When the text is the beginning of a list.
     """
     try:
-        found = parse_json(text)
-        found = parse_json(found) if isinstance(found, str) and found[:1] in {"[", "{"} else found
+        value = parse_json(text)
+        value = parse_json(value) if isinstance(value, str) and value[:1] in {"[", "{"} else value
     except MalformedMessagesError as error:
         if is_unfinished(text):
             raise MalformedMessagesError(f"gen_ai.system_instructions: {error}") from error
-        found = text
-    parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
+        value = text
+    parts = cast("list[object]", value) if isinstance(value, list) else [{"type": "text", "content": text}]
     return {"role": "system", "parts": parts}
 
 

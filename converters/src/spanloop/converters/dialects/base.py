@@ -1,4 +1,4 @@
-"""What a dialect is: a rule that recognises its spans, a table of attribute names, and perhaps a reader.
+"""Dialects: each is a rule that recognises its spans, a table of attribute names, and perhaps a reader.
 
 Invariant: every dialect yields the same canonical columns. Messages are JSON where a span has them as JSON, and decoded
 objects where a reader makes them; ``normalise`` reads both. Expressions see the attributes in columns named by
@@ -64,7 +64,7 @@ class RawSpan(NamedTuple):
     events: Sequence[tuple[str, Mapping[str, str]]]
     """(name, attributes), in order; log records of the span are among them."""
     columns: Mapping[str, str]
-    """What the dialect's table of attribute names found; nothing is empty."""
+    """The values of the dialect's table of attribute names; none is empty."""
     lists: Mapping[str, Sequence[Any]]
     """The entries of each of ``Dialect.lists``, in order, as ``IndexedList.read`` gave them."""
     gaps: Container[str] = ()
@@ -85,7 +85,7 @@ class IndexedList(NamedTuple):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one family of instrumentors writes its spans.
+    """The attributes of one group of instrumentors, and a reader of them.
 
     Attributes:
         name: As it is called in documentation and rejections.

@@ -174,7 +174,12 @@ def _content(span: RawSpan) -> dict[str, ColumnValue]:
         seen = columns.get("input_messages") or split_answers(listed)
     output = _with_requested_calls(
         output,
-        [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
+        [
+            call
+            for name, payload in events
+            if name == REQUESTED_CALLS
+            for call in as_list(decoded(as_text(payload.get("calls"))))
+        ],
     )
     reason = next((as_text(item["finish_reason"]) for item in output if item.get("finish_reason")), "")
     reason, tools = columns.get("finish_reasons") or reason, columns.get("tools") or offered_tools(span)
@@ -252,7 +257,7 @@ def _are_arguments(output: Sequence[Fields], tools: str) -> bool:
     return bool(given) and any(given.keys() <= properties.keys() for properties in offered)
 
 
-ASKED: Final = "spanloop.asked"
+REQUESTED_CALLS: Final = "spanloop.requested_calls"
 """The event that ``canonical`` makes of spans below a call that each name a tool call which the model asked for."""
 
 

@@ -89,7 +89,7 @@ def sources(
 _AG2_TYPE: Final = "ag2.span.type"
 """AG2 counts tokens in spans of their own, which have no operation and are no call."""
 
-_SAYS_STOP: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
+_HAS_STOPPED: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
 _HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"') & (
     ~attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call_response"')
     | (
@@ -112,7 +112,7 @@ _IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
 
 _IS_GEMINI: Final = attr(names.GEN_AI_OPERATION_NAME) == "generate_content"
 FINISH_REASONS: Final = (
-    pl.when((_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _SAYS_STOP)) & _HAS_CALL)
+    pl.when((_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _HAS_STOPPED)) & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )
@@ -141,7 +141,7 @@ TOOLS: Final = pl.coalesce(
 )
 """Pydantic AI 1 had its tools in an attribute of its own."""
 
-_IS_SILENT: Final = (
+_IS_UNRECORDED: Final = (
     attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'^\[\{"role":\s?"assistant",\s?"parts":\s?\[\]\}\]$')
     & attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_null()
 ).fill_null(value=False)
@@ -155,7 +155,7 @@ OTEL_GENAI: Final = Dialect(
         "kind": KIND,
         "finish_reasons": FINISH_REASONS,
         "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
-        "output_messages": pl.when(~_IS_SILENT).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
+        "output_messages": pl.when(~_IS_UNRECORDED).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
         "tools": TOOLS,
     },
     calls=(

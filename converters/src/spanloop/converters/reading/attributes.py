@@ -29,15 +29,15 @@ class Attributes:
         lists = column.fill_null([]) if column.null_count() else column
         lengths = lists.list.len().to_numpy()
         items = lists.explode(empty_as_null=False).struct
-        told, self.values = items.field("key").fill_null(""), items.field("value")
-        known = told.unique(maintain_order=True)
+        keys, self.values = items.field("key").fill_null(""), items.field("value")
+        known = keys.unique(maintain_order=True)
         self.height = column.len()
-        """How many rows there are."""
+        """Number of rows."""
         self.lengths: Rows = lengths.astype(np.int64)
-        """How many attributes each row has."""
+        """Number of attributes of each row."""
         self.keys: list[str] = known.to_list()
         """Every key once, by its number."""
-        self.codes: npt.NDArray[np.uint32] = told.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
+        self.codes: npt.NDArray[np.uint32] = keys.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
         """The number of each attribute's key."""
         self.rows: Rows = np.repeat(np.arange(self.height), lengths)
         """The row of each attribute."""
@@ -57,9 +57,9 @@ class Attributes:
     def column(self, key: str, rows: npt.NDArray[Any] | None = None) -> pl.Series:
         """The value of ``key`` in each of ``rows``, else all: null without one, the last where there are several."""
         places = self.places(key)
-        found = np.full(self.height, self.values.len(), dtype=np.uint32)
-        found[self.rows[places]] = places
-        return self._values_and_null[pl.Series(found if rows is None else found[rows])]
+        place_of_row = np.full(self.height, self.values.len(), dtype=np.uint32)
+        place_of_row[self.rows[places]] = places
+        return self._values_and_null[pl.Series(place_of_row if rows is None else place_of_row[rows])]
 
     def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
         """Whether the key of each attribute is meant.
@@ -72,9 +72,9 @@ class Attributes:
 
     def rows_with(self, places: Mask | Rows) -> Mask:
         """Which rows have one of the attributes at ``places``."""
-        found = np.zeros(self.height, dtype=np.bool_)
-        found[self.rows[places]] = True
-        return found
+        has_attribute = np.zeros(self.height, dtype=np.bool_)
+        has_attribute[self.rows[places]] = True
+        return has_attribute
 
     def texts(self, rows: npt.NDArray[Any], without: Mask | None = None) -> Iterator[dict[str, str]]:
         """The attributes of each of ``rows`` as text: empty for null, of a repeated key the last.

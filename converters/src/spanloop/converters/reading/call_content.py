@@ -1,4 +1,4 @@
-"""What a model was sent and answered: the messages of each call, and what makes them unfit for training.
+"""The content of model calls: the messages of each, and why they cannot be trained on.
 
 Invariant: each distinct message of a batch is read once. Content that cannot be read is a problem of its call.
 """
@@ -21,6 +21,7 @@ from ..spans import Problem, SpanKind
 from .attributes import Attributes
 from .canonical_columns import Columns
 from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
+from .two_dialects import CONFLICT
 
 
 class CallContents(NamedTuple):
@@ -45,11 +46,13 @@ class _CallAttributes(msgspec.Struct, gc=False):
     tools: str
     dropped_attributes: int
     finish_reasons: str
+    conflict: str
+    """See ``two_dialects``."""
 
 
 _COLUMNS: Final = (
     *("_row", "TraceId", "SpanId", "input_messages", "output_messages", "system_instructions", "tools"),
-    *("DroppedAttributesCount", "finish_reasons"),
+    *("DroppedAttributesCount", "finish_reasons", CONFLICT),
 )
 
 
@@ -112,6 +115,8 @@ def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -
 
 def _problem(call: _CallAttributes, history: History, output: tuple[Message, ...]) -> Problem | None:
     problem = _content_problem(history, output, canonical_finish_reason(call.finish_reasons))
+    if problem is None and call.conflict:
+        problem = UntrainableReason.MALFORMED_MESSAGES, call.conflict
     if call.dropped_attributes and (problem is None or problem[0] is not UntrainableReason.REDACTED_CONTENT):
         return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
@@ -127,17 +132,17 @@ def _content_problem(
     sent, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
     if history.facts.is_redacted:
         return UntrainableReason.REDACTED_CONTENT, f"{sent}: redacted"
-    has_content = bool(reason)
+    has_output = bool(reason)
     for message in output:
         if message.is_redacted:
             return UntrainableReason.REDACTED_CONTENT, f"{answered}: redacted"
-        has_content = has_content or bool(message.finish_reason) or _says_something(message)
+        has_output = has_output or bool(message.finish_reason) or _has_content(message)
     missing = ""
     if not history.length or not output:
         missing = f"{answered if history.length else sent}: absent"
     elif gap := _gap(history):
         missing = f"{sent}: {gap}"
-    elif not has_content:
+    elif not has_output:
         missing = f"{answered}: nothing is said, nor why"
     elif _lacks_its_call(output[0], reason):
         missing = f"{answered}: ends for a tool call that was not recorded"
@@ -145,11 +150,11 @@ def _content_problem(
 
 
 def _gap(history: History) -> str:
-    """What is missing in a call's input; empty where it may be whole."""
+    """Return the part that is missing in a call's input; empty where it may be whole."""
     facts = history.facts
     if missing := facts.course.missing(history.messages):
         return missing
-    return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
+    return "nobody says anything in it" if facts.has_prompt and not facts.has_prompt_content else ""
 
 
 def _lacks_its_call(message: Message, reason: str) -> bool:
@@ -158,7 +163,7 @@ def _lacks_its_call(message: Message, reason: str) -> bool:
     return asks and not message.tool_calls and _OTHER_PART.search(message.json) is None
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     words = message.text.strip() or message.tool_calls or message.tool_responses
     return bool(words) or _OTHER_PART.search(message.json) is not None
 
@@ -175,10 +180,10 @@ def canonical_tools(text: str) -> str:
     """
     if not text:
         return "[]"
-    found = _tool_list(parse_json(text))
-    if not isinstance(found, list):
-        raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
-    return dump([_tool(item) for item in tool_definitions(cast("list[object]", found))])
+    listed = _tool_list(parse_json(text))
+    if not isinstance(listed, list):
+        raise MalformedMessagesError(f"expected a list of tools, got {type(listed).__name__}")
+    return dump([_tool(item) for item in tool_definitions(cast("list[object]", listed))])
 
 
 def _tool_list(value: object) -> object:

@@ -19,9 +19,9 @@ from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
 
 from ..dialects import (
-    ASKED,
     CANONICAL,
     COLUMNS,
+    REQUESTED_CALLS,
     Dialect,
     RawSpan,
     column_of,
@@ -123,9 +123,8 @@ def _selected(frame: pl.DataFrame, attributes: Attributes, expressions: Mapping[
     roots = dict.fromkeys(root for expression in expressions.values() for root in expression.meta.root_names())
     keys = [root.removeprefix(_PREFIX) for root in roots if root.startswith(_PREFIX)]
     wide = _with_attributes(frame, attributes, keys)
-    # A literal alone would make a single row.
-    selected = wide.select("_row", **expressions).to_dict()
-    return {name: selected[name] for name in expressions}
+    # Unlike select, with_columns gives a literal as many rows as the frame has.
+    return wide.with_columns(**expressions).select(*expressions).to_dict()
 
 
 _PREFIX: Final = column_of("")
@@ -144,7 +143,7 @@ def _dialects(frame: pl.DataFrame, attributes: Attributes) -> npt.NDArray[np.uin
 
 
 class _Batch(NamedTuple):
-    """What the rows of several dialects have in common."""
+    """Data that the rows of several dialects share."""
 
     attributes: Attributes
     requested: Mapping[tuple[str, str], Sequence[Fields]]
@@ -157,9 +156,9 @@ def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Colum
     expressions = {name: source for name, source in dialect.columns.items() if isinstance(source, pl.Expr)}
     if dialect.reads is not None:
         expressions[_IS_READ] = pl.lit(value=True) & dialect.reads
-    found = _selected(frame, attributes, {name: expressions.pop(name) for name in ("kind",) if name in expressions})
-    found |= _selected(frame.hstack(list(found.values())), attributes, expressions)
-    columns = {name: values.to_list() for name, values in found.items()}
+    selected = _selected(frame, attributes, {name: expressions.pop(name) for name in ("kind",) if name in expressions})
+    selected |= _selected(frame.hstack(list(selected.values())), attributes, expressions)
+    columns = {name: values.to_list() for name, values in selected.items()}
     is_read = columns.pop(_IS_READ, None)
     columns = {name: [value or "" for value in values] for name, values in columns.items()}
     for name, source in dialect.columns.items():
@@ -169,7 +168,9 @@ def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Colum
                 first = [value or alternative for value, alternative in zip(first, other, strict=True)]
             columns[name] = [value or "" for value in first]
     if dialect.read is not None:
-        places = range(len(rows)) if is_read is None else [place for place, wanted in enumerate(is_read) if wanted]
+        places = (
+            range(len(rows)) if is_read is None else [place for place, is_needed in enumerate(is_read) if is_needed]
+        )
         _read_rows(frame, places, columns, dialect, batch)
     return columns
 
@@ -197,12 +198,12 @@ def _raw_spans(
     frame: pl.DataFrame, places: Sequence[int], columns: Columns, dialect: Dialect, batch: _Batch
 ) -> Iterator[RawSpan]:
     rows, attributes = frame["_row"].to_numpy(), batch.attributes
-    is_wanted = np.zeros(attributes.height, dtype=np.bool_)
-    is_wanted[rows] = True
+    is_row_read = np.zeros(attributes.height, dtype=np.bool_)
+    is_row_read[rows] = True
     lists = [
-        (name, found)
+        (name, entries)
         for name, indexed in dialect.lists.items()
-        if (found := lists_of(attributes, is_wanted, indexed)) is not None
+        if (entries := lists_of(attributes, is_row_read, indexed)) is not None
     ]
     is_listed = np.zeros(len(attributes.keys), dtype=np.bool_)
     for indexed in dialect.lists.values():
@@ -246,7 +247,7 @@ def _events(
     if requested:
         for place, identity in enumerate(frame.select("TraceId", "SpanId").iter_rows()):
             if calls := requested.get(identity):
-                events[place] = [*events[place], (ASKED, {"calls": dump(list(calls))})]
+                events[place] = [*events[place], (REQUESTED_CALLS, {"calls": dump(list(calls))})]
     return events
 
 

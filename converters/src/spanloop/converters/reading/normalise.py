@@ -21,6 +21,7 @@ from .call_content import read_contents
 from .canonical_columns import MARK, Columns, read_columns
 from .finish_reasons import canonical_finish_reason
 from .span_events import with_logs
+from .two_dialects import with_second_dialect
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
@@ -31,7 +32,7 @@ _DIGITS: Final = re.compile(r"([0-9]{1,10})(?:\.0*)?\Z")
 
 
 class Normalised(NamedTuple):
-    """What the spans say in columns, by (start, trace id, span id), and the rows that are none."""
+    """The columns of the spans, by (start, trace id, span id), and the rejected rows."""
 
     columns: Columns
     rejected: list[Rejected]
@@ -66,7 +67,9 @@ def normalise(
     rows = unique.drop("SpanAttributes").with_row_index("_row")
     places = rows.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
-    columns = {**_typed(ordered), **read_columns(ordered, attributes)}
+    columns = _typed(ordered)
+    first = read_columns(ordered, attributes)
+    columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
     rejected += [
         Rejected(
             trace_id,
@@ -176,8 +179,8 @@ def _has_worked(columns: Columns, row: int) -> bool:
     """Whether a model call answered and ended as it should, without an error of its own."""
     reason = columns["finish_reasons"][row].lower()
     has_ended = bool(reason) and "error" not in reason and "fail" not in reason
-    is_silent = not columns["error_type"][row] and columns["event_names"][row] is None
-    return has_ended and is_silent and bool(columns["output_messages"][row])
+    has_no_error = not columns["error_type"][row] and columns["event_names"][row] is None
+    return has_ended and has_no_error and bool(columns["output_messages"][row])
 
 
 def _count(text: str) -> int:
@@ -201,7 +204,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         or next((canonical_finish_reason(message.finish_reason) for message in output), "")
         for text, output in zip(columns["finish_reasons"], contents.outputs, strict=True)
     ]
-    found = zip(
+    rows = zip(
         zip(columns["TraceId"], columns["SpanId"], strict=True),
         columns["TraceId"],
         columns["SpanId"],
@@ -247,7 +250,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         results,
         strict=True,
     )
-    return list(map(Span._make, found))
+    return list(map(Span._make, rows))
 
 
 _KINDS: Final = {"": SpanKind.OTHER, **{kind.value: kind for kind in SpanKind}}
@@ -257,14 +260,14 @@ _NO_ANSWER: Final = open_answer("")
 def _sampling(columns: Columns) -> list[tuple[tuple[str, str], ...]]:
     """The sampling parameters that each span names; calls of one agent mostly share them."""
     known: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
-    found: list[tuple[tuple[str, str], ...]] = []
+    sampling: list[tuple[tuple[str, str], ...]] = []
     for values in zip(*(columns[name] for name in _SAMPLING), strict=True):
         if values not in known:
             known[values] = tuple(
                 (name, value) for name, value in zip(_SAMPLING, values, strict=True) if value not in _UNSET
             )
-        found.append(known[values])
-    return found
+        sampling.append(known[values])
+    return sampling
 
 
 _UNSET: Final = ("", "null", "None")
@@ -276,12 +279,14 @@ def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
     events = zip(
         cast("list[str]", event_names), cast("list[list[dict[str, str]] | None]", event_attributes), strict=False
     )
-    found = _NO_EXCEPTION
+    exception = _NO_EXCEPTION
     for name, items in events:
         if name == names.EXCEPTION_EVENT_NAME:
             values = {item["key"]: item["value"] for item in items or ()}
-            found = _without_traceback(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
-    return found
+            exception = _without_traceback(
+                values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, "")
+            )
+    return exception
 
 
 _REPR: Final = re.compile(r"""(\w+)\((?P<quote>['"])(.*)(?P=quote),?\)\s*$""", re.DOTALL)
@@ -290,5 +295,5 @@ _REPR: Final = re.compile(r"""(\w+)\((?P<quote>['"])(.*)(?P=quote),?\)\s*$""", r
 def _without_traceback(kind: str, message: str) -> ExceptionInfo:
     """LangSmith writes ``repr(error)`` and its traceback as the message of an ``Exception``."""
     head, is_long, _ = message.partition("Traceback (most recent call last):")
-    told = _REPR.match(head) if is_long and kind == "Exception" else None
-    return ExceptionInfo(told.group(1), told.group(3)) if told else ExceptionInfo(kind, message)
+    match = _REPR.match(head) if is_long and kind == "Exception" else None
+    return ExceptionInfo(match.group(1), match.group(3)) if match else ExceptionInfo(kind, message)

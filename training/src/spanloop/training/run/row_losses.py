@@ -42,9 +42,10 @@ def row_losses(model_path: Path, compute: Compute, rows: pl.DataFrame) -> list[f
         for prompt, response, mask in columns.iter_rows():
             tokens = torch.tensor([*prompt, *response], device=model.device)
             places = torch.tensor([len(prompt) + place for place, kept in enumerate(mask) if kept], device=model.device)
-            # the logits before the first response token predict it
-            logits = model(tokens[None], logits_to_keep=len(response) + 1, use_cache=False).logits[0]
-            logprobs = token_logprobs(logits, places - len(prompt), tokens[places])
+            # the hidden state before a token predicts it
+            hidden = model.base_model(tokens[None], use_cache=False).last_hidden_state[0, places - 1]
+            selected = torch.arange(len(places), device=model.device)
+            logprobs = token_logprobs(hidden, model.get_output_embeddings().weight, selected, tokens[places]).logprobs
             losses.append(-float(logprobs.double().mean()))
     return losses
 

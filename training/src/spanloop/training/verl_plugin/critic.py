@@ -1,11 +1,11 @@
 # pyright: basic
 # mypy: disable-error-code="no-untyped-call"
-"""The critic of ppo: verl's worker and value engine, on a CPU too.
+"""The critic of ppo: verl's worker with the engine of the policy (:mod:`.engine.tree_engine`).
 
 The value model is the base with a head of one output for each token in place of its vocabulary's. The head starts with
 zeros: every value is 0 before the first update, so a job does not depend on random weights. verl loads value models
-with FlashAttention only, which is not installed; here they have the attention of the recipe. Importing this module
-makes both changes; Ray's workers import it because they unpickle :class:`CriticWorker`.
+with FlashAttention only, which is not installed; here they have the attention of the engine. Importing this module
+makes the change; Ray's workers import it because they unpickle :class:`CriticWorker`.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,10 @@ import verl.utils.model as verl_model
 from omegaconf import OmegaConf
 from transformers import AutoModelForTokenClassification
 from verl.utils.config import omega_conf_to_dataclass
-from verl.workers.engine import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithValueHead
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import value_loss
 
-_ENGINE: Any = FSDPEngineWithValueHead
 _LOADER: Any = AutoModelForTokenClassification
-
-EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")(_ENGINE)
 
 
 def load_value_model(local_path: str, torch_dtype: torch.dtype, model_config: Any, trust_remote_code: bool) -> Any:  # noqa: FBT001 - verl's signature
@@ -64,4 +59,4 @@ def _weighted_value_loss(coefficient: float, config: Any, *arguments: Any, **set
 
 
 class CriticWorker(TrainingWorker):
-    """verl's worker; its module registers the engine and the loader where it is unpickled."""
+    """verl's worker; its module registers the loader where it is unpickled."""

@@ -1,8 +1,11 @@
 # pyright: basic
-"""The inputs of one forward pass over packed rows, and the positions whose log-probabilities the loss needs."""
+"""The inputs of one forward pass over packed rows, and the positions whose log-probabilities the loss needs.
+
+Rows are packed on the CPU; :meth:`PackedBatch.to` moves the result to the device that computes.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -18,7 +21,7 @@ class PackedBatch:
         input_ids: Shape ``(1, tokens)``.
         position_ids: Shape ``(1, tokens)``.
         logits_at: Packed positions whose logits are needed, ascending, at least one.
-        rows: For each predicted token, the index into ``logits_at`` of the token before it.
+        rows: For each predicted token, the index into ``logits_at`` of the token before it; ascending.
         labels: The predicted tokens, parallel to ``rows``.
         slots: The position of each among the concatenated tokens of the rows: at the token before it, as verl's
             losses expect.
@@ -34,10 +37,19 @@ class PackedBatch:
     slots: torch.Tensor
     offsets: torch.Tensor
 
+    def to(self, device: torch.device) -> "PackedBatch":
+        """Return the batch with its tensors on ``device``."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "layout"}
+        return replace(self, **{name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()})
+
     def scatter(self, values: torch.Tensor) -> torch.Tensor:
         """Spread ``values`` of the predicted tokens over all tokens of the rows; other tokens get zero."""
-        empty = torch.zeros(int(self.offsets[-1]), dtype=values.dtype)
+        empty = torch.zeros(sum(map(len, self.layout.where)), dtype=values.dtype, device=values.device)
         return empty.index_put((self.slots,), values)
+
+    def spread(self, values: torch.Tensor) -> torch.Tensor:
+        """Return ``values`` of all packed tokens for all tokens of the rows."""
+        return values.index_select(0, torch.cat(self.layout.where).to(values.device))
 
 
 def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, share: bool = True) -> PackedBatch:
@@ -56,14 +68,17 @@ def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, s
     packed = torch.cat([where[index] for where, index in zip(layout.where, before, strict=True)])
     # one position when no token is predicted, so that the loss still depends on the weights
     logits_at, inverse = packed.unique(return_inverse=True) if len(packed) else (torch.zeros(1).long(), packed)
+    ascending, order = inverse.sort()
+    labels = torch.cat([row[index + 1] for row, index in zip(rows, before, strict=True)])
+    slots = torch.cat([index + offset for index, offset in zip(before, offsets[:-1], strict=True)])
     return PackedBatch(
         layout=layout,
         input_ids=layout.input_ids(rows)[None],
         position_ids=layout.position_ids()[None],
         logits_at=logits_at,
-        rows=inverse,
-        labels=torch.cat([row[index + 1] for row, index in zip(rows, before, strict=True)]),
-        slots=torch.cat([index + offset for index, offset in zip(before, offsets[:-1], strict=True)]),
+        rows=ascending,
+        labels=labels[order],
+        slots=slots[order],
         offsets=offsets,
     )
 

@@ -1,72 +1,135 @@
 # pyright: basic
-"""Log-probabilities of selected tokens, computed from one slice of the logits at a time.
+"""Log-probabilities of selected tokens from hidden states and the weight of a model's output head.
 
-The logits stay in the model's precision, and one slice at a time is float32. With a vocabulary of 50,000, float32
-logits and their gradients for a whole batch would be most of a job's memory.
+Logits exist for one slice of positions at a time, in the forward pass and in the backward pass, which computes them
+again. With a vocabulary of 150,000, the logits of a pass and their gradient would be most of a job's memory.
 """
 
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-_SLICE_ELEMENTS = 8 * 1024 * 1024
-"""Number of logits that are float32 at a time: 32 MiB."""
+_SLICE_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
+"""Logits at a time: in float32, 32 MiB and 1 GiB. A GPU needs long slices for its matrix products."""
+
+
+class TokenLogprobs(NamedTuple):
+    """What the loss needs of the distribution of each selected position."""
+
+    logprobs: torch.Tensor
+    """Of each selected token in nats, float32."""
+    entropies: torch.Tensor
+    """Of each position's distribution in nats, float32, without gradient; empty unless they were requested."""
 
 
 def token_logprobs(
-    logits: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor, temperature: float = 1.0
-) -> torch.Tensor:
-    """Return ``log softmax(logits / temperature)[rows, labels]``, with gradients.
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    rows: torch.Tensor,
+    labels: torch.Tensor,
+    temperature: float = 1.0,
+    *,
+    with_entropy: bool = False,
+) -> TokenLogprobs:
+    """Return ``log softmax(hidden @ weight.T / temperature)[rows, labels]``, with gradients.
 
     Args:
-        logits: Shape (positions, vocabulary).
-        rows: Indices of positions; a position may occur for several tokens.
+        hidden: The head's inputs, shape (positions, hidden size).
+        weight: The head's weight, shape (vocabulary, hidden size); logits have its type.
+        rows: Indices of positions, ascending; a position may occur for several tokens.
         labels: Token ids, parallel to ``rows``.
         temperature: Above zero.
-
-    Returns:
-        float32, parallel to ``rows``.
+        with_entropy: Whether entropies are returned too.
     """
-    logprobs: Any = _TokenLogprobs.apply(logits, rows, labels, temperature)  # type: ignore[no-untyped-call]
-    return cast("torch.Tensor", logprobs)
+    return TokenLogprobs(*_TokenLogprobs.apply(hidden, weight, rows, labels, temperature, with_entropy))  # type: ignore[no-untyped-call]
+
+
+class _Slice(NamedTuple):
+    positions: slice
+    pairs: slice
+    """Of a position and a token, those of these positions."""
 
 
 class _TokenLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, logits: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor, temperature: float
-    ) -> torch.Tensor:
+    def forward(  # noqa: PLR0917
+        ctx: Any,
+        hidden: torch.Tensor,
+        weight: torch.Tensor,
+        rows: torch.Tensor,
+        labels: torch.Tensor,
+        temperature: float,
+        with_entropy: bool,  # noqa: FBT001
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`token_logprobs`."""
-        totals = torch.cat([(part.float() / temperature).logsumexp(1) for part in logits.split(_step(logits))])
-        ctx.save_for_backward(logits, rows, labels, totals)
-        ctx.temperature = temperature
-        return logits[rows, labels].float() / temperature - totals[rows]
+        totals = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+        entropies = torch.empty_like(totals) if with_entropy else totals[:0].clone()
+        logprobs = torch.empty(len(rows), dtype=torch.float32, device=hidden.device)
+        slices = list(_slices(len(hidden), rows, weight))
+        for positions, pairs in slices:
+            scores = _scores(hidden[positions], weight, temperature)
+            total = scores.logsumexp(1)
+            totals[positions] = total
+            logprobs[pairs] = (
+                scores[rows[pairs] - positions.start, labels[pairs]] - total[rows[pairs] - positions.start]
+            )
+            if with_entropy:
+                probabilities = (scores - total[:, None]).exp_()
+                entropies[positions] = total - probabilities.mul_(scores).sum(1)
+        ctx.save_for_backward(hidden, weight, rows, labels, totals)
+        ctx.slices, ctx.temperature = slices, temperature
+        ctx.mark_non_differentiable(entropies)
+        return logprobs, entropies
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """``(one-hot - softmax) * gradient / temperature``, summed over the pairs of a position."""
-        logits, rows, labels, totals = ctx.saved_tensors
+        """Compute the logits' gradient ``(one-hot - softmax) * gradient / temperature`` slice by slice.
+
+        It is summed over the tokens of a position.
+        """
+        hidden, weight, rows, labels, totals = ctx.saved_tensors
         scaled = grads[0].float() / ctx.temperature
-        weights = torch.zeros(len(logits), dtype=torch.float32).index_add_(0, rows, scaled)
-        gradient = torch.empty_like(logits)
-        step = _step(logits)
-        for start in range(0, len(logits), step):
-            part = slice(start, start + step)
-            probabilities = logits[part].float().div_(ctx.temperature).sub_(totals[part, None]).exp_()
-            gradient[part] = probabilities.mul_(-weights[part, None])
-        # a position may have several labels, each once or more
-        gradient.index_put_((rows, labels), scaled.to(gradient.dtype), accumulate=True)
-        return gradient, None, None, None
+        sums = torch.zeros_like(totals).index_add_(0, rows, scaled)
+        needs_hidden, needs_weight = ctx.needs_input_grad[:2]
+        hidden_gradient = torch.empty_like(hidden) if needs_hidden else None
+        weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
+        for positions, pairs in ctx.slices:
+            inputs = hidden[positions].to(weight.dtype)
+            gradient = _scores(inputs, weight, ctx.temperature).sub_(totals[positions, None]).exp_()
+            gradient.mul_(-sums[positions, None])
+            # a position may have several labels, each once or more
+            at = (rows[pairs] - positions.start, labels[pairs])
+            gradient.index_put_(at, scaled[pairs], accumulate=True)
+            gradient = gradient.to(weight.dtype)
+            if hidden_gradient is not None:
+                hidden_gradient[positions] = gradient @ weight
+            if weight_gradient is not None:
+                _add_product(weight_gradient, gradient.t(), inputs)
+        weight_gradient = None if weight_gradient is None else weight_gradient.to(weight.dtype)
+        return hidden_gradient, weight_gradient, None, None, None, None
 
 
-def entropies(logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return the entropy of each position's distribution in nats, float32, shape (positions,), without gradient."""
-    entropies_by_slice = []
-    for part in logits.detach().split(_step(logits)):
-        scores = (part.float() / temperature).log_softmax(1)
-        entropies_by_slice.append(-(scores.exp() * scores).sum(1))
-    return torch.cat(entropies_by_slice)
+def _scores(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return logits divided by the temperature, float32, rounded to the weight's type before."""
+    # the caller's autocast would round float32 weights
+    with torch.autocast(hidden.device.type, enabled=False):
+        logits = hidden.to(weight.dtype) @ weight.t()
+    scores = logits.float()
+    return scores if temperature == 1.0 else scores.div_(temperature)
 
 
-def _step(logits: torch.Tensor) -> int:
-    return max(1, _SLICE_ELEMENTS // logits.shape[1])
+def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """Add a matrix product to the float32 ``total``: products of many slices in bfloat16 would lose what is small."""
+    if left.dtype is total.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left @ right)
+
+
+def _slices(positions: int, rows: torch.Tensor, weight: torch.Tensor) -> Iterator[_Slice]:
+    step = max(1, _SLICE_LOGITS[weight.device.type] // len(weight))
+    starts = list(range(0, positions, step))
+    pair_starts = torch.searchsorted(rows, torch.tensor([*starts, positions], device=rows.device)).tolist()
+    for number, start in enumerate(starts):
+        yield _Slice(slice(start, min(start + step, positions)), slice(*pair_starts[number : number + 2]))

@@ -1,89 +1,122 @@
 # pyright: basic
-"""Causal attention over :class:`~.prefix_tree.PackedRows`, on a CPU.
+"""Causal attention over :class:`~.prefix_tree.PackedRows`, by the calls of an :class:`~.attention_plan.AttentionPlan`.
 
-A token attends causally to its own segment, and to every token of each segment above it. Both parts call torch's flash
-kernel, which also returns each query's log-sum-exp, so partial results merge exactly, as in ring attention. In the
-backward pass each part gets the merged output and log-sum-exp, so the parts' gradients add up.
-
-Keys and values are not copied per row or padded: memory is that of the packed tokens. The kernel runs in float32 for
-any model precision, because its bfloat16 form is four times slower on short segments.
+Partial results of the calls are merged in float32. In the backward pass each call gets the merged output and
+log-sum-exp, so the gradients of the calls add up. Keys and values are not copied for each row or padded: memory is that
+of the packed tokens.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from .prefix_tree import PackedRows, Segment
+from .attention_kernels import Attended, Gradients, VarlenKernel, kernel_for
+from .attention_plan import AttentionPlan, Index
 
 ATTENTION = "spanloop_tree"
-"""Name in transformers' table of attention functions."""
-
-_forward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - torch's only op that returns log-sum-exp
-_backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
+"""Name in transformers' table of attention functions; one that contains "flash" would be taken for its own."""
 
 
-def _parts(segments: tuple[Segment, ...]) -> list[tuple[slice, slice, bool]]:
-    """Return (queries, keys, causal) for each segment with itself, then for the tokens below it with the segment."""
-    within = [(slice(part.begin, part.end), slice(part.begin, part.end), True) for part in segments]
-    above = [
-        (slice(part.end, part.subtree_end), slice(part.begin, part.end), False)
-        for part in segments
-        if part.subtree_end > part.end
-    ]
-    return within + above
+class _Saved(NamedTuple):
+    """What the forward pass leaves for the backward pass besides tensors of the tokens."""
+
+    kernel: VarlenKernel
+    plan: AttentionPlan
+    scale: float
+    states: list[Any]
 
 
 class TreeAttention(torch.autograd.Function):
-    """``(query, key, value, segments, scale) -> output``; queries have shape (1, heads, tokens, size)."""
+    """``(query, key, value, plan, scale) -> output``, (tokens, heads, size); keys and values may have fewer heads."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - autograd passes by position
-        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, segments: Any, scale: float
+        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, plan: AttentionPlan, scale: float
     ) -> torch.Tensor:
-        """Attend part by part; neighbouring query heads share a key head when there are fewer key heads."""
+        """Attend call by call and merge."""
+        kernel = kernel_for(query.device)
         inputs, dtype = (query, key, value), query.dtype
-        query, key, value = (tensor.float() for tensor in inputs)
-        merged = torch.empty_like(query)
-        total = torch.empty(query.shape[:3], dtype=torch.float32)
-        for queries, keys, causal in _parts(segments):
-            part, weight = _forward(
-                query[:, :, queries], key[:, :, keys], value[:, :, keys], is_causal=causal, scale=scale
-            )
-            if causal:
-                merged[:, :, queries] = part
-                total[:, :, queries] = weight
-            else:
-                before, out = total[:, :, queries], merged[:, :, queries]
-                both = torch.logaddexp(before, weight)
-                out.mul_((before - both).exp_().unsqueeze(-1)).add_(part * (weight - both).exp_().unsqueeze(-1))
-                before.copy_(both)
-        output = merged.to(dtype)
+        query, key, value = (tensor.to(kernel.compute_dtype(dtype)) for tensor in inputs)
+        runs = plan.segments
+        output, total, state = kernel.forward(query, key, value, runs, runs, causal=True, scale=scale)
+        states = [state]
+        if plan.levels:
+            merged = output.to(total.dtype)
+            for level in plan.levels:
+                part = kernel.forward(
+                    _take(query, level.query_index),
+                    _take(key, level.key_index),
+                    _take(value, level.key_index),
+                    level.queries,
+                    level.keys,
+                    causal=False,
+                    scale=scale,
+                )
+                _merge(merged, total, part, level.query_index)
+                states.append(part.state)
+            output = merged
+        output = output.to(dtype)
         ctx.save_for_backward(*inputs, output, total)
-        ctx.segments, ctx.scale = segments, scale
+        ctx.saved = _Saved(kernel, plan, scale, states)
         return output
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """Return the gradients of query, key and value."""
-        dtype = ctx.saved_tensors[0].dtype
-        query, key, value, output, total = (saved.float() for saved in ctx.saved_tensors)
-        upstream = grads[0].float()
-        summed = [torch.zeros_like(tensor) for tensor in (query, key, value)]
-        for queries, keys, causal in _parts(ctx.segments):
-            parts = _backward(
-                upstream[:, :, queries],
-                query[:, :, queries],
-                key[:, :, keys],
-                value[:, :, keys],
-                output[:, :, queries],
-                total[:, :, queries],
-                0.0,
-                causal,
-                scale=ctx.scale,
+        saved: _Saved = ctx.saved
+        *tensors, total = ctx.saved_tensors
+        dtype = tensors[0].dtype
+        compute = saved.kernel.compute_dtype(dtype)
+        query, key, value, output = (tensor.to(compute) for tensor in tensors)
+        upstream = grads[0].to(compute).contiguous()
+        first, *states = saved.states
+        runs = saved.plan.segments
+        attended = Attended(output, total, first)
+        parts = saved.kernel.backward(upstream, query, key, value, attended, runs, runs, causal=True, scale=saved.scale)
+        summed = Gradients(*(part.to(total.dtype) for part in parts)) if states else parts
+        for level, state in zip(saved.plan.levels, states, strict=True):
+            at, of = level.query_index, level.key_index
+            parts = saved.kernel.backward(
+                _take(upstream, at),
+                _take(query, at),
+                _take(key, of),
+                _take(value, of),
+                Attended(_take(output, at), _take(total, at, 1), state),
+                level.queries,
+                level.keys,
+                causal=False,
+                scale=saved.scale,
             )
-            for gradient, span, part in zip(summed, (queries, keys, keys), parts, strict=True):
-                gradient[:, :, span].add_(part)
+            for gradient, index, part in zip(summed, (at, of, of), parts, strict=True):
+                _add(gradient, index, part)
         return (*(gradient.to(dtype) for gradient in summed), None, None)
+
+
+def _take(tensor: torch.Tensor, index: Index, dimension: int = 0) -> torch.Tensor:
+    if isinstance(index, slice):
+        return tensor.narrow(dimension, index.start, index.stop - index.start)
+    return tensor.index_select(dimension, index)
+
+
+def _add(tensor: torch.Tensor, index: Index, part: torch.Tensor) -> None:
+    """Add ``part`` to the positions ``index`` of ``tensor``, in place; a position may occur repeatedly."""
+    if isinstance(index, slice):
+        tensor[index] += part
+    else:
+        tensor.index_add_(0, index, part.to(tensor.dtype))
+
+
+def _merge(merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
+    """Merge attention to further keys into ``merged`` and its log-sum-exp ``total``, in place."""
+    before = _take(total, index, 1)
+    both = torch.logaddexp(before, part.logsumexp)
+    kept, added = ((weight - both).exp_().t().unsqueeze(2) for weight in (before, part.logsumexp))
+    output = _take(merged, index).mul_(kept).add_(part.output * added)
+    if isinstance(index, slice):
+        before.copy_(both)
+    else:
+        merged.index_copy_(0, index, output)
+        total.index_copy_(1, index, both)
 
 
 def tree_attention(  # noqa: PLR0917 - transformers passes by position
@@ -93,14 +126,14 @@ def tree_attention(  # noqa: PLR0917 - transformers passes by position
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    packed_rows: PackedRows | None = None,
+    attention_plan: AttentionPlan | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Transformers' attention interface: (1, heads, tokens, size) in, (1, tokens, heads, size) out."""
-    if packed_rows is None or attention_mask is not None:
-        raise ValueError(f"{type(module).__name__}: {ATTENTION} needs packed_rows and no mask")
+    if attention_plan is None or attention_mask is not None:
+        raise ValueError(f"{type(module).__name__}: {ATTENTION} needs attention_plan and no mask")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     # rotary embeddings can give float32 queries and keys with bfloat16 values
-    query, key = query.to(value.dtype), key.to(value.dtype)
-    output: Any = TreeAttention.apply(query, key, value, packed_rows.segments, scale)  # type: ignore[no-untyped-call]
-    return output.transpose(1, 2).contiguous(), None
+    inputs = (tensor[0].transpose(0, 1).to(value.dtype).contiguous() for tensor in (query, key, value))
+    output: Any = TreeAttention.apply(*inputs, attention_plan, scale)  # type: ignore[no-untyped-call]
+    return output[None], None

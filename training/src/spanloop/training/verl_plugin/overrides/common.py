@@ -7,9 +7,7 @@ from ..train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
 """verl stops at the number of steps; epochs only limit its loop."""
-_CPU_ENGINE = "spanloop.training.verl_plugin.engine.cpu_engine"
-
-_LORA_DROPOUT = "spanloop.training.verl_plugin.engine.lora_dropout"
+_ENGINE = "spanloop.training.verl_plugin.engine.tree_engine"
 
 
 def trainer_overrides(plan: TrainPlan) -> list[str]:
@@ -52,8 +50,9 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
     """
     overrides = [
         f"{model}.path={quoted(plan.model_path)}",
-        # flash attention is not installed; torch's own kernels handle packed rows by their position ids
+        # the engine chooses another one, and needs one to load the model
         f"+{model}.override_config.attn_implementation=sdpa",
+        f"{model}.external_lib={_ENGINE}",
     ]
     target_modules = f"[{','.join(plan.optimiser.target_modules)}]" if plan.optimiser.target_modules else "all-linear"
     # a critic starts with a new head, which an adapter would leave as it is
@@ -65,9 +64,7 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
             f"{model}.lora.dropout={plan.optimiser.lora_dropout}",
         ]
     if plan.device is Device.CPU:
-        overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
-    elif plan.optimiser.lora_dropout:
-        overrides.append(f"{model}.external_lib={_LORA_DROPOUT}")
+        overrides.append(f"{model}.enable_gradient_checkpointing=False")
     return overrides + forward_overrides(plan, engine=engine)
 
 

@@ -13,7 +13,6 @@ from typing import Final
 
 from spanloop.training.recipes.policy_gradient import TRUNCATE_WEIGHTS_AT, PolicyGradient
 from spanloop.training.recipes.ppo import Ppo
-from spanloop.training.spec.choices import Device
 from spanloop.training.spec.hydra_values import quoted
 
 from ..train_plan import TrainPlan
@@ -38,8 +37,7 @@ def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
     tokens = plan.micro_batch_tokens
-    # CUDA uses verl's stock engine, which recomputes
-    single_pass = recipe.epochs == 1 and plan.device is Device.CPU
+    single_pass = recipe.epochs == 1
     return [
         *trainer_overrides(plan),
         *engine_overrides(plan, model="actor_rollout_ref.model", engine=f"{actor}.fsdp_config"),

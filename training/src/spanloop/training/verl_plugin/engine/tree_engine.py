@@ -1,0 +1,300 @@
+# pyright: basic
+"""verl's FSDP2 engine on a CPU and on CUDA: computes each shared prefix once, and logits only for the loss.
+
+The recipes name this module as the model's ``external_lib``, so verl loads it in the process that trains. Loading
+registers the engines for devices ``cpu`` and ``cuda``, where they precede verl's, and the loss of :mod:`.policy_loss`.
+
+verl's interface is unchanged: rows in, one number for each token out, zero for tokens outside the loss mask.
+Micro-batches are divided by the number of computed tokens. A model that cannot be computed so (:mod:`.engine_choice`)
+has the forward pass of verl's stock engine; the job's log names the reason.
+
+Each data-parallel rank has a part of the batch. Loss and metrics are those of the whole batch: tokens and rows are
+counted over all ranks, and metrics are computed on the gathered rows.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import get_device_id, get_device_name
+from verl.utils.torch_dtypes import PrecisionType
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
+from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
+
+from ..policy_loss import sampler_gap
+from ..sample_records import RECORDS
+from .attention_kernels import kernel_for
+from .attention_plan import plan_attention
+from .batch_metrics import ENTROPY, nested_entropy
+from .engine_choice import use_flash_attention, why_stock
+from .lora_dropout import set_lora_dropout
+from .memory_recovery import discard_pass, recovery_problem
+from .output_head import OutputHead, SelectedTokens, head_problem
+from .packed_batch import PackedBatch, micro_batches, pack_batch, split_into
+from .prefix_tree import packed_tokens
+from .tree_attention import ATTENTION, tree_attention
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
+
+_STOCK: Any = FSDPEngine
+"""verl's decorator loses the classes' types."""
+_STOCK_POLICY: Any = FSDPEngineWithLMHead
+_STOCK_VALUE: Any = FSDPEngineWithValueHead
+
+
+class TreeEngine(_STOCK):  # type: ignore[misc]
+    """A data-parallel rank; what policies and value models share."""
+
+    _stock_reason = ""
+    """Why the forward pass is that of verl's stock engine; empty when rows are packed as trees."""
+    _needs_mask = False
+    """Whether the stock engine's attention computes a mask over a whole pass."""
+    _largest_pass = 0
+    """Tokens of a pass after one ran out of memory; 0 while none did."""
+
+    def _build_fsdp_module(self, module: Any) -> Any:
+        base = module.get_base_model() if self._is_lora else module
+        mixed = self.engine_config.mixed_precision or {}
+        dtype, device = PrecisionType.to_dtype(mixed.get("param_dtype", "bf16")), self._device()
+        self._stock_reason = why_stock(
+            base.config, dtype, device, sequence_parallel=self.ulysses_sequence_parallel_size
+        ) or self._prepare_head(base)
+        if self._stock_reason:
+            self._needs_mask = not use_flash_attention(base, device)
+        else:
+            base.set_attn_implementation(ATTENTION)
+        if self.rank == 0:
+            engine = f"verl's stock engine: {self._stock_reason}" if self._stock_reason else "packed prefix trees"
+            print(f"spanloop: rows are computed by {engine}", flush=True)  # noqa: T201 - the job's log
+        return super()._build_fsdp_module(module)
+
+    def _prepare_head(self, model: Any) -> str:
+        """Prepare the model's head for packed rows; return why it cannot be, else an empty text."""
+        del model
+        return ""
+
+    @staticmethod
+    def _device() -> torch.device:
+        return torch.device("cpu") if get_device_name() == "cpu" else torch.device(get_device_name(), get_device_id())
+
+    def forward_backward_batch(
+        self,
+        data: Any,
+        loss_function: Callable[..., Any] | None,
+        forward_only: bool = False,  # noqa: FBT001, FBT002 - verl's signature
+    ) -> Any:
+        """Run forward, and backward unless ``forward_only``, over ``data``; return verl's outputs and metrics."""
+        self._count_over_ranks(data)
+        outputs, indices = self._in_passes(data, loss_function, forward_only=forward_only)
+        result: Any = postprocess_batch_func(output_lst=outputs, indices=indices, data=data)
+        if not forward_only:
+            logprobs = result["model_output"].get("log_probs")
+            if logprobs is not None and "rollout_log_probs" in data:
+                sampled = {name: self._gathered(data[name]) for name in ("rollout_log_probs", "response_mask")}
+                result["metrics"] |= sampler_gap(self._gathered(logprobs), sampled)
+                records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
+                if records is not None:
+                    records.write_update(data, logprobs)
+            entropy = result["model_output"].get("entropy")
+            if entropy is not None:
+                mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))
+                result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
+            result["model_output"] = {}
+        return result
+
+    def _in_passes(self, data: Any, loss_function: Any, *, forward_only: bool) -> tuple[list[dict[str, Any]], Any]:
+        """Return the outputs of each micro-batch, and the micro-batches' rows.
+
+        When the device runs out of memory, the batch starts again in passes of half the size.
+        """
+        while True:
+            parts, indices = self._micro_batches(data)
+            try:
+                return self._run_passes(parts, loss_function, forward_only=forward_only), indices
+            except torch.OutOfMemoryError as error:
+                smaller = self._smaller_pass(parts)
+                problem = recovery_problem(self.module, dist.get_world_size())
+                if problem or not smaller:
+                    error.add_note(f"spanloop: the pass is not repeated: {problem or 'each pass has one row'}")
+                    raise
+            # here nothing refers to the failed pass any more
+            print(f"spanloop: out of memory; passes have at most {smaller:,} tokens from now on", flush=True)  # noqa: T201 - the job's log
+            self._largest_pass = smaller
+            discard_pass(self.module)
+
+    def _run_passes(self, parts: list[Any], loss_function: Any, *, forward_only: bool) -> list[dict[str, Any]]:
+        outputs: list[dict[str, Any]] = []
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=is_last):
+                loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
+                if not forward_only:
+                    loss.backward()
+            # losses and records of the whole batch are computed beside its rows, on the CPU
+            output["model_output"] = {name: values.cpu() for name, values in output["model_output"].items()}
+            outputs.append(output)
+        return outputs
+
+    def _smaller_pass(self, parts: list[Any]) -> int:
+        """Return half the tokens of the largest pass; 0 where each has one row, or the stock engine divides them."""
+        if self._stock_reason or all(len(part) == 1 for part in parts):
+            return 0
+        return max(packed_tokens(_rows(part["input_ids"])) for part in parts) // 2
+
+    @contextmanager
+    def disable_adapter(self) -> Generator[None]:
+        """Compute with the base alone, without LoRA's matrices."""
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        with super().disable_adapter():
+            # PEFT also freezes them meanwhile. FSDP2 takes the precision of gradients from what trains in the first
+            # pass, which is the base's where each batch has one pass.
+            for parameter in trained:
+                parameter.requires_grad_(True)
+            yield
+
+    def _count_over_ranks(self, data: Any) -> None:
+        """Set the sizes that losses divide by; verl's padding rows have no token in the mask and count as no row."""
+        masks = _rows(data["loss_mask"])
+        counts = torch.tensor(
+            [sum(int(mask.sum()) for mask in masks), sum(bool(mask.any()) for mask in masks)], device=self._device()
+        )
+        dist.all_reduce(counts, group=self.get_data_parallel_group())
+        tokens, rows = (int(count) for count in counts)
+        tu.assign_non_tensor(
+            data,
+            sp_size=self.ulysses_sequence_parallel_size,
+            dp_size=self.get_data_parallel_size(),
+            batch_num_tokens=tokens,
+        )
+        if self.get_data_parallel_size() > 1 and "advantages" in data:
+            tu.assign_non_tensor(data, global_batch_size=rows)
+
+    def _gathered(self, nested: Any) -> Any:
+        """Return the rows of all ranks, in the order of the ranks."""
+        size = self.get_data_parallel_size()
+        if size == 1:
+            return nested
+        parts: list[list[torch.Tensor]] = [[]] * size
+        dist.all_gather_object(parts, [row.detach() for row in _rows(nested)], group=self.get_data_parallel_group())
+        return torch.nested.as_nested_tensor([row for part in parts for row in part], layout=torch.jagged)
+
+    def _micro_batches(self, data: Any) -> Any:
+        rows = _rows(data["input_ids"])
+        if self._stock_reason:
+            if self._needs_mask:
+                # the mask is the square of the tokens of a pass
+                tu.assign_non_tensor(data, max_token_len_per_gpu=max(map(len, rows)))
+            return prepare_micro_batches(data=data, dp_group=self.get_data_parallel_group())
+        limit = data["max_token_len_per_gpu"]
+        indices = micro_batches(rows, min(limit, self._largest_pass or limit))
+        # every rank runs as many passes as the one with the most: each pass may exchange weights
+        count = torch.tensor(len(indices), device=self._device())
+        dist.all_reduce(count, op=dist.ReduceOp.MAX, group=self.get_data_parallel_group())
+        indices = split_into(indices, int(count))
+        return [tu.index_select_tensor_dict(data, part) for part in indices], indices
+
+    def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the model's inputs, and the arguments of :meth:`prepare_model_outputs`."""
+        if self._stock_reason:
+            stock: tuple[dict[str, Any], dict[str, Any]] = super().prepare_model_inputs(micro_batch)
+            return stock
+        device = self._device()
+        batch = pack_batch(_rows(micro_batch["input_ids"]), _rows(micro_batch["loss_mask"])).to(device)
+        plan = plan_attention(batch.layout, device, longest_run=kernel_for(device).longest_run)
+        inputs = {
+            "input_ids": batch.input_ids,
+            "position_ids": batch.position_ids,
+            "attention_mask": None,
+            "attention_plan": plan,
+        }
+        return inputs | self._selected_inputs(batch, micro_batch), {"batch": batch}
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
+    ) -> dict[str, torch.Tensor]:
+        """Return the outputs that the loss needs as verl's nested tensors."""
+        if self._stock_reason:
+            stock: dict[str, torch.Tensor] = super().prepare_model_outputs(
+                output, output_args, micro_batch, logits_processor_func
+            )
+            return stock
+        batch: PackedBatch = output_args["batch"]
+        return {
+            name: torch.nested.nested_tensor_from_jagged(values, batch.offsets)
+            for name, values in self._token_outputs(output, batch, micro_batch).items()
+        }
+
+    def _selected_inputs(self, batch: PackedBatch, micro_batch: Any) -> dict[str, Any]:
+        """Return further inputs of the model, which select the tokens that the loss needs."""
+        raise NotImplementedError
+
+    def _token_outputs(self, output: Any, batch: PackedBatch, micro_batch: Any) -> dict[str, torch.Tensor]:
+        """Return verl's outputs, one number for each token of the concatenated rows."""
+        raise NotImplementedError
+
+
+@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cuda", vendor="nvidia")
+@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
+class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
+    """Computes log-probabilities, and entropies on request."""
+
+    _head: OutputHead
+
+    def _build_lora_module(self, module: Any) -> Any:
+        built = super()._build_lora_module(module)
+        set_lora_dropout(built, self.model_config)
+        return built
+
+    def _prepare_head(self, model: Any) -> str:
+        head = model.get_output_embeddings()
+        problem = head_problem(head)
+        if not problem:
+            self._head = OutputHead(head)
+        return problem
+
+    def _selected_inputs(self, batch: PackedBatch, micro_batch: Any) -> dict[str, Any]:
+        self._head.selected = SelectedTokens(
+            batch.rows, batch.labels, _one_temperature(micro_batch["temperature"]), _calculates_entropy(micro_batch)
+        )
+        return {"logits_to_keep": batch.logits_at}
+
+    def _token_outputs(self, output: Any, batch: PackedBatch, micro_batch: Any) -> dict[str, torch.Tensor]:
+        tokens = OutputHead.unpacked(output)
+        outputs = {"log_probs": batch.scatter(tokens.logprobs)}
+        if _calculates_entropy(micro_batch):
+            outputs["entropy"] = batch.scatter(tokens.entropies)
+        return outputs
+
+
+@EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cuda", vendor="nvidia")
+@EngineRegistry.register(model_type="value_model", backend=["fsdp", "fsdp2"], device="cpu")
+class ValueTreeEngine(TreeEngine, _STOCK_VALUE):  # type: ignore[misc]
+    """Computes values."""
+
+    def _selected_inputs(self, batch: PackedBatch, micro_batch: Any) -> dict[str, Any]:
+        del batch, micro_batch
+        return {}
+
+    def _token_outputs(self, output: Any, batch: PackedBatch, micro_batch: Any) -> dict[str, torch.Tensor]:
+        del micro_batch
+        return {"values": batch.spread(output.logits[0, :, 0])}
+
+
+def _rows(nested: Any) -> list[torch.Tensor]:
+    return list(nested.cpu().unbind())
+
+
+def _calculates_entropy(micro_batch: Any) -> bool:
+    return bool(tu.get_non_tensor_data(data=micro_batch, key="calculate_entropy", default=False))
+
+
+def _one_temperature(temperature: Any) -> float:
+    values = torch.as_tensor(temperature, dtype=torch.float64).unique()
+    if len(values) != 1:
+        raise ValueError(f"a micro-batch of rows sampled at temperatures {values.tolist()}: expected one")
+    return float(values)
