@@ -10,9 +10,9 @@ Invariant: each pair of a token and a token of its past, itself included, is in 
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,6 +54,26 @@ class Level(NamedTuple):
     keys: Runs
 
 
+class KeptResults:
+    """Results of the layers' attention, for forward passes that are recomputed within the backward pass.
+
+    Activation checkpointing computes a layer again; its attention is taken from here instead. Without checkpointing
+    this costs no memory, because the backward pass needs the same tensors. FSDP2 copies the containers among a layer's
+    arguments; this class is none, so all copies of a plan share it.
+    """
+
+    def __init__(self) -> None:
+        self._by_layer: dict[int, Any] = {}
+
+    def pop(self, layer: int) -> Any:
+        """Return and forget the result of a layer; None where there is none."""
+        return self._by_layer.pop(layer, None)
+
+    def keep(self, layer: int, result: Any) -> None:
+        """Keep the result of a layer."""
+        self._by_layer[layer] = result
+
+
 @dataclass(frozen=True)
 class AttentionPlan:
     """The kernel calls of one pack.
@@ -61,10 +81,12 @@ class AttentionPlan:
     Attributes:
         segments: The segments, which cover all packed tokens.
         levels: One for each depth whose segments have tokens below them, from the root.
+        kept: Results of the newest forward pass.
     """
 
     segments: Runs
     levels: tuple[Level, ...]
+    kept: KeptResults = field(default_factory=KeptResults)
 
 
 def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int | None = None) -> AttentionPlan:
@@ -78,9 +100,8 @@ def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int
             None does not cut.
     """
     segments = Runs.of((part.end - part.begin for part in layout.segments), device)
-    return AttentionPlan(
-        segments, tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
-    )
+    levels = tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
+    return AttentionPlan(segments, levels)
 
 
 def _inner_segments(segments: Sequence[Segment]) -> list[list[Segment]]:
