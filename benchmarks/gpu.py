@@ -16,6 +16,7 @@ rows.
 
 import argparse
 import json
+import math
 import platform
 import tempfile
 import time
@@ -119,7 +120,8 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     if not options.rehearse and not torch.cuda.is_available():
         raise SystemExit("torch sees no CUDA device; --rehearse runs on a CPU")
     device = torch.device("cpu" if options.rehearse else "cuda")
-    results = Results(options.results or folder / "results.json", options.seconds)
+    seconds = math.inf if options.rehearse else options.seconds
+    results = Results(options.results or folder / "results.json", seconds)
     results.figures |= describe_machine(device)
     if options.rehearse:
         rehearse(results, folder)

@@ -36,7 +36,7 @@ PACKAGES: Final = (
 """What training imports and a usual image with torch lacks, or has in a version that verl does not work with."""
 LEFT_OUT: Final = ("ray/jars/", "ray/rllib/", "ray/dashboard/client/")
 """Parts of packages that training does not read."""
-PART_BYTES: Final = 50_000_000
+PART_BYTES: Final = 44_000_000
 TARGET: Final = "/opt/spanloop-gpu"
 _PLATFORMS: Final = tuple(f"manylinux_2_{number}_x86_64" for number in (39, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5))
 _OLD_PLATFORMS: Final = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64")
@@ -110,7 +110,9 @@ def pack_packages(folder: Path, python: str) -> list[Path]:
     """Return one archive for each package, for a version of Python; the package index has what is not there."""
     folder.mkdir(exist_ok=True)
     wheels = folder / f"wheels-{python}"
-    _download([f"{name}=={version(name)}" for name in PACKAGES], wheels, python)
+    missing = [name for name in PACKAGES if not any(wheels.glob(f"{_file_name(name)}-{version(name)}-*.whl"))]
+    if missing:
+        _download([f"{name}=={version(name)}" for name in missing], wheels, python)
     # the largest first
     paths = sorted(wheels.glob("*.whl"), key=lambda path: -path.stat().st_size)
     with ProcessPoolExecutor(max_workers=3) as pool:
@@ -130,14 +132,21 @@ def pack_wheel(wheel: Path) -> Path:
     return archive
 
 
+def _file_name(package: str) -> str:
+    """Return the name of a package as its wheels have it."""
+    return package.lower().replace("-", "_")
+
+
 def _download(requirements: list[str], wheels: Path, python: str) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     platforms = [text for name in (*_PLATFORMS, *_OLD_PLATFORMS) for text in ("--platform", name)]
     pure = [text for text in requirements if text.startswith("antlr4")]  # has no wheel on the index
     binary = [text for text in requirements if text not in pure]
     only = ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
-    subprocess.run([*pip, "download", "--quiet", "--dest", str(wheels), *only, *platforms, *binary], check=True)
-    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), *pure], check=True)
+    if binary:
+        subprocess.run([*pip, "download", "--quiet", "--dest", str(wheels), *only, *platforms, *binary], check=True)
+    if pure:
+        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), *pure], check=True)
 
 
 def _wheel_files(wheel: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:

@@ -75,7 +75,7 @@ def recipe_lines(measured: dict[str, Any]) -> Iterator[str]:
     yield "| recipe | this card | CPU | |"
     yield "|---|---|---|---|"
     for name, case in cases.items():
-        both = [_short(steps[-1]) if steps else "–" for steps in (case["steps"], case["expected"])]
+        both = [_short(steps[-1]) if steps else "-" for steps in (case["steps"], case["expected"])]
         yield f"| {name} | {both[0]} | {both[1]} | {'agrees' if case['agrees'] else 'differs'} |"
     yield ""
 

@@ -15,11 +15,11 @@ from typing import Final
 
 import polars as pl
 from airline.script import Script, read_scripts
-from gpu_training.rows import ONE_TASK, SCHEMA, TASKS, row_tokens
+from gpu_training.rows import ONE_TASK, SCHEMA, TASKS, row_tokens, take_tasks
 from merge import DATA, Story, find_tokenizer, made_up
 
-LONGEST_ROW: Final = 16_384
-"""Tasks with a longer row are left out."""
+LONGEST_ROW: Final = 10_240
+"""Tokens; tasks with a longer row are left out."""
 
 
 def main() -> None:
@@ -33,11 +33,9 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, help="a folder with a tokenizer.json, instead of SmolLM2's")
     options = parser.parse_args()
     scripts = read_scripts(options.airline) if options.airline.exists() else made_up(120, options.airline)
-    tasks = _tasks(scripts, options.tasks, options.attempts)
-    first = next(iter(tasks.values()))[0]
-    alike = [replace(script, opening=first.opening, task_id=first.task_id) for script in scripts[: options.many]]
-    chosen = [script for attempts in tasks.values() for script in attempts]
-    rows = pl.concat([_rows(TASKS, chosen, options.tokenizer), _rows(ONE_TASK, alike, options.tokenizer)])
+    several = _rows(TASKS, _attempts(scripts, options.attempts, tasks=3 * options.tasks), options.tokenizer)
+    alike = [replace(each, opening=scripts[0].opening, task_id=scripts[0].task_id) for each in scripts[: options.many]]
+    rows = pl.concat([_short_tasks(several, options.tasks), _rows(ONE_TASK, alike, options.tokenizer)])
     rows.write_parquet(options.target, compression="zstd", compression_level=19)
     for (name,), part in rows.group_by("set", maintain_order=True):
         lengths = row_tokens(part)
@@ -45,12 +43,18 @@ def main() -> None:
     print(f"{options.target}: {options.target.stat().st_size:,} bytes")
 
 
-def _tasks(scripts: Sequence[Script], count: int, attempts: int) -> dict[str, list[Script]]:
+def _attempts(scripts: Sequence[Script], attempts: int, *, tasks: int) -> list[Script]:
+    """Return as many attempts of each of the first tasks that have enough."""
     by_task: dict[str, list[Script]] = {}
     for script in scripts:
         by_task.setdefault(script.task_id, []).append(script)
-    enough = {task: each[:attempts] for task, each in by_task.items() if len(each) >= attempts}
-    return dict(list(enough.items())[:count])
+    enough = [each[:attempts] for each in by_task.values() if len(each) >= attempts]
+    return [script for each in enough[:tasks] for script in each]
+
+
+def _short_tasks(rows: pl.DataFrame, count: int) -> pl.DataFrame:
+    long = rows.filter(row_tokens(rows) > LONGEST_ROW)["group_id"].implode()
+    return take_tasks(rows.filter(~pl.col("group_id").is_in(long)), count)
 
 
 def _rows(name: str, scripts: Sequence[Script], tokenizer: Path | None) -> pl.DataFrame:
@@ -59,8 +63,7 @@ def _rows(name: str, scripts: Sequence[Script], tokenizer: Path | None) -> pl.Da
         story.tell(f"{number + 1:032x}", script)
     rows = story.convert().trajectories.sort("episode_id", "row_number")
     session = pl.col("episode_id").rank("dense").over("group_id").cast(pl.Int64) - 1
-    rows = rows.with_columns(pl.lit(name).alias("set"), session=session).select(SCHEMA.names()).cast(dict(SCHEMA))
-    return rows.filter(row_tokens(rows) <= LONGEST_ROW)
+    return rows.with_columns(pl.lit(name).alias("set"), session=session).select(SCHEMA.names()).cast(dict(SCHEMA))
 
 
 if __name__ == "__main__":
