@@ -24,7 +24,7 @@ from spanloop.foundation.settings import Promotion
 from spanloop.foundation.settings.metric import Metric
 from spanloop.training.promotion.canary.session_blocks import Session
 from spanloop.training.promotion.judge import Pair, judge, judge_canary
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 RULE: Final = Promotion()
 LOOKS: Final = 10
@@ -33,12 +33,12 @@ CANARY_LOOK: Final = 25
 SHARE: Final = 0.1
 
 
-class Outcome(NamedTuple):
+class SeriesEnd(NamedTuple):
     """The end of one series."""
 
-    verdict: PromotionVerdict
+    outcome: PromotionOutcome
     tasks: int
-    """Seen until the verdict."""
+    """Seen until the outcome."""
 
 
 class Tasks(NamedTuple):
@@ -63,9 +63,9 @@ def crashing(generator: np.random.Generator, tasks: int) -> Tasks:
     return Tasks(1 - crashes, (generator.random(tasks) < 0.2).astype(float), crashes, np.zeros(tasks))
 
 
-def look_ten_times(tasks: Tasks, limit: int) -> Outcome:
-    """Return the first verdict of ten looks, or that of the last look."""
-    verdict, seen = PromotionVerdict.UNDECIDED, 0
+def look_ten_times(tasks: Tasks, limit: int) -> SeriesEnd:
+    """Return the first outcome of ten looks, or that of the last look."""
+    outcome, seen = PromotionOutcome.UNDECIDED, 0
     for look in range(1, LOOKS + 1):
         seen = limit * look // LOOKS
         pairs = {
@@ -75,13 +75,13 @@ def look_ten_times(tasks: Tasks, limit: int) -> Outcome:
                 (Metric.CRASHES, (tasks.candidate_crashes[:seen], tasks.champion_crashes[:seen])),
             )
         }
-        verdict = judge(RULE, pairs).verdict
-        if verdict is not PromotionVerdict.UNDECIDED:
+        outcome = judge(RULE, pairs).outcome
+        if outcome is not PromotionOutcome.UNDECIDED:
             break
-    return Outcome(verdict, seen)
+    return SeriesEnd(outcome, seen)
 
 
-def canary(generator: np.random.Generator, *, candidate: float, champion: float) -> Outcome:
+def canary(generator: np.random.Generator, *, candidate: float, champion: float) -> SeriesEnd:
     """Return the end of a canary that takes a tenth of the sessions."""
     is_candidate = generator.random(int(1.3 * CANARY_LIMIT / SHARE)) < SHARE
     successes = generator.random(is_candidate.size) < np.where(is_candidate, candidate, champion)
@@ -91,19 +91,19 @@ def canary(generator: np.random.Generator, *, candidate: float, champion: float)
         seen = sessions[: end + 1]
         crashes = [Session(session.is_candidate, 0.0) for session in seen]
         judgement = judge_canary(RULE, {Metric.SUCCESS: seen, Metric.CRASHES: crashes})
-        if judgement.verdict is not PromotionVerdict.UNDECIDED:
-            return Outcome(judgement.verdict, sum(session.is_candidate for session in seen))
-    return Outcome(PromotionVerdict.UNDECIDED, CANARY_LIMIT)
+        if judgement.outcome is not PromotionOutcome.UNDECIDED:
+            return SeriesEnd(judgement.outcome, sum(session.is_candidate for session in seen))
+    return SeriesEnd(PromotionOutcome.UNDECIDED, CANARY_LIMIT)
 
 
-def share(outcomes: list[Outcome], verdict: PromotionVerdict) -> float:
-    """Return the share of the outcomes with a verdict."""
-    return sum(outcome.verdict is verdict for outcome in outcomes) / len(outcomes)
+def share(series: list[SeriesEnd], outcome: PromotionOutcome) -> float:
+    """Return the share of the series with an outcome."""
+    return sum(each.outcome is outcome for each in series) / len(series)
 
 
-def needed(outcomes: list[Outcome], verdict: PromotionVerdict) -> str:
-    """Return the median number of tasks of the outcomes with a verdict."""
-    tasks = sorted(outcome.tasks for outcome in outcomes if outcome.verdict is verdict)
+def needed(series: list[SeriesEnd], outcome: PromotionOutcome) -> str:
+    """Return the median number of tasks of the series with an outcome."""
+    tasks = sorted(each.tasks for each in series if each.outcome is outcome)
     return f"median {tasks[len(tasks) // 2]}" if tasks else "never"
 
 
@@ -117,9 +117,9 @@ def main() -> None:
     series, canaries = (100, 20) if options.quick else (1_000, 200)
     limit = RULE.max_tasks
 
-    def promoted(name: str, outcomes: list[Outcome]) -> float:
-        found = share(outcomes, PromotionVerdict.PROMOTED)
-        print(f"  {name:<58}{found:>8.1%} promoted, {needed(outcomes, PromotionVerdict.PROMOTED)} tasks")
+    def promoted(name: str, series: list[SeriesEnd]) -> float:
+        found = share(series, PromotionOutcome.PROMOTED)
+        print(f"  {name:<58}{found:>8.1%} promoted, {needed(series, PromotionOutcome.PROMOTED)} tasks")
         return found
 
     print(f"{series} series of {LOOKS} looks; {canaries} canaries; alpha {RULE.alpha:g}")
@@ -145,11 +145,11 @@ def main() -> None:
         [look_ten_times(crashing(generator, limit), limit) for _ in range(series)],
     )
     worse = [canary(generator, candidate=0.6, champion=0.7) for _ in range(canaries)]
-    rollback = share(worse, PromotionVerdict.ROLLED_BACK)
-    sessions = needed(worse, PromotionVerdict.ROLLED_BACK)
+    rollback = share(worse, PromotionOutcome.ROLLED_BACK)
+    sessions = needed(worse, PromotionOutcome.ROLLED_BACK)
     print(f"  {'canary 10 points worse, 10 % of the sessions':<58}{rollback:>8.1%} rolled back, {sessions} sessions")
     equal = share(
-        [canary(generator, candidate=0.7, champion=0.7) for _ in range(canaries)], PromotionVerdict.ROLLED_BACK
+        [canary(generator, candidate=0.7, champion=0.7) for _ in range(canaries)], PromotionOutcome.ROLLED_BACK
     )
     print(f"  {'canary as good as the champion':<58}{equal:>8.1%} rolled back")
     print(f"ratio false_promotions={false_promotions:.3f} power={power:.3f} rollback={rollback:.3f} tasks={limit}")

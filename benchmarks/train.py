@@ -48,6 +48,7 @@ from spanloop.training.spec.choices import Device
 from spanloop.training.spec.defaults import MICRO_BATCH_TOKENS
 from spanloop.training.spec.optimiser import Optimiser
 from spanloop.training.spec.run_settings import RunSettings
+from spanloop.training.verl_plugin.engine.attention_plan import plan_attention
 from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch
 from spanloop.training.verl_plugin.engine.token_logprobs import token_logprobs
 from spanloop.training.verl_plugin.engine.tree_attention import ATTENTION, tree_attention
@@ -386,14 +387,14 @@ def pass_seconds(model: Any, rows: Rows, *, bfloat16: bool, share: bool) -> floa
     for part in micro_batches(rows.sequences, MICRO_BATCH_TOKENS, share=share):
         batch = pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share)
         with autocast(bfloat16):
-            logits = model(
+            hidden = model.model(
                 input_ids=batch.input_ids,
                 position_ids=batch.position_ids,
-                logits_to_keep=batch.logits_at,
-                packed_rows=batch.layout,
+                attention_plan=plan_attention(batch.layout, torch.device("cpu")),
                 use_cache=False,
-            ).logits[0]
-        (token_logprobs(logits, batch.rows, batch.labels).sum() / trained).backward()
+            ).last_hidden_state[0, batch.logits_at]
+            weight = model.lm_head.weight.to(torch.bfloat16) if bfloat16 else model.lm_head.weight
+        (token_logprobs(hidden, weight, batch.rows, batch.labels).logprobs.sum() / trained).backward()
     return time.monotonic() - started_s
 
 

@@ -42,6 +42,7 @@ from spanloop.foundation.settings import (
 )
 from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.settings.roles import ROLES
+from spanloop.foundation.settings.section import VariableSection
 from spanloop.foundation.settings.services import EnvironmentSection
 from spanloop.foundation.tables import TABLES
 from spanloop.store import connect
@@ -68,6 +69,8 @@ the value of every setting, by part; in a job file a part may be a table, too, s
 """
 ADDRESSES: Final = """Section `[services]` of `spanloop.toml` ([run separate roles](../how-to/run-separate-roles.md)). A
 variable wins over the file. A relative path starts at the folder of the file.
+"""
+VARIABLE_SECTION: Final = """A variable wins over the file. The variable of a list or table is JSON.
 """
 ROLE_OPTIONS: Final = """Sections `[serve.ROLE]` of `spanloop.toml`, for `spanloop serve ROLE` and `spanloop up`. A key
 is also an option of `spanloop serve ROLE` (`--max-model-len`). The option wins over the variable, the variable over the
@@ -132,14 +135,16 @@ def settings() -> str:
             str(memory_estimate.__doc__).replace("``", "`"),
             "## The promotion rule\n",
             "Section `[promotion]` of `spanloop.toml` ([how a promotion is decided](../explanation/promotion.md)).\n",
-            table(("key", "default", "meaning"), section_fields(Promotion)),
+            VARIABLE_SECTION,
+            table(("key", "variable", "default", "meaning"), variable_fields(Promotion)),
             "Section `[promotion.guards.METRIC]`, a limit each:\n",
             table(("key", "default", "meaning"), section_fields(Guard)),
             "The metrics:\n",
             table(("metric", "of an attempt"), _members(Metric)),
             "## The evaluation of a job's version\n",
             "Section `[evaluation]` of `spanloop.toml` ([let a job decide](../how-to/promote.md#let-a-job-decide)).\n",
-            table(("key", "default", "meaning"), section_fields(Evaluation)),
+            VARIABLE_SECTION,
+            table(("key", "variable", "default", "meaning"), variable_fields(Evaluation)),
             "## Addresses and the shared folder\n",
             ADDRESSES,
             table(("key", "variable", "meaning"), variables_of(Services)),
@@ -228,9 +233,14 @@ def variables_of(section: type[EnvironmentSection]) -> Iterator[tuple[object, ..
 def role_options() -> Iterator[tuple[object, ...]]:
     """Yield section, key, variable, default and docstring of each option of each role."""
     for name, role in ROLES.items():
-        for key, default, meaning in section_fields(role):
-            variable = role.variable(str(key).strip("`"))
-            yield f"`[serve.{name}]`", key, f"`{variable}`", default, meaning
+        for fields in variable_fields(role):
+            yield f"`[serve.{name}]`", *fields
+
+
+def variable_fields(section: type[VariableSection]) -> Iterator[tuple[object, ...]]:
+    """Yield key, variable, default and docstring of each key of a section."""
+    for key, default, meaning in section_fields(section):
+        yield key, f"`{section.variable(str(key).strip('`'))}`", default, meaning
 
 
 def tables() -> str:

@@ -14,6 +14,11 @@ from .converters_recordings import INGESTED_AT
 
 PUBLIC_REPORTS = Path(__file__).parents[3].parent / "shared" / "data" / "public_reports" / "convert"
 
+_EVALUATION = "gen_ai.evaluation.result"
+_NO_IDS: dict[str, Any] = {
+    **dict.fromkeys(("label", "trace_id", "span_id", "response_id", "session_id", "episode_key"), ""),
+    **dict.fromkeys(("scored_at", "ingested_at", "is_deleted"), 0),
+}
 _STATUS = ("Unset", "Ok", "Error")
 
 
@@ -23,9 +28,17 @@ class Delivered(NamedTuple):
     spans: pl.DataFrame
     logs: pl.DataFrame
 
-    def convert(self) -> Converted:
-        scores, generations = frames.empty(frames.SCORES), frames.empty(frames.GENERATIONS)
-        return convert(self.spans, scores=scores, generations=generations, logs=self.logs)
+    def convert(self, *, reward: float | None = None) -> Converted:
+        """Convert; ``reward`` scores each trace beside what the log records score."""
+        scores = [_score_row(row) for row in self.logs.iter_rows(named=True) if row["EventName"] == _EVALUATION]
+        if reward is not None:
+            scores += [{**_NO_IDS, "name": "reward", "value": reward, "trace_id": trace} for trace in self._traces()]
+        numbered = [{"score_id": str(number), **row} for number, row in enumerate(scores)]
+        generations = frames.empty(frames.GENERATIONS)
+        return convert(self.spans, scores=_frame(numbered, frames.SCORES), generations=generations, logs=self.logs)
+
+    def _traces(self) -> list[str]:
+        return sorted(set(self.spans["TraceId"]))
 
 
 def read(path: Path) -> Delivered:
@@ -87,6 +100,20 @@ def _log_rows(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                     "Body": _text(record.get("body", {})),
                     "LogAttributes": _items(record.get("attributes", ())),
                 }
+
+
+def _score_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The row that the view ``scores_from_logs`` makes of a record."""
+    attributes = {item["key"]: item["value"] for item in record["LogAttributes"]}
+    return {
+        **_NO_IDS,
+        "name": attributes["gen_ai.evaluation.name"],
+        "value": float(attributes["gen_ai.evaluation.score.value"]),
+        "label": attributes.get("gen_ai.evaluation.score.label", ""),
+        "trace_id": record["TraceId"],
+        "span_id": record["SpanId"],
+        "response_id": attributes.get("gen_ai.response.id", ""),
+    }
 
 
 def _items(attributes: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:

@@ -92,6 +92,18 @@ def test_a_sort_of_thing_that_is_missing_is_the_argument_of_that_name(content: s
     assert first(world_of((GIVEN | {"seats": 7}, content)).convert())[1] in {"tool", "unknown"}
 
 
+def test_a_value_that_an_error_repeats_is_still_made_up() -> None:
+    call = GIVEN | {"user_id": "tom_voss_9"}, "Error: user tom_voss_9 not found"
+    failures = world_of(call, call).convert().failures.sort("step")
+    assert failures["rule"].to_list() == ["hallucinated_arguments"] * 2
+    assert failures["fault_owner"].to_list() == ["policy"] * 2
+
+
+def test_a_value_that_an_answer_gave_beside_the_arguments_was_given() -> None:
+    calls = (GIVEN, "Known users: tom_voss_9"), (GIVEN | {"user_id": "tom_voss_9"}, "Error: user tom_voss_9 not found")
+    assert first(world_of(*calls).convert())[1:] == ("unknown", "given_value")
+
+
 def test_arguments_that_were_put_right_had_been_wrong() -> None:
     wrong, right = GIVEN | {"date": "booking"}, GIVEN
     converted = world_of((wrong, "Error: no matching record"), (right, "booked")).convert()

@@ -107,6 +107,25 @@ def test_cut_content_of_an_event_is_malformed() -> None:
     assert step["untrainable_reason"] == "malformed_messages"
 
 
+@pytest.mark.parametrize("prefix", ["gen_ai.prompt", "llm.prompts"])
+def test_cut_content_of_an_indexed_message_names_its_attribute(prefix: str) -> None:
+    world = World()
+    attributes = {
+        "gen_ai.request.model": "tiny",
+        "llm.request.type": "chat",
+        f"{prefix}.0.role": "system",
+        f"{prefix}.0.content": "Be brief.",
+        f"{prefix}.1.role": "user",
+        f"{prefix}.1.content": cut([{"type": "text", "text": LONG}]),
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "Two.",
+    }
+    world.span("chat", attributes, trace=trace_id("t"))
+    (step,) = world.convert().transitions.to_dicts()
+    assert step["untrainable_reason"] == "malformed_messages"
+    assert f"attribute {prefix}.1.content:" in step["untrainable_detail"]
+
+
 @pytest.mark.parametrize("words", ['{"a": 1} is what I got', "[INST] Hi", '[{"id": 1}, {"id": 2', '{"name": "Ada'])
 def test_words_that_resemble_json_stay_words_in_a_whole_list(words: str) -> None:
     world = World()

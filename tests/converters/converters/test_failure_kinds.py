@@ -114,6 +114,52 @@ def test_an_apology_after_a_remark_that_no_pattern_knows_charges_nobody() -> Non
     assert verdicts(converted) == [("tool_error", "unknown")]
 
 
+NEGATIVE_REPLIES: Final = (
+    "I do not have any.",
+    "Kuchen gibt es heute nicht.",
+    "No hay pastel.",
+    "Não temos bolo.",
+    "Il n'y a pas de gâteau.",
+    "Торта нет.",
+    "没有蛋糕。",
+    "ケーキはありません。",
+    "Could you name another one?",
+    "请问是哪一个\uff1f",
+)
+
+
+@pytest.mark.parametrize("last", NEGATIVE_REPLIES)
+@pytest.mark.parametrize("content", ["No cake here, K-4711.", '{"answer": "kein Kuchen"}', '"ケーキはない"'])
+def test_an_answer_that_passes_on_a_negative_remark_charges_nobody(last: str, content: str) -> None:
+    assert verdicts(told(content, last=last)) == [("tool_error", "unknown")]
+
+
+@pytest.mark.parametrize(
+    ("content", "last"),
+    [
+        ("There is carrot cake", "We do not have cake."),
+        ('{"cakes": ["carrot", "apple"]}', "We do not have cake."),
+        ("No cake here", "There is carrot cake."),
+        ("No cake here", "No, but there are 12 pies."),
+        ("No cake here\nbut pies, tarts and bread", "There is nothing."),
+        ("No cake, for reasons that the chef explains here at length. " * 4, "There is nothing."),
+    ],
+)
+def test_an_answer_that_does_more_than_pass_on_a_remark_stays_wrong(content: str, last: str) -> None:
+    assert verdicts(told(content, last=last)) == [("wrong_answer", "policy")]
+
+
+def test_figures_that_the_policy_was_given_are_no_data_of_a_remark() -> None:
+    converted = told("weather in Paris: the 4711 is on strike", last="Sorry.")
+    assert verdicts(converted) == [("wrong_answer", "policy")]
+    world, asked = World(), asks("c1", arguments={"order": "K-4711"})
+    world.call(OPENING, asked, trace=trace_id("t"))
+    seen = [*OPENING, asked, answers("c1", "K-4711 streikt heute")]
+    world.call(seen, text("assistant", "Es tut mir leid."), trace=trace_id("t"))
+    world.score(0.0, trace_id=trace_id("t"))
+    assert verdicts(world.convert()) == [("tool_error", "unknown")]
+
+
 def test_a_tools_own_data_that_do_not_fit_are_not_the_policys() -> None:
     content = "Output validation error: 'price' is a required property"
     assert verdicts(told(content)) == [("tool_error", "unknown")]

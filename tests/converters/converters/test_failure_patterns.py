@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from spanloop.converters.attribution import ErrorClass
-from spanloop.converters.errors.error_texts import LITERALS, Verdicts, error_in_text
+from spanloop.converters.errors.error_texts import LITERALS, AnswerErrors, error_in_text
 from spanloop.converters.errors.failure_patterns import (
     MOST_TEXT,
     FailurePattern,
@@ -111,14 +111,14 @@ def test_literals_hide_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = dict.fromkeys(
         [*(text for pattern in PATTERNS for _, text in pattern.examples), *chain.from_iterable(map(texts_of, recorded))]
     )
-    verdicts, one_by_one = Verdicts(texts), {text: Verdicts()[text] for text in list(texts)[::20]}
+    errors, one_by_one = AnswerErrors(texts), {text: AnswerErrors()[text] for text in list(texts)[::20]}
 
     def all_literals(given: Sequence[str]) -> list[frozenset[str]]:
         return [frozenset(LITERALS)] * len(given)
 
     monkeypatch.setattr("spanloop.converters.errors.error_texts._present_literals", all_literals)
-    unfiltered = Verdicts(texts)
-    assert {text: verdicts[text] for text in texts} == {text: unfiltered[text] for text in texts}
+    unfiltered = AnswerErrors(texts)
+    assert {text: errors[text] for text in texts} == {text: unfiltered[text] for text in texts}
     assert one_by_one == {text: unfiltered[text] for text in one_by_one}
 
 

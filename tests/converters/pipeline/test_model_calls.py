@@ -19,7 +19,7 @@ from spanloop.converters.dialects.attribute_map import (
     LANGSMITH,
     LANGWATCH,
     MLFLOW,
-    Family,
+    AttributeMap,
 )
 from spanloop.converters.reading.canonical_columns import canonical_columns
 from spanloop.converters.spans import SpanKind
@@ -56,12 +56,12 @@ def test_every_model_call_of_the_recordings_is_marked(feed: Feed) -> None:
     assert unmarked(feed, spans).select("SpanName", "ScopeName").unique().to_dicts() == []
 
 
-def kinds(family: Family) -> list[dict[str, str]]:
+def kinds(family: AttributeMap) -> list[dict[str, str]]:
     return [{family.kind: told} for told, kind in family.kinds.items() if kind is SpanKind.LLM]
 
 
 ADK_CALL: dict[str, str] = {}
-MARKS: list[tuple[Family, str, list[dict[str, str]]]] = [
+MARKS: list[tuple[AttributeMap, str, list[dict[str, str]]]] = [
     *(
         (family, "generate", kinds(family))
         for family in (LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, GENKIT, JUDGMENT, CONFIDENT)
@@ -73,7 +73,7 @@ MARKS: list[tuple[Family, str, list[dict[str, str]]]] = [
 
 @pytest.mark.parametrize(("family", "name", "marks"), MARKS, ids=[family.name for family, _, _ in MARKS])
 def test_every_mark_that_the_wrapping_tracers_have_is_known(
-    feed: Feed, family: Family, name: str, marks: list[dict[str, str]]
+    feed: Feed, family: AttributeMap, name: str, marks: list[dict[str, str]]
 ) -> None:
     assert marks
     content = {family.input[0]: '{"messages": []}', family.output[0]: '{"choices": []}'}

@@ -12,8 +12,8 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 from spanloop.training.spec.stored_spec import parse_spec
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_says_what_to_write(with_model: DataDir, options: tu
 def test_a_schedule_is_shown_with_its_ticks_paused_resumed_and_removed(with_model: DataDir) -> None:
     invoke(with_model, "train", "m", "--every", "6h", "--steps", "7")
     (schedule,) = JobApi(with_model).schedules()
-    skipped = Decision(TickVerdict.SKIPPED, "no new trainable groups")
+    skipped = Decision(TickOutcome.SKIPPED, "no new trainable groups")
     run_due_ticks(ControlDatabase(ControlPaths.of(with_model)), lambda _: skipped, parse_spec, recurring=True)
     assert "skipped: no new trainable groups" in text_of(with_model, "schedules", "list")
     shown = text_of(with_model, "schedules", "show", schedule.id)
@@ -113,7 +113,7 @@ def test_a_preview_says_what_decides(with_model: DataDir, monkeypatch: pytest.Mo
     invoke(with_model, "train", "m", "--when-failures", "timeout above 20% of 50")
     (schedule,) = api.schedules()
     assert isinstance(invoke(with_model, "schedules", "preview", schedule.id).exception, StoreError)
-    submitted = Decision(TickVerdict.SUBMITTED, "as if there were new data")
+    submitted = Decision(TickOutcome.SUBMITTED, "as if there were new data")
     run_due_ticks(ControlDatabase(ControlPaths.of(with_model)), lambda _: submitted, parse_spec, recurring=True)
     (job,) = api.list()
     text = text_of(with_model, "schedules", "preview", schedule.id)

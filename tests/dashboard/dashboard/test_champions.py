@@ -7,11 +7,11 @@ import pytest
 from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.foundation.settings.metric import Metric
 from spanloop.training.promotion.evidence import Decision, Evidence, Measured
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 
 def decision(
-    number: int, verdict: PromotionVerdict, candidate: tuple[str, float], champion: tuple[str, float]
+    number: int, outcome: PromotionOutcome, candidate: tuple[str, float], champion: tuple[str, float]
 ) -> Decision:
     measured = Measured(metric=Metric.SUCCESS, count=100, candidate=candidate[1], champion=champion[1])
     return Decision(
@@ -21,7 +21,7 @@ def decision(
         candidate=candidate[0],
         champion=champion[0],
         rule=None,
-        verdict=verdict,
+        outcome=outcome,
         evidence=Evidence(reason=f"reason {number}", measured=measured),
         job_id=None,
     )
@@ -30,10 +30,10 @@ def decision(
 def test_the_champion_moves_with_a_promotion_and_a_rollback_only() -> None:
     series = champion_series(
         [
-            decision(4, PromotionVerdict.ROLLED_BACK, ("m@v2", 0.3), ("m@v1", 0.5)),
-            decision(3, PromotionVerdict.UNDECIDED, ("m@v4", 0.65), ("m@v2", 0.6)),
-            decision(2, PromotionVerdict.KEPT, ("m@v3", 0.2), ("m@v2", 0.6)),
-            decision(1, PromotionVerdict.PROMOTED, ("m@v2", 0.6), ("m@v1", 0.4)),
+            decision(4, PromotionOutcome.ROLLED_BACK, ("m@v2", 0.3), ("m@v1", 0.5)),
+            decision(3, PromotionOutcome.UNDECIDED, ("m@v4", 0.65), ("m@v2", 0.6)),
+            decision(2, PromotionOutcome.KEPT, ("m@v3", 0.2), ("m@v2", 0.6)),
+            decision(1, PromotionOutcome.PROMOTED, ("m@v2", 0.6), ("m@v1", 0.4)),
         ]
     )
     assert series.select("version", "decision", "value", "champion", "champion_value").rows() == [
@@ -47,7 +47,7 @@ def test_the_champion_moves_with_a_promotion_and_a_rollback_only() -> None:
     assert series["why"].to_list()[1] == "reason 1"
 
 
-@pytest.mark.parametrize("decisions", [[], [decision(1, PromotionVerdict.PROMOTED, ("m@v2", 1.0), ("", 0.0))]])
+@pytest.mark.parametrize("decisions", [[], [decision(1, PromotionOutcome.PROMOTED, ("m@v2", 1.0), ("", 0.0))]])
 def test_what_compared_nothing_is_no_point(decisions: list[Decision]) -> None:
     nothing = [each.model_copy(update={"evidence": Evidence(reason="none")}) for each in decisions]
     assert champion_series(nothing).is_empty()

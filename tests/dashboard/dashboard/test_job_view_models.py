@@ -21,7 +21,7 @@ from spanloop.dashboard.view_models.jobs import (
 )
 from spanloop.training.dataset.manifest import Count, Manifest
 from spanloop.training.dataset.strategies.report import StrategyReport
-from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.states import JobState
 from spanloop.training.run.job_api import Job, JobSpec, Tick
 
@@ -160,7 +160,7 @@ def test_an_error_has_one_line_that_says_why(error: str, expected: str) -> None:
 
 
 def test_a_schedule_shows_its_last_tick_and_that_it_is_paused() -> None:
-    tick = Tick(NOW, 3, TickVerdict.SKIPPED, "no new trainable groups", None)
+    tick = Tick(NOW, 3, TickOutcome.SKIPPED, "no new trainable groups", None)
     assert last_tick((tick,), is_paused=False) == "skipped (3 times): no new trainable groups"
     assert last_tick((tick,), is_paused=True) == "paused; skipped (3 times): no new trainable groups"
     assert (last_tick((), is_paused=False), last_tick((), is_paused=True)) == (DASH, "paused")

@@ -11,8 +11,8 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import Device, JobApi, JobSpec
@@ -219,7 +219,7 @@ def test_a_schedule_shows_why_it_made_no_job_and_is_paused(seeded: Seeded, seede
     schedule = api.schedules()[0]
     run_due_ticks(
         ControlDatabase(ControlPaths.of(seeded_environment)),
-        lambda _: Decision(TickVerdict.SKIPPED, "no new trainable groups"),
+        lambda _: Decision(TickOutcome.SKIPPED, "no new trainable groups"),
         parse_spec,
         recurring=True,
         clock=lambda: datetime(2030, 1, 1, tzinfo=UTC),

@@ -1,6 +1,7 @@
 """A field of a role's class is an option, a key, a variable, a row of the reference and a line of ``doctor``."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 
 from spanloop.cli.app import app
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Configuration, Evaluation
+from spanloop.foundation.settings import Configuration, Evaluation, Promotion, load_configuration
+from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.settings.roles import ROLES, GatewaySettings
 from spanloop.foundation.settings.sources import read_process, resolve
 
@@ -127,6 +129,39 @@ def test_an_option_wins_over_a_variable_and_that_over_the_file_and_a_dotenv_file
         "grace_s": "SPANLOOP_SERVE_GATEWAY_GRACE_S",
         "dtype": "spanloop.toml",
     }
+
+
+def test_variables_win_over_the_promotion_and_evaluation_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spanloop.toml").write_text(
+        '[promotion]\nmargin = 0.1\nmin_tasks = 5\n[evaluation]\ntasks = "a.jsonl"\nagent = "m:f"\n'
+    )
+    monkeypatch.setenv("SPANLOOP_PROMOTION_MARGIN", "0.2")
+    monkeypatch.setenv("SPANLOOP_PROMOTION_GUARDS", '{"tokens": {"max_ratio": 1.5}}')
+    monkeypatch.setenv("SPANLOOP_EVALUATION_TASKS", "b.jsonl")
+    monkeypatch.setenv("SPANLOOP_EVALUATION_LIMIT", "")
+    read = load_configuration(tmp_path)
+    assert (read.promotion.margin, read.promotion.min_tasks) == (0.2, 5)
+    assert set(read.promotion.guards) == {Metric.CRASHES, Metric.TOKENS}
+    assert (read.evaluation.tasks, read.evaluation.agent, read.evaluation.limit) == ("b.jsonl", "m:f", None)
+    assert Promotion().margin == 0.0
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "problem"),
+    [
+        ("SPANLOOP_PROMOTION_ALPHA", "2", "SPANLOOP_PROMOTION_ALPHA: Input should be less than 0.5, got '2'"),
+        ("SPANLOOP_PROMOTION_GUARDS", "tokens", "SPANLOOP_PROMOTION_*"),
+        ("SPANLOOP_EVALUATION_TASKS", "a.jsonl", "set both, or none"),
+    ],
+)
+def test_an_invalid_variable_of_a_section_is_refused_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, text: str, problem: str
+) -> None:
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        load_configuration(tmp_path)
 
 
 def test_a_value_that_is_made_directly_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

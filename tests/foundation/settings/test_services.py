@@ -118,3 +118,10 @@ def test_serve_lets_its_role_log_in_the_requested_format(tmp_path: Path, monkeyp
     assert started == [([sys.executable, "-m", "spanloop.pipeline", "--data-dir", str(tmp_path)], "json")]
     refused = CliRunner().invoke(app, ["serve", "pipeline", *options[:-1], "xml"])
     assert (refused.exit_code, len(started)) == (2, 1)
+
+
+def test_doctor_names_the_variable_that_sets_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spanloop.toml").write_text("[promotion]\nmargin = 0.1\nmin_tasks = 5\n")
+    monkeypatch.setenv("SPANLOOP_PROMOTION_MARGIN", "0.2")
+    (check,) = settings_checks(tmp_path)
+    assert check.detail == "margin = 0.2 (SPANLOOP_PROMOTION_MARGIN), min_tasks = 5"

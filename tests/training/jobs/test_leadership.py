@@ -6,8 +6,8 @@ from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import LeaderRow
 from spanloop.training.jobs.leadership import LEADERSHIP_S, SCHEDULER, Leadership, LeadershipLostError
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.run.job_api import JobApi, JobSpec, Schedule, ScheduleSettings
 from spanloop.training.spec.stored_spec import parse_spec
 
@@ -16,7 +16,7 @@ from .support import FakeClock
 HERE = ProcessIdentity.current()
 ELSEWHERE = HERE._replace(machine="another")
 ENDED = HERE._replace(start_ticks=1)
-SUBMITTED = Decision(TickVerdict.SUBMITTED, "new data")
+SUBMITTED = Decision(TickOutcome.SUBMITTED, "new data")
 
 
 def claim(database: ControlDatabase, clock: FakeClock, owner: ProcessIdentity = HERE) -> Leadership:

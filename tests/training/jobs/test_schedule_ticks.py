@@ -19,9 +19,9 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ModelVersionRow
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules import schedule_ticks
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_settings import CHECK_INTERVAL, interval_text, parse_interval
 from spanloop.training.jobs.schedules.schedule_ticks import AFTER_FAILURE, Decision, run_due_ticks
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.lineage import trainings_of_schedule
 from spanloop.training.models.registry import Registry
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SPEC = JobSpec.of(kind="sft", base="tiny@v1", max_attempts=100)
 HOURLY = ScheduleSettings(every_minutes=60)
-NEW = Decision(TickVerdict.SUBMITTED, "new data")
+NEW = Decision(TickOutcome.SUBMITTED, "new data")
 
 
 def tick(data_dir: DataDir, clock: FakeClock, decision: Decision = NEW) -> Tick | None:
@@ -155,7 +155,7 @@ def test_a_budget_of_jobs_skips_ticks_until_the_period_has_passed(
         clock.forward(hours=1)
     skipped = tick(data_dir, clock)
     assert skipped is not None
-    assert skipped.verdict is TickVerdict.SKIPPED
+    assert skipped.outcome is TickOutcome.SKIPPED
     assert "budget of 2 jobs/week is used up: 2 jobs since" in skipped.reason
     clock.forward(days=7)
     tick(data_dir, clock)
@@ -198,12 +198,12 @@ def test_the_history_counts_repetitions_and_is_bounded(
     schedule = api.schedule(spec, settings=HOURLY)
     for number in range(5):
         for _ in range(2):
-            tick(data_dir, clock, Decision(TickVerdict.SKIPPED, f"reason {number}"))
+            tick(data_dir, clock, Decision(TickOutcome.SKIPPED, f"reason {number}"))
             clock.forward(hours=1)
     ticks = api.ticks(schedule.id, limit=1000)
     assert [str(each) for each in ticks] == [f"skipped (2 times): reason {number}" for number in (4, 3, 2)]
     for left in (3, 2):
-        last = tick(data_dir, clock, Decision(TickVerdict.WAITING, f"{left} are missing"))
+        last = tick(data_dir, clock, Decision(TickOutcome.WAITING, f"{left} are missing"))
         clock.forward(hours=1)
     assert last is not None
     assert (last.times, last.reason) == (2, "2 are missing")
@@ -223,7 +223,7 @@ def test_a_schedule_whose_decision_fails_holds_up_no_other(
 
     assert run_due_ticks(ControlDatabase(ControlPaths.of(data_dir)), decide, parse_spec, recurring=True, clock=clock)
     assert "ZeroDivisionError: in a selection" in api.ticks(broken.id)[0].reason
-    assert api.ticks(sound.id)[0].verdict is TickVerdict.SUBMITTED
+    assert api.ticks(sound.id)[0].outcome is TickOutcome.SUBMITTED
 
 
 class ScheduleLife(RuleBasedStateMachine):
@@ -258,7 +258,7 @@ class ScheduleLife(RuleBasedStateMachine):
 
     def _decide(self, _: Schedule) -> Decision:
         count = len(self._new())
-        return Decision(TickVerdict.SUBMITTED if count else TickVerdict.SKIPPED, f"{count} new")
+        return Decision(TickOutcome.SUBMITTED if count else TickOutcome.SKIPPED, f"{count} new")
 
     @rule(count=st.integers(1, 5))
     def arrive(self, count: int) -> None:

@@ -14,9 +14,9 @@ from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import ScheduleRow
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, record_tick, run_due_ticks
 from spanloop.training.jobs.schedules.stored_schedules import next_firing
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.run.job_api import JobApi, JobSpec, Schedule
 from spanloop.training.spec.stored_spec import parse_spec
 
@@ -28,7 +28,7 @@ crons = st.sampled_from(["* * * * *", "*/7 * * * *", "0 3 * * *", "30 2 * * 0", 
 
 def new_data(_: Schedule) -> Decision:
     """As if there were new data at every tick."""
-    return Decision(TickVerdict.SUBMITTED, "new data")
+    return Decision(TickOutcome.SUBMITTED, "new data")
 
 
 def fire(data_dir: DataDir, now: datetime, *, finish: bool = True) -> list[str]:

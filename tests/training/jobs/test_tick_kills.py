@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec, JobState, ScheduleSettings
@@ -20,13 +20,13 @@ from .support import RunnerOf, wait_until
 
 TICKS = """
 import sys
-from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
 from spanloop.foundation.paths import DataDir
 from spanloop.training.spec.stored_spec import parse_spec
-new_data = Decision(TickVerdict.SUBMITTED, "new data")
+new_data = Decision(TickOutcome.SUBMITTED, "new data")
 database = ControlDatabase(ControlPaths.of(DataDir(sys.argv[-1]).open()))
 run_due_ticks(database, lambda _: new_data, parse_spec, recurring=True)
 """
@@ -87,6 +87,6 @@ def test_kill_9_at_any_instant_neither_loses_nor_doubles_a_job_of_a_schedule(
     versions = [version.job_id for version in registry.list() if version.job_id]
     assert sorted(versions) == sorted(job.id for job in jobs)
     # one recorded end of each tick that submitted a job
-    submitted = [tick for tick in api.ticks(schedule.id, limit=1000) if tick.verdict is TickVerdict.SUBMITTED]
+    submitted = [tick for tick in api.ticks(schedule.id, limit=1000) if tick.outcome is TickOutcome.SUBMITTED]
     assert sorted(tick.job_id or "" for tick in submitted) == sorted(job.id for job in jobs)
     assert not list(data_dir.jobs.glob("*/violation"))

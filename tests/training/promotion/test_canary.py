@@ -28,8 +28,8 @@ from spanloop.training.promotion.canary.gateway_canary import CanaryRequest, run
 from spanloop.training.promotion.canary.look import look
 from spanloop.training.promotion.canary.watch import watching_canary
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.outcome import PromotionOutcome
 from spanloop.training.promotion.promote import Actions
-from spanloop.training.promotion.verdict import PromotionVerdict
 
 from ...dashboard.dashboard.dashboard_driver import button, open_page, table, text_of, visit_as_operator
 from ...gateway.support import RunningGateway, StandIn, serving, wait_until, write_model
@@ -131,8 +131,8 @@ def test_a_worse_candidate_is_rolled_back_with_its_evidence(served: Served) -> N
     assert state is not None
     decision = state.decision
     assert decision is not None
-    assert (decision.verdict, decision.candidate, decision.champion) == (
-        PromotionVerdict.ROLLED_BACK, "m@v2", "m@v1",
+    assert (decision.outcome, decision.candidate, decision.champion) == (
+        PromotionOutcome.ROLLED_BACK, "m@v2", "m@v1",
     )  # fmt: skip
     assert (decision.evidence.canary, decision.rule) == (identity, RULE)
     assert state.look.candidate.means[Metric.SUCCESS] == 0
@@ -163,7 +163,7 @@ def test_a_better_candidate_becomes_the_champion_and_a_kill_in_between_decides_o
     assert Decisions(served.data_dir).list("m") == ()
     assert served.decide() is None
     (decision,) = Decisions(served.data_dir).list("m")
-    assert decision.verdict is PromotionVerdict.PROMOTED
+    assert decision.outcome is PromotionOutcome.PROMOTED
     assert {alias.alias: alias.reference for alias in Aliases(served.data_dir).list("m")} == {"champion": "m@v2"}
     served.decide()
     assert len(Decisions(served.data_dir).list("m")) == 1
@@ -171,7 +171,7 @@ def test_a_better_candidate_becomes_the_champion_and_a_kill_in_between_decides_o
 
 
 @pytest.mark.slow
-def test_a_verdict_that_was_overtaken_is_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_that_was_overtaken_is_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.begin()
     served.ask(SESSIONS)
     served.calls(lambda arm: float(arm == "candidate"))
@@ -249,7 +249,7 @@ def test_the_scheduler_decides_without_being_asked(served: Served) -> None:
     served.calls(lambda arm: float(arm == "champion"))
     with watching_canary(served.data_dir, is_leading=lambda: True, every_s=0.05):
         wait_until(lambda: bool(Decisions(served.data_dir).list("m")))
-    assert Decisions(served.data_dir).list("m")[0].verdict is PromotionVerdict.ROLLED_BACK
+    assert Decisions(served.data_dir).list("m")[0].outcome is PromotionOutcome.ROLLED_BACK
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.outcome import PromotionOutcome
 from spanloop.training.promotion.serving_pause import ServingPause
-from spanloop.training.promotion.verdict import PromotionVerdict
 from spanloop.training.run.deployment_of_job import TrainedJob, deploy_as_asked
 from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 from spanloop.training.run.monitor.job_trace import JobTrace
@@ -94,7 +94,7 @@ def test_a_job_lets_both_versions_attempt_the_tasks_and_serves_the_better_one(
     log = finish(job)
     assert JobApi(data_dir).get(job.job.id).state is JobState.EVALUATING
     (decision,) = Decisions(data_dir).list()
-    assert (decision.verdict, decision.candidate, decision.champion) == (PromotionVerdict.PROMOTED, "m@v5", "m@v4")
+    assert (decision.outcome, decision.candidate, decision.champion) == (PromotionOutcome.PROMOTED, "m@v5", "m@v4")
     assert decision.job_id == job.job.id
     assert decision.evidence.measured is not None
     assert (decision.evidence.measured.count, decision.evidence.measured.wins) == (TASKS, TASKS)
@@ -114,7 +114,7 @@ def test_what_is_not_better_is_not_served_and_the_champions_attempts_are_used_ag
 ) -> None:
     configure(data_dir, "m@v4", "m@v5")
     finish(trained(deploy=True))
-    assert Decisions(data_dir).list()[0].verdict is PromotionVerdict.KEPT
+    assert Decisions(data_dir).list()[0].outcome is PromotionOutcome.KEPT
     assert gateway.served == "m@v4"
     assert {alias.alias: alias.version for alias in Aliases(data_dir).list("m")} == {"champion": "v4"}
     gateway.asked.clear()
@@ -129,7 +129,7 @@ def test_without_tasks_and_evaluations_the_version_waits_as_the_candidate(
     assert store.database
     log = finish(trained(deploy=True))
     (decision,) = Decisions(data_dir).list()
-    assert decision.verdict is PromotionVerdict.UNDECIDED
+    assert decision.outcome is PromotionOutcome.UNDECIDED
     assert "no evaluation of one name" in decision.evidence.reason
     assert "spanloop run" in log[-1]
     assert served(gateway) == []
@@ -161,7 +161,7 @@ def test_deploy_always_asks_no_rule_and_moves_the_champion(
     for _ in range(2):
         finish(job)
     (decision,) = Decisions(data_dir).list()
-    assert (decision.verdict, decision.rule) == (PromotionVerdict.PROMOTED, None)
+    assert (decision.outcome, decision.rule) == (PromotionOutcome.PROMOTED, None)
     assert "--deploy-always" in decision.evidence.reason
     assert served(gateway) == ["m@v5"]
     assert gateway.asked[0][1]["holder"] == f"job {job.job.id}"

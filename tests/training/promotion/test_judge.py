@@ -8,7 +8,7 @@ from spanloop.foundation.settings import Guard, Promotion
 from spanloop.foundation.settings.metric import Metric
 from spanloop.training.promotion.canary.session_blocks import Session
 from spanloop.training.promotion.judge import Pair, judge, judge_canary
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 
 def pairs(*blocks: tuple[int, float, float]) -> Mapping[str, Pair]:
@@ -25,8 +25,8 @@ BETTER = pairs((40, 1, 0), (5, 0, 1), (55, 1, 1))
 
 
 def test_a_candidate_that_is_shown_to_be_better_is_promoted_with_its_evidence() -> None:
-    verdict, evidence = (found := judge(Promotion(), no_crashes(BETTER))).verdict, found.evidence
-    assert verdict is PromotionVerdict.PROMOTED
+    outcome, evidence = (found := judge(Promotion(), no_crashes(BETTER))).outcome, found.evidence
+    assert outcome is PromotionOutcome.PROMOTED
     measured = evidence.measured
     assert measured is not None
     assert (measured.count, measured.wins, measured.losses) == (100, 40, 5)
@@ -43,28 +43,28 @@ def test_a_candidate_that_is_shown_to_be_better_is_promoted_with_its_evidence() 
 
 def test_too_few_tasks_leave_it_open_and_all_of_them_keep_the_champion() -> None:
     few = no_crashes(pairs((20, 1, 0)))
-    assert judge(Promotion(min_tasks=21), few).verdict is PromotionVerdict.UNDECIDED
-    assert judge(Promotion(), few).verdict is PromotionVerdict.PROMOTED
+    assert judge(Promotion(min_tasks=21), few).outcome is PromotionOutcome.UNDECIDED
+    assert judge(Promotion(), few).outcome is PromotionOutcome.PROMOTED
     equal = no_crashes(pairs((10, 1, 0), (10, 0, 1), (80, 1, 1)))
-    assert judge(Promotion(), equal).verdict is PromotionVerdict.UNDECIDED
+    assert judge(Promotion(), equal).outcome is PromotionOutcome.UNDECIDED
     kept = judge(Promotion(max_tasks=100), equal)
-    assert kept.verdict is PromotionVerdict.KEPT
+    assert kept.outcome is PromotionOutcome.KEPT
     assert "100 tasks did not show that the candidate is better" in kept.evidence.reason
 
 
 def test_a_candidate_that_is_worse_is_not_promoted_however_many_tasks_are_left() -> None:
     found = judge(Promotion(), no_crashes(pairs((5, 1, 0), (40, 0, 1))))
-    assert found.verdict is PromotionVerdict.KEPT
+    assert found.outcome is PromotionOutcome.KEPT
     assert "worse" in found.evidence.reason
 
 
 def test_a_gain_within_the_margin_is_no_gain() -> None:
-    assert judge(Promotion(margin=0.5), no_crashes(BETTER)).verdict is PromotionVerdict.UNDECIDED
+    assert judge(Promotion(margin=0.5), no_crashes(BETTER)).outcome is PromotionOutcome.UNDECIDED
 
 
 def test_versions_without_a_common_task_are_undecided() -> None:
     found = judge(Promotion(), {})
-    assert found.verdict is PromotionVerdict.UNDECIDED
+    assert found.outcome is PromotionOutcome.UNDECIDED
     assert "no task in common" in found.evidence.reason
 
 
@@ -83,7 +83,7 @@ def test_a_candidate_that_crashes_in_half_of_its_attempts_is_not_promoted_althou
         )
         for tasks in range(45, 451, 45)
     ]
-    assert [look.verdict for look in looks] == [PromotionVerdict.UNDECIDED] * 9 + [PromotionVerdict.KEPT]
+    assert [look.outcome for look in looks] == [PromotionOutcome.UNDECIDED] * 9 + [PromotionOutcome.KEPT]
     assert "did not show that it keeps to crashes at_most 0.25" in looks[-1].evidence.reason
 
 
@@ -104,7 +104,7 @@ def test_a_guard_must_hold(metric: Metric, guard: Guard, candidate: float, champ
     rule = Promotion(guards={metric: guard})
     measured = {metric: pairs((100, candidate, champion))}
     found = judge(rule, {**no_crashes(BETTER), **measured})
-    assert (found.verdict is PromotionVerdict.PROMOTED) == holds
+    assert (found.outcome is PromotionOutcome.PROMOTED) == holds
     check = next(check for check in found.evidence.guards if check.metric is metric)
     assert check.holds == holds
     assert [check.candidate, check.champion] == pytest.approx([candidate, champion])
@@ -113,7 +113,7 @@ def test_a_guard_must_hold(metric: Metric, guard: Guard, candidate: float, champ
 
 def test_a_guard_without_a_measurement_does_not_hold() -> None:
     found = judge(Promotion(guards={Metric.PLAN_SUCCESS: Guard(at_least=0.1)}), no_crashes(BETTER))
-    assert found.verdict is PromotionVerdict.UNDECIDED
+    assert found.outcome is PromotionOutcome.UNDECIDED
     assert "not shown yet: plan_success at_least 0.1" in found.evidence.reason
 
 
@@ -122,7 +122,7 @@ def test_rewards_have_the_range_of_the_rule() -> None:
     rule = Promotion(metric=Metric.REWARD, reward_range=(-10, 10), margin=1)
     measured = {Metric.CRASHES: no_crashes(rewards)[Metric.CRASHES], Metric.REWARD: rewards}
     found = judge(rule, measured)
-    assert found.verdict is PromotionVerdict.PROMOTED
+    assert found.outcome is PromotionOutcome.PROMOTED
     assert found.evidence.measured is not None
     assert found.evidence.measured.difference == pytest.approx(3.6)
     assert found.evidence.measured.high is not None
@@ -150,19 +150,19 @@ def live(canary: Sequence[float], champion: Sequence[float]) -> Mapping[Metric, 
 
 def test_a_canary_is_promoted_rolled_back_or_left_running() -> None:
     good, bad = [1.0, 1.0, 1.0, 1.0, 0.0] * 20, [1.0, 0.0, 0.0, 0.0, 0.0] * 20
-    assert judge_canary(Promotion(), live(good, bad * 9)).verdict is PromotionVerdict.PROMOTED
+    assert judge_canary(Promotion(), live(good, bad * 9)).outcome is PromotionOutcome.PROMOTED
     worse = judge_canary(Promotion(), live(bad, good * 9))
-    assert worse.verdict is PromotionVerdict.ROLLED_BACK
+    assert worse.outcome is PromotionOutcome.ROLLED_BACK
     assert worse.evidence.measured is not None
     assert [worse.evidence.measured.count, worse.evidence.measured.difference] == pytest.approx([100, -0.6])
-    assert judge_canary(Promotion(), live(good, good * 9)).verdict is PromotionVerdict.UNDECIDED
-    assert judge_canary(Promotion(max_sessions=100), live(good, good * 9)).verdict is PromotionVerdict.KEPT
-    assert judge_canary(Promotion(), {}).verdict is PromotionVerdict.UNDECIDED
+    assert judge_canary(Promotion(), live(good, good * 9)).outcome is PromotionOutcome.UNDECIDED
+    assert judge_canary(Promotion(max_sessions=100), live(good, good * 9)).outcome is PromotionOutcome.KEPT
+    assert judge_canary(Promotion(), {}).outcome is PromotionOutcome.UNDECIDED
 
 
 def test_a_canary_that_answers_too_slowly_is_not_promoted() -> None:
     good, bad = [1.0] * 60, [0.0] * 540
     rule = Promotion(guards={Metric.LATENCY: Guard(max_ratio=1.2)})
-    for latency, verdict in ((1.1, PromotionVerdict.PROMOTED), (1.3, PromotionVerdict.UNDECIDED)):
+    for latency, outcome in ((1.1, PromotionOutcome.PROMOTED), (1.3, PromotionOutcome.UNDECIDED)):
         slow = {Metric.LATENCY: sessions([latency] * 60, [1.0] * 540)}
-        assert judge_canary(rule, {**live(good, bad), **slow}).verdict is verdict
+        assert judge_canary(rule, {**live(good, bad), **slow}).outcome is outcome

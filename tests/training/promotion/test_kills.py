@@ -13,7 +13,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.jobs.states import JobState
 from spanloop.training.promotion.decisions import Decisions
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 from spanloop.training.run.deployment_of_job import TrainedJob
 from spanloop.training.run.job_api import JobApi
 
@@ -69,7 +69,7 @@ def test_kill_9_of_an_evaluating_job_counts_no_attempt_twice_and_decides_once(
         ("m@v5", TASKS, TASKS),
     ]
     (decision,) = Decisions(data_dir).list()
-    assert (decision.verdict, decision.evidence.looks) == (PromotionVerdict.PROMOTED, 1)
+    assert (decision.outcome, decision.evidence.looks) == (PromotionOutcome.PROMOTED, 1)
     assert len(decision.evidence.pairs) == TASKS
     assert gateway.served == "m@v5"
     assert JobApi(data_dir).get(job.job.id).state is JobState.EVALUATING

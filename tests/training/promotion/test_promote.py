@@ -12,8 +12,8 @@ from spanloop.store import Store
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.outcome import PromotionOutcome
 from spanloop.training.promotion.promote import Actions, promote, promote_always, roll_back, roll_back_by_rule
-from spanloop.training.promotion.verdict import PromotionVerdict
 
 from ..evaluation_seeding import RunAttempt, seed_run
 from ..gateway_stand_in import GatewayStandIn
@@ -52,7 +52,7 @@ def test_a_better_version_is_served_and_becomes_the_champion_with_its_evidence(
     attempted(store, "m@v1", "0" * 30)
     attempted(store, "m@v2", "1" * 25 + "0" * 5)
     decision = promote(store, "m@v2", RULE, Actions(data_dir))
-    assert (decision.verdict, decision.candidate, decision.champion) == (PromotionVerdict.PROMOTED, "m@v2", "m@v1")
+    assert (decision.outcome, decision.candidate, decision.champion) == (PromotionOutcome.PROMOTED, "m@v2", "m@v1")
     assert decision.rule == RULE
     assert decision.evidence.evaluations == ("test:m@v2", "test:m@v1")
     assert len(decision.evidence.pairs) == 30
@@ -73,7 +73,7 @@ def test_an_undecided_version_is_the_candidate_and_later_looks_continue(
     attempted(store, "m@v1", "01" * 10)
     attempted(store, "m@v2", "11" * 5 + "01" * 5)
     first = promote(store, "m@v2", RULE, Actions(data_dir))
-    assert (first.verdict, first.evidence.looks) == (PromotionVerdict.UNDECIDED, 1)
+    assert (first.outcome, first.evidence.looks) == (PromotionOutcome.UNDECIDED, 1)
     assert aliases(data_dir) == {"champion": "m@v1", "candidate": "m@v2"}
     assert promote(store, "m@candidate", RULE, Actions(data_dir)) == first  # nothing new, nothing stored
 
@@ -82,7 +82,7 @@ def test_an_undecided_version_is_the_candidate_and_later_looks_continue(
     attempted(store, "m@v1", "0" * 20, first=20)
     attempted(store, "m@v2", "1" * 20, first=20)
     second = promote(store, "m@v2", RULE, Actions(data_dir))
-    assert (second.verdict, second.evidence.looks) == (PromotionVerdict.PROMOTED, 2)
+    assert (second.outcome, second.evidence.looks) == (PromotionOutcome.PROMOTED, 2)
     assert second.evidence.measured is not None
     assert (second.evidence.measured.count, second.evidence.measured.wins) == (40, 25)
     assert {task: second.evidence.pairs[task] for task in first.evidence.pairs} == first.evidence.pairs
@@ -98,7 +98,7 @@ def test_a_version_that_is_not_better_leaves_the_champion_and_serves_nothing(
     attempted(store, "m@v1", "01" * 30)
     attempted(store, "m@v2", "01" * 30)
     decision = promote(store, "m@v2", RULE, Actions(data_dir))
-    assert decision.verdict is PromotionVerdict.KEPT
+    assert decision.outcome is PromotionOutcome.KEPT
     assert aliases(data_dir) == {"champion": "m@v1"}  # it was compared as the champion
     assert served(gateway) == []
 
@@ -111,7 +111,7 @@ def test_a_version_that_crashes_in_half_of_its_attempts_is_kept_out(
     attempted(store, "m@v2", "1" * 30)
     attempted(store, "m@v2", "1" * 30, first=30, state="crashed")
     decision = promote(store, "m@v2", RULE, Actions(data_dir))
-    assert decision.verdict is PromotionVerdict.KEPT
+    assert decision.outcome is PromotionOutcome.KEPT
     assert "crashes at_most 0.25" in decision.evidence.reason
     (guard,) = decision.evidence.guards
     assert (guard.candidate, guard.holds) == (0.5, False)
@@ -125,7 +125,7 @@ def test_tasks_of_the_training_are_never_compared(store: Store, data_dir: DataDi
     measured(store, "m@v2", trained=TrainedTasks(ids=frozenset(f"task-{number:03}" for number in range(25))))
     decision = promote(store, "m@v2", RULE, Actions(data_dir, deploys=False))
     assert decision.champion == "m@v1"  # its parent, because nothing else is known
-    assert decision.verdict is PromotionVerdict.UNDECIDED
+    assert decision.outcome is PromotionOutcome.UNDECIDED
     assert len(decision.evidence.pairs) == 5
 
 
@@ -155,7 +155,7 @@ def test_a_version_that_cannot_be_served_is_not_promoted(store: Store, data_dir:
         promote(store, "m@v2", RULE, Actions(data_dir))
     assert (aliases(data_dir), Decisions(data_dir).list()) == ({"champion": "m@v1"}, ())
     without_serving = promote(store, "m@v2", RULE, Actions(data_dir, deploys=False))
-    assert without_serving.verdict is PromotionVerdict.PROMOTED
+    assert without_serving.outcome is PromotionOutcome.PROMOTED
     assert aliases(data_dir) == {"champion": "m@v2"}
 
 
@@ -183,13 +183,13 @@ def test_rollbacks_go_back_one_champion_at_a_time(
     actions = Actions(data_dir)
     registry.record_deployment("m@v1")
     for version in ("m@v2", "m@v3"):
-        assert promote_always(version, actions).verdict is PromotionVerdict.PROMOTED
+        assert promote_always(version, actions).outcome is PromotionOutcome.PROMOTED
     assert roll_back("m", actions).champion == "m@v2"
     assert aliases(data_dir) == {"champion": "m@v2"}
     promote_always("m@v4", actions)
     for expected in ("m@v2", "m@v1"):
         decision = roll_back("m", actions)
-        assert (decision.verdict, decision.champion) == (PromotionVerdict.ROLLED_BACK, expected)
+        assert (decision.outcome, decision.champion) == (PromotionOutcome.ROLLED_BACK, expected)
         assert aliases(data_dir) == {"champion": expected}
     assert served(gateway) == ["m@v2", "m@v3", "m@v2", "m@v4", "m@v2", "m@v1"]
     with pytest.raises(JobError, match="m@v1 is its champion, and there was none before"):
@@ -221,7 +221,7 @@ def test_the_rule_rolls_back_a_champion_that_evaluations_show_to_be_worse(
     attempted(store, "m@v2", "0" * 25, first=20)
     decision = roll_back_by_rule(store, "m", RULE, Actions(data_dir))
     assert decision is not None
-    assert (decision.verdict, decision.rule) == (PromotionVerdict.ROLLED_BACK, RULE)
+    assert (decision.outcome, decision.rule) == (PromotionOutcome.ROLLED_BACK, RULE)
     assert decision.evidence.measured is not None
     assert decision.evidence.measured.difference == pytest.approx(-25 / 45)
     assert aliases(data_dir) == {"champion": "m@v1"}

@@ -15,8 +15,8 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_succeeded
 from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, run_due_ticks
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.models.lineage import trainings_of_schedule
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import FailureTrigger, JobApi, JobSpec, Schedule, ScheduleSettings
@@ -88,7 +88,7 @@ def test_a_tick_without_new_groups_makes_no_job_and_an_episode_is_trained_on_onc
     # the job trained on two of the groups: the others are still new
     train(seeded, store, job.id, ["task-0", "task-1"])
     found = decide(seeded, schedule)
-    assert found.decision.verdict is TickVerdict.SUBMITTED
+    assert found.decision.outcome is TickOutcome.SUBMITTED
     assert found.data is not None
     assert (found.data.groups.accepted, found.data.episodes.accepted) == (2, 8)
     assert tick(seeded)
@@ -99,7 +99,7 @@ def test_a_tick_without_new_groups_makes_no_job_and_an_episode_is_trained_on_onc
         assert tick(seeded)
     assert (len(api.list()), len(Registry(seeded.data_dir).list())) == (2, versions)
     last = api.ticks(schedule.id)[0]
-    assert (last.verdict, last.times) == (TickVerdict.SKIPPED, 3)
+    assert (last.outcome, last.times) == (TickOutcome.SKIPPED, 3)
     assert last.reason == "no new trainable groups: 0 of 4 accepted (rejected: reward_constant 4) episodes"
     # what the model of the user's own job learned does not count for the schedule
     assert preview(seeded.data_dir, SPEC).groups.accepted == 4
@@ -129,15 +129,15 @@ def test_a_replay_ratio_trains_on_old_episodes_beside_new_ones_only(seeded: Runn
     assert preview(seeded.data_dir, spec, consumed=consumed).groups.accepted == 2
     tick(seeded)
     train(seeded, store, api.list()[0].id, ["task-3"])
-    assert decide(seeded, schedule).decision.verdict is TickVerdict.SKIPPED
+    assert decide(seeded, schedule).decision.outcome is TickOutcome.SKIPPED
 
 
 def test_a_schedule_waits_for_new_transitions(seeded: Runner) -> None:
     api = JobApi(seeded.data_dir)
     few = api.schedule(SPEC, settings=ScheduleSettings(after_transitions=24))
     many = api.schedule(SPEC, settings=ScheduleSettings(after_transitions=25))
-    assert decide(seeded, few).decision.verdict is TickVerdict.SUBMITTED
-    assert decide(seeded, many).decision == Decision(TickVerdict.WAITING, "24 of 25 new trainable transitions")
+    assert decide(seeded, few).decision.outcome is TickOutcome.SUBMITTED
+    assert decide(seeded, many).decision == Decision(TickOutcome.WAITING, "24 of 25 new trainable transitions")
 
 
 def test_a_schedule_waits_for_failures_of_a_class(seeded: Runner, store: Store) -> None:
@@ -149,13 +149,13 @@ def test_a_schedule_waits_for_failures_of_a_class(seeded: Runner, store: Store) 
         settings = ScheduleSettings(when_failures=FailureTrigger.parse(text))
         return decide(seeded, api.schedule(SPEC, settings=settings)).decision
 
-    assert scheduled("invalid_arguments above 24% of 20").verdict is TickVerdict.SUBMITTED
+    assert scheduled("invalid_arguments above 24% of 20").outcome is TickOutcome.SUBMITTED
     assert scheduled("invalid_arguments above 25% of 20") == Decision(
-        TickVerdict.WAITING, "invalid_arguments in 25.0% of the last 20 episodes"
+        TickOutcome.WAITING, "invalid_arguments in 25.0% of the last 20 episodes"
     )
     assert scheduled("invalid_arguments above 1% of 21").reason == "20 of 21 episodes since the last job"
     assert scheduled("invalid_arguments of nobody above 1% of 5").reason == "0 of 5 episodes since the last job"
-    assert scheduled("tool_timeout above 0% of 20").verdict is TickVerdict.WAITING
+    assert scheduled("tool_timeout above 0% of 20").outcome is TickOutcome.WAITING
 
 
 def test_an_episode_counts_once_its_feedback_had_time(seeded: Runner) -> None:
@@ -174,7 +174,7 @@ def test_without_the_store_a_tick_stays_due_and_says_why(runner: Runner, monkeyp
         decide(runner, schedule)
     assert not tick(runner)
     (waiting,) = api.ticks(schedule.id)
-    assert waiting.verdict is TickVerdict.WAITING
+    assert waiting.outcome is TickOutcome.WAITING
     assert "ClickHouse is unreachable" in waiting.reason
     assert api.get_schedule(schedule.id).next_at == schedule.next_at
     assert api.list() == ()
@@ -184,7 +184,7 @@ def test_a_spec_that_cannot_run_is_skipped_with_its_reason(seeded: Runner) -> No
     api = JobApi(seeded.data_dir)
     schedule = api.schedule(SPEC.changed(base="nobody"), settings=EVERY_HOUR)
     assert decide(seeded, schedule).decision == Decision(
-        TickVerdict.SKIPPED, "its job could not run: There is no model version 'nobody'."
+        TickOutcome.SKIPPED, "its job could not run: There is no model version 'nobody'."
     )
 
 
@@ -211,7 +211,7 @@ def test_the_jobs_of_a_schedule_train_on_no_episode_twice(seeded: Runner, store:
     each = [store.query("training_trained_episodes", job_ids=[job], last_steps=[9])["episode_id"] for job in jobs]
     assert sorted(trained) == sorted(pl.concat(each).to_list())
     assert len(trained) == 16
-    assert api.ticks(schedule.id)[0].verdict is TickVerdict.SKIPPED
+    assert api.ticks(schedule.id)[0].outcome is TickOutcome.SKIPPED
     # what the second job left out is in its manifest
     manifest = load_manifest(ControlPaths.of(seeded.data_dir).job(jobs[1]))
     assert manifest is not None

@@ -20,11 +20,11 @@ from spanloop.messages import MessageLog
 from . import frames
 from .attribution import attribute, decisive
 from .errors.control_flow import without_control_flow
-from .errors.error_texts import Verdicts
+from .errors.error_texts import AnswerErrors
 from .evaluations import Evaluations
 from .linking import stitch
 from .linking.affected_traces import reached
-from .linking.continuation import continues, is_recorded
+from .linking.continuation import is_recorded
 from .linking.span_links import Links, kept_links, span_links
 from .options import Options
 from .reading.attributes import Attributes
@@ -155,7 +155,7 @@ def _convert(
     log = MessageLog()
     spans = evaluations.without_judges(read_spans(normalised, log))
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
-    verdicts = Verdicts(chain(log.tool_answers(), results))
+    answer_errors = AnswerErrors(chain(log.tool_answers(), results))
     collapsed = collapse(without_clock_skew(spans, links), processes)
     links = kept_links(links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
@@ -169,7 +169,7 @@ def _convert(
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
     episodes = [
-        build_episode(group, stitched, captures, captured_tokens, verdicts)
+        build_episode(group, stitched, captures, captured_tokens, answer_errors)
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
@@ -205,7 +205,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
             problem := untrainable(
                 step,
                 masked_by,
-                after.get(step.index) or _repeating_output(step, _at(episode.steps, step.following)),
+                after.get(step.index) or (_at(episode.steps, step.following) if step.is_continued else None),
                 _at(episode.steps, step.previous),
             )
         )
@@ -224,11 +224,6 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         group_id=group_of(episode),
         token_rows=tuple(merge(episode.steps, problems, goes_on)),
     )
-
-
-def _repeating_output(step: Step, following: Step | None) -> Step | None:
-    """Return ``following`` where its input repeats the output of ``step``, though it continues a later step."""
-    return following if following is not None and continues(step.span, following.span).choice == 0 else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:

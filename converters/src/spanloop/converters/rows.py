@@ -21,7 +21,7 @@ from .options import CONVERTER_VERSION
 from .reading.arrow_lists import ragged
 from .reading.finish_reasons import LENGTH
 from .results.tool_results import ToolResult
-from .rewards import Rewards, broadcast, own_reward
+from .rewards import Rewards, broadcast, step_reward
 from .spans import Problem
 from .steps import Episode, Step
 from .tokens.captures import IN_SPAN, Generation
@@ -336,7 +336,7 @@ def trajectory_columns(judged: Sequence[Judged], tokens: pl.DataFrame) -> Column
         "sampled_steps": [[step.index for step in row.steps] for row in rows],
         "sampled_starts": [[segment.start for segment in row.segments] for row in rows],
         "sampled_ends": [[segment.end for segment in row.segments] for row in rows],
-        "step_rewards": [[own_reward(each.rewards, step.index) for step in row.steps] for each, _, row in numbered],
+        "step_rewards": [[step_reward(each.rewards, step.index) for step in row.steps] for each, _, row in numbered],
         "tokenizers": [sorted({step.tokenizer for step in row.steps}) for row in rows],
         "reward": [broadcast(each.rewards, row.steps[-1].index)[0] for each, _, row in numbered],
         "is_trainable": [row.is_trainable for row in rows],

@@ -29,11 +29,11 @@ def side_calls(group: Group, parents: Mapping[SpanKey, SpanKey]) -> frozenset[Sp
         return frozenset()
     links = [(call.key, parents[call.key]) for call in calls if call.key in parents]
     linked = {key for link in links for key in link}
-    own = {call.key for call in calls if call.key in linked or _uses_tools(call)} or _within_agents(group)
-    single = [call for call in calls if call.key not in own and call.history.length]
-    if not single or not own:
+    agent_keys = {call.key for call in calls if call.key in linked or _uses_tools(call)} or _within_agents(group)
+    single = [call for call in calls if call.key not in agent_keys and call.history.length]
+    if not single or not agent_keys:
         return frozenset()
-    agent_calls = sorted((call for call in calls if call.key in own), key=lambda call: call.start_ns)
+    agent_calls = sorted((call for call in calls if call.key in agent_keys), key=lambda call: call.start_ns)
     conversations = {_conversation(call) for call in agent_calls}
     single = [call for call in single if _conversation(call) not in conversations and _is_apart(call, agent_calls)]
     if not single:
@@ -101,9 +101,9 @@ def _tool_results(group: Group, agent_calls: Sequence[Span]) -> list[str]:
     texts = [span.tool_result for span in group.context if span.kind is SpanKind.TOOL]
     texts += [response.content for call in agent_calls for message in call.input for response in message.tool_responses]
     beginnings = {text.strip()[:_BEGINNING] for text in texts}
-    said = "\n".join(call.output[0].text for call in agent_calls if call.output)
-    asked = "\n".join(message.text for message in agent_calls[0].input)
-    return [text for text in beginnings if len(text) >= _SHORTEST and text not in said and text not in asked]
+    answers = "\n".join(call.output[0].text for call in agent_calls if call.output)
+    task = "\n".join(message.text for message in agent_calls[0].input)
+    return [text for text in beginnings if len(text) >= _SHORTEST and text not in answers and text not in task]
 
 
 _BEGINNING: Final = 40

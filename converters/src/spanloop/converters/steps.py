@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .errors.error_texts import Verdicts
+import msgspec
+
+from .errors.error_texts import AnswerErrors
 from .linking import Group, SpanKey, Stitched, inherit
-from .linking.continuation import Evidence, continues
+from .linking.continuation import Continuation, Evidence, continues
 from .linking.unrecorded_outputs import with_told_answers
 from .reading.written_calls import with_written_calls
 from .results.observations import with_observed_calls
@@ -21,13 +23,12 @@ from .results.tool_results import ToolResult
 from .side_calls import side_calls, with_agent_last
 from .spans import Span
 from .tokens.captures import NO_CAPTURE, Capture
-from .tokens.choices import CapturedTokens, next_calls, with_used_choices
+from .tokens.choices import CapturedTokens, later_calls, with_used_choices
 
 Thread = tuple[str, bytes, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One action of the policy."""
 
     index: int
@@ -43,8 +44,13 @@ class Step:
     capture: Capture
     evidence: Evidence | None = None
     """Why it continues the step ``continues``; None for the first step of a conversation."""
-    is_continued: bool = False
-    """Whether the next step was sent the answer of this one, a stream without a finish reason."""
+    continuation: Continuation | None = None
+    """What the input of the step ``following`` has in common with this one; None without such a step."""
+
+    @property
+    def is_continued(self) -> bool:
+        """Whether the next step was sent the answer of this one."""
+        return self.continuation is not None and self.continuation.choice == 0
 
     @property
     def policy_version(self) -> str:
@@ -102,7 +108,7 @@ def build_episode(
     stitched: Stitched,
     captures: Mapping[SpanKey, Capture],
     tokens: CapturedTokens,
-    verdicts: Verdicts,
+    answer_errors: AnswerErrors,
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     side = side_calls(group, stitched.parents)
@@ -114,10 +120,14 @@ def build_episode(
     threads = _threads(calls, above, agents)
     previous = _previous(above, threads)
     following = _following(above, previous)
-    calls, captures = with_used_choices(calls, captures, next_calls(above, following), group.context, tokens)
+    calls, captures = with_used_choices(calls, captures, later_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     calls, observed = with_observed_calls(calls, following)
-    results = step_results(calls, following, group.context, verdicts, observed)
+    afters = [calls[following[index]] if index in following else None for index in range(len(calls))]
+    next_calls = [
+        None if after is None else (after, continues(call, after)) for call, after in zip(calls, afters, strict=True)
+    ]
+    results = step_results(calls, next_calls, group.context, answer_errors, observed)
     steps = tuple(
         Step(
             index=index,
@@ -130,7 +140,7 @@ def build_episode(
             results=results[index],
             capture=captures.get(call.key, NO_CAPTURE),
             evidence=None if above[index] is None else stitched.evidence.get(call.key),
-            is_continued=_is_continued(call, _next_input(calls, following.get(index))),
+            continuation=after[1] if (after := next_calls[index]) else None,
         )
         for index, call in enumerate(calls)
     )
@@ -144,20 +154,20 @@ def _earlier(parent: int | None, index: int) -> int | None:
 
 
 def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str]:
-    """The agent name of each call at least: its own, else that of the nearest ancestor in its trace."""
-    if not any(span.agent_name for span in context):
-        named = {call.agent_name for call in calls}
-        if len(named) == 1:
-            return dict.fromkeys((call.key for call in calls), named.pop())
+    """The agent name of each call: its own, else that of the nearest ancestor in its trace."""
+    names = {call.agent_name for call in calls}
+    if "" not in names or (len(names) == 1 and not any(span.agent_name for span in context)):
+        return {call.key: call.agent_name for call in calls}
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in (*calls, *context):
         by_trace[span.trace_id].append(span)
-    found: dict[SpanKey, str] = {}
-    for trace_id, members in by_trace.items():
-        own = {span.span_id: span.agent_name for span in members}
-        nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
-        found.update(((trace_id, span_id), name) for span_id, name in nearest.items())
-    return found
+    nearest = {
+        trace_id: inherit(
+            {span.span_id: span.parent_span_id for span in members}, {span.span_id: span.agent_name for span in members}
+        )
+        for trace_id, members in by_trace.items()
+    }
+    return {call.key: nearest[call.trace_id][call.span_id] for call in calls}
 
 
 def _thread(call: Span, agent_name: str) -> Thread:
@@ -198,14 +208,3 @@ def _following(continues: Sequence[int | None], previous: Sequence[int | None]) 
             if above is not None:
                 found.setdefault(above, index)
     return found
-
-
-def _is_continued(call: Span, after: Span | None) -> bool:
-    """Whether ``after`` was sent the input and the whole output of ``call``; asked for streams without an end only."""
-    if after is None or not call.is_streaming or call.finish_reason or not call.output:
-        return False
-    return continues(call, after).choice == 0
-
-
-def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:
-    return None if index is None else calls[index]

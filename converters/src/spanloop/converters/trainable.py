@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from spanloop.converters.enums import FaultOwner, UntrainableReason
-from spanloop.messages import Message
+from spanloop.messages import Message, ToolCall
 from spanloop.semconv import attributes as names
 
 from .attribution import Failure, is_incomplete
@@ -137,24 +137,34 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
     """What is wrong with words that tools answered, or with calls of which others or the arguments come later only."""
     if after is None or not step.span.output:
         return None
-    asked = {call.id: call for call in step.span.output[0].tool_calls}
-    continuation = continues(step.span, after.span)
+    requests = step.span.output[0].tool_calls
+    continuation = step.continuation
+    if continuation is None or after.index != step.following:
+        continuation = continues(step.span, after.span)
     news = continuation.new_messages
-    if not asked:
+    what = ""
+    if not requests:
         first = next((message for message in news if message.role != "assistant"), None)
         what = "tool calls" if first is not None and first.tool_responses else ""
-    else:
-        told = [call for message in news for call in message.tool_calls if call.id and call.id in asked]
-        lacks = any(asked[call.id].arguments == _NOTHING != call.arguments for call in told)
-        what = "arguments" if lacks else ""
-        if not what and continuation.repeats_input and _is_part(asked, step.span.input, news):
+    elif continuation.choice != 0 or _has_more(requests, news[1:]):
+        by_id = {call.id: call for call in requests}
+        repeated = [call for message in news for call in message.tool_calls if call.id and call.id in by_id]
+        if any(by_id[call.id].arguments == _NOTHING != call.arguments for call in repeated):
+            what = "arguments"
+        elif continuation.repeats_input and _is_part(by_id, step.span.input, news):
             what = "other tool calls"
     lacking = f"without the {what} that the history of span {after.span.span_id} tells of"
     return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking) if what else None
 
 
-def _is_part(asked: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
-    """Whether the turn that made the calls ``asked`` made more: Claude Code tells of an answer block by block."""
+def _has_more(requests: Sequence[ToolCall], later: Sequence[Message]) -> bool:
+    """Whether the messages behind an answer have tool calls, or more answers than the answer has ``requests``."""
+    answers = sum([len(message.tool_responses) for message in later])
+    return answers > len(requests) or any(message.tool_calls for message in later)
+
+
+def _is_part(requests: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
+    """Whether the turn that made the calls ``requests`` made more: Claude Code tells of an answer block by block."""
     calls: set[str] = set()
     answers: set[str] = set()
     for message in news:
@@ -162,8 +172,9 @@ def _is_part(asked: Collection[str], seen: Iterable[Message], news: Iterable[Mes
             break
         calls.update(call.id for call in message.tool_calls)
         answers.update(answer.id for answer in message.tool_responses)
-    # Some tracers give the answers other ids than the calls: those that are asked for must be among them.
-    further = set[str]().union(*(told for told in (calls, answers) if told.issuperset(asked))).difference(asked, ("",))
+    # Some tracers give the answers other ids than the calls: those of the requests must be among them.
+    complete = (ids for ids in (calls, answers) if ids.issuperset(requests))
+    further = set[str]().union(*complete).difference(requests, ("",))
     return bool(further) and not further <= {call.id for message in seen for call in message.tool_calls}
 
 
@@ -175,7 +186,7 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
     if before is None:
         return None
     one, other = before.span, step.span
-    if step.continues == before.index and _lacks_calls(one):
+    if one.finish_reason == TOOL_CALL and step.continues == before.index and not _has_tool_calls(one):
         news = continues(one, other).new_messages
         if not any(message.tool_calls for message in news):
             lacking = f"without the tool calls that span {one.span_id} ended for"
@@ -194,5 +205,5 @@ _RESPONSE: Final = "resp_"
 _NOTHING: Final = "{}"
 
 
-def _lacks_calls(span: Span) -> bool:
-    return span.finish_reason == TOOL_CALL and not any(message.tool_calls for message in span.output)
+def _has_tool_calls(span: Span) -> bool:
+    return any(message.tool_calls for message in span.output)

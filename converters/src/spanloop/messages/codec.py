@@ -19,6 +19,9 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 class MalformedMessagesError(ValueError):
     """Text that should be a list of messages and is not."""
 
+    cut_text: str = ""
+    """The text, where an attribute limit cut it within a value; empty otherwise."""
+
 
 def dump(value: object) -> str:
     """Compact JSON."""

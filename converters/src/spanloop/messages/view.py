@@ -126,7 +126,9 @@ def _add_hosted(part: Fields, calls: list[ToolCall], responses: list[ToolRespons
 def _unfinished_error(part: Fields) -> MalformedMessagesError:
     text = str(part.get("content"))
     where = f"{part.get('attribute')}: expected messages as JSON, got {len(text)} characters that stop within a value"
-    return MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
+    error = MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
+    error.cut_text = text
+    return error
 
 
 def _replaced(fields: Fields, parts: list[object], position: int, part: Fields) -> tuple[list[object], Fields]:

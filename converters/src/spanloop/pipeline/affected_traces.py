@@ -175,13 +175,13 @@ class _SharedIds(NamedTuple):
 
 def _traces_sharing_ids(store: Store, batch: Batch, trace_ids: Collection[str], *, by_session: bool) -> _SharedIds:
     from_ns, until_ns = _clamp_ns(batch.started_ns - RELATED_WINDOW_NS), _clamp_ns(batch.ended_ns + RELATED_WINDOW_NS)
-    is_own = batch.trace_ids.issuperset(trace_ids)
+    is_within_batch = batch.trace_ids.issuperset(trace_ids)
     parts = [
         store.query(
             "pipeline_relatives",
             trace_ids=ids,
-            given_from_ns=batch.started_ns if is_own else from_ns,
-            given_until_ns=batch.ended_ns if is_own else until_ns,
+            given_from_ns=batch.started_ns if is_within_batch else from_ns,
+            given_until_ns=batch.ended_ns if is_within_batch else until_ns,
             from_ns=from_ns,
             until_ns=until_ns,
             by_session=by_session,
@@ -197,10 +197,10 @@ def _traces_sharing_ids(store: Store, batch: Batch, trace_ids: Collection[str], 
 
 def _sizes(store: Store, batch: Batch, trace_ids: frozenset[str]) -> pl.DataFrame:
     """Return spans, bytes and times of traces, the earliest first. The times of the batch's own traces are known."""
-    own_ids, other_ids = trace_ids & batch.trace_ids, trace_ids - batch.trace_ids
+    batch_ids, other_ids = trace_ids & batch.trace_ids, trace_ids - batch.trace_ids
     results = [
         store.query("pipeline_sizes", trace_ids=ids, from_ns=from_ns, until_ns=until_ns)
-        for requested, from_ns, until_ns in ((own_ids, batch.started_ns, batch.ended_ns), (other_ids, 0, FOREVER_NS))
+        for requested, from_ns, until_ns in ((batch_ids, batch.started_ns, batch.ended_ns), (other_ids, 0, FOREVER_NS))
         for ids in slices(requested)
     ]
     return pl.concat(results).sort("started_ns", "trace_id") if results else _empty_sizes(store)
@@ -327,13 +327,15 @@ class _Callers(NamedTuple):
 
 
 def _callers(sizes: pl.DataFrame) -> _Callers:
-    bare: set[str] = set()
+    unscoped: set[str] = set()
     scopes: dict[str, str] = {}
     for callers, is_held in sizes.select("callers", "is_held").iter_rows():
         for service, scope in (caller.values() for caller in callers):
             if not is_held or scopes.setdefault(service, scope) != scope:
-                bare.add(service)
-    return _Callers(frozenset(bare), {service: scope for service, scope in scopes.items() if service not in bare})
+                unscoped.add(service)
+    return _Callers(
+        frozenset(unscoped), {service: scope for service, scope in scopes.items() if service not in unscoped}
+    )
 
 
 def _neighbour_candidates(store: Store, batch: Batch, callers: _Callers, known: frozenset[str]) -> list[str]:

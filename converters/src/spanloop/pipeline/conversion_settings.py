@@ -1,4 +1,4 @@
-"""How the service converts: ``spanloop.toml`` and the environment as conversion options.
+"""Conversion options of the service, from ``spanloop.toml`` and the environment.
 
 Invariant: a judge that fails never fails a conversion. The rules after it decide instead, and the failure is counted.
 After ``MOST_FAILURES`` failures in a row a judge is not asked for ``PAUSE_S`` seconds: a dead endpoint costs a few

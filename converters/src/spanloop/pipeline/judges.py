@@ -13,7 +13,7 @@ from spanloop.foundation.settings import Model
 
 
 class JudgeContext(NamedTuple):
-    """What a judge may use besides a prompt."""
+    """Data that a judge may use besides a prompt."""
 
     data_dir: Path
     """The data directory, which holds the cache of answers."""

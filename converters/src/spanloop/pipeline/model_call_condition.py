@@ -31,8 +31,8 @@ def _test(name: str, expected: str | Sequence[str]) -> str:
     if expected == "" and name not in COLUMNS:
         return f"mapContains(SpanAttributes, {_literal(name)})"
     if isinstance(expected, str):
-        found = f"match({'event' if name == _EVENTS else column}, {_literal(expected)})"
-        return f"arrayExists(event -> {found}, {column})" if name == _EVENTS else found
+        condition = f"match({'event' if name == _EVENTS else column}, {_literal(expected)})"
+        return f"arrayExists(event -> {condition}, {column})" if name == _EVENTS else condition
     values = ", ".join(map(_literal, expected))
     if name == _EVENTS:
         return f"hasAny({column}, [{values}])"

@@ -15,7 +15,9 @@ from .check import Check
 def settings_checks(data_dir: Path) -> Iterator[Check]:
     """Check each role, and each other section of ``spanloop.toml``, that has a setting which is not a default."""
     from spanloop.foundation.settings import load_configuration
+    from spanloop.foundation.settings.environment import variables_set
     from spanloop.foundation.settings.roles import ROLES
+    from spanloop.foundation.settings.section import VariableSection
     from spanloop.foundation.settings.sources import FILE_ORIGIN, resolve
 
     configuration = load_configuration(data_dir)
@@ -30,7 +32,12 @@ def settings_checks(data_dir: Path) -> Iterator[Check]:
                 yield Check(f"settings of the {name}", ok=True, detail=", ".join(values))
     for name in sorted(configuration.model_fields_set - {"serve", "models"}):
         section = getattr(configuration, name)
-        values = (f"{field} = {_text(value)}" for field, value in section if field in section.model_fields_set)
+        variables = variables_set(type(section)) if isinstance(section, VariableSection) else {}
+        values = (
+            f"{field} = {_text(value)}" + (f" ({section.variable(field)})" if field in variables else "")
+            for field, value in section
+            if field in section.model_fields_set
+        )
         yield Check(f"[{name}] of {FILE_ORIGIN}", ok=True, detail=", ".join(values))
 
 

@@ -16,7 +16,7 @@ from spanloop.foundation.errors import SpanloopError
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.job_progress import await_job, last_metrics
 from spanloop.training.jobs.states import JobState
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .agent_runner import AgentRun, ExampleAgent, run_agent, write_tasks
 from .stages import FinishedStages, StageDisplay
@@ -142,9 +142,9 @@ class Experiment:
                 rule = load_configuration(self._data_dir.path).promotion
                 with connect(self._data_dir) as store:
                     decision = promote(store, candidate, rule, Actions(self._data_dir), evaluation=self.agent.name)
-            champion = candidate if decision.verdict is PromotionVerdict.PROMOTED else decision.champion
+            champion = candidate if decision.outcome is PromotionOutcome.PROMOTED else decision.champion
             self._serve(champion)
-            self._stages.note(f"{decision.verdict}: {decision.evidence.reason}")
+            self._stages.note(f"{decision.outcome}: {decision.evidence.reason}")
             return {"champion": champion}
 
         return str(self._stage(f"decide {candidate}", f"the rule decides about {candidate}", ask)["champion"])

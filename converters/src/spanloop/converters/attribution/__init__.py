@@ -15,7 +15,6 @@ from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
 from ..linking import SpanKey
-from ..linking.continuation import continues
 from ..reading.finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
@@ -35,7 +34,7 @@ from .broken_output import has_unrecorded_end, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
 from .crash import is_after_answer
 from .failure import Failure
-from .failure_dedup import deduplicated, in_words_from_above, nearest_above
+from .failure_dedup import deduplicated, nearest_above, with_messages_from_above
 from .judge import Ask, AskedJudge, LlmJudge
 from .loading import DEFAULT, RULE_POINT, attribution_rules
 from .recovery import RecoveryFacts, made_progress, recovery_facts
@@ -70,13 +69,13 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         has_sign = not _is_in_order(step)
         if has_sign or rules_without_sign.model_calls:
             found += _of_call(step, facts, rules if has_sign else rules_without_sign)
-        if step.span.output and step.span.output[0].tool_calls:
+        if rules_without_sign.tool_calls or not _are_calls_in_order(step):
             for context, is_suspect in _tool_calls(step, facts, asks_all=bool(rules_without_sign.tool_calls)):
                 for failure in _of_tool(context, facts, rules if is_suspect else rules_without_sign):
                     found.append(failure)
                     of_tools |= {context.tool.key: failure} if context.tool is not None else {}
     if found:
-        found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+        found = with_messages_from_above(deduplicated(found, of_tools, episode), episode)
         if episode.side_steps:
             found = [
                 replace(failure, is_recovered=True) if failure.step.index in episode.side_steps else failure
@@ -91,7 +90,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
 
 
 class _Facts:
-    """What rules need to know of an episode as a whole, computed when the first of them asks."""
+    """Facts about an episode as a whole, computed when a rule first needs them."""
 
     def __init__(self, episode: Episode, *, has_failed: bool) -> None:
         self.episode: Final = episode
@@ -131,6 +130,22 @@ def _is_in_order(step: Step) -> bool:
     return has_calls and is_usual and not span.has_failed and step.capture.problem is None
 
 
+def _are_calls_in_order(step: Step) -> bool:
+    """Whether each tool call has fitting arguments, an offered tool and a result without an error."""
+    calls = step.span.output[0].tool_calls if step.span.output else ()
+    if not calls:
+        return True
+    if len(step.results) != len(calls) or any(result.is_error for result in step.results):
+        return False
+    offered, signs = offered_tools(step.span.tools), _signs(step.span.tools)
+    for call in calls:
+        sign = signs.get(call.name)
+        is_known = not offered or call.name in offered
+        if not call.is_valid or not is_known or (sign is not None and sign.may_break(call.arguments)):
+            return False
+    return True
+
+
 _USUAL_FINISH: Final = frozenset({STOP, TOOL_CALL})
 
 
@@ -144,7 +159,9 @@ def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
 
 def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[ToolCallContext, bool]]:
     """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
-    calls = step.span.output[0].tool_calls
+    calls = step.span.output[0].tool_calls if step.span.output else ()
+    if not calls:
+        return
     declared, hosted = offered_tools(step.span.tools), _hosted(step)
     signs = _signs(step.span.tools)
     results = {result.position: result for result in step.results}
@@ -170,7 +187,7 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         is_error = result is not None and result.is_error
         is_wrong = is_error or bool(violation)
         corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_wrong else ""
-        is_continued = result is None and _is_continued(step, facts.episode)
+        is_continued = result is None and step.is_continued
         within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
         names = frozenset[str]() if is_known else facts.agent_names
         context = ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within, names, violation)
@@ -200,14 +217,8 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
             return
 
 
-def _is_continued(step: Step, episode: Episode) -> bool:
-    if step.following is None:
-        return False
-    return continues(step.span, episode.steps[step.following].span).choice == 0
-
-
 def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:
-    """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
+    """Yield the findings of episode rules, without those of (trace, span, class) in ``known``."""
     episode = facts.episode
     seen = [(rule.name, located) for rule in rules.episodes for located in rule.find(episode)]
     if not seen:
@@ -240,7 +251,7 @@ def _last_worked(episode: Episode) -> dict[str, int]:
 
 
 def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:
-    """What the first ending rule sees of those that are asked; what came before an open failure explains nothing."""
+    """Return the first ending rule's finding; events before an open failure explain nothing."""
     known = {failure.finding.error_class for failure in found if not failure.is_recovered}
     since = max((_step_of_fault(failure) for failure in found if not failure.is_recovered), default=-1)
     had_worked = any(step.results and made_progress(step) for step in episode.steps[since + 1 :])

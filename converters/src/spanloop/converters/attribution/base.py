@@ -1,4 +1,4 @@
-"""What an attribution rule is, and the taxonomy that rules speak.
+"""Base classes of attribution rules, and the classes of errors that rules report.
 
 Invariant: a rule looks at one thing (a model call, a tool call, an episode as a whole, an episode's end), and says
 nothing or gives findings with class, owner, confidence and evidence. Rules never punish: they name.
@@ -19,7 +19,7 @@ from ..steps import Episode, Step
 
 
 class ErrorClass(StrEnum):
-    """What went wrong. Open: a rule of a user's own may name any other class."""
+    """Classes of errors. A rule of a user's own may report any other class."""
 
     UNKNOWN_TOOL = "unknown_tool"
     """The action calls a tool that it was not offered."""
@@ -73,7 +73,7 @@ class ErrorClass(StrEnum):
 
 
 class Finding(NamedTuple):
-    """What a rule saw."""
+    """A rule's finding about a call or an episode."""
 
     error_class: str
     """An ``ErrorClass``, or a class of a rule's own."""
@@ -82,7 +82,7 @@ class Finding(NamedTuple):
     """0 to 1."""
     message: str
     evidence: dict[str, object]
-    """What the rule saw, as JSON values."""
+    """The evidence of the finding, as JSON values."""
 
 
 class LocatedFinding(NamedTuple):
@@ -118,7 +118,7 @@ class ToolCallContext(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What the tool itself said of its error, else what the model was shown."""
+        """The tool's own error message, else the result that the model was shown."""
         if self.tool is not None and self.tool.exception.message:
             return ": ".join(filter(None, self.tool.exception))
         return self.result.content if self.result is not None else ""
@@ -128,12 +128,12 @@ class ToolCallContext(NamedTuple):
         """All that is said of the error, by the tool's span and by what the model was shown; empty without one."""
         if self.result is None or not self.result.is_error:
             return ""
-        said = [self.result.error_type, self.result.words]
+        texts = [self.result.error_type, self.result.words]
         if self.tool is not None:
-            said[1:1] = [self.tool.exception.message, self.tool.status_message]
+            texts[1:1] = [self.tool.exception.message, self.tool.status_message]
         for span in self.failed_within:
-            said += [span.error_type, *span.exception, span.status_message]
-        return " ".join(dict.fromkeys(text for text in said if text))
+            texts += [span.error_type, *span.exception, span.status_message]
+        return " ".join(dict.fromkeys(text for text in texts if text))
 
     @property
     def status(self) -> str:
@@ -145,8 +145,8 @@ class ToolCallContext(NamedTuple):
         return next(filter(None, codes), "")
 
     @property
-    def told(self) -> str:
-        """What is said of the error: what the model was shown, and what the tool's span says besides."""
+    def result_text(self) -> str:
+        """The result that the model was shown, and the tool's own error message where it differs."""
         if self.result is None:
             return ""
         beside = [self.tool.exception.message or self.tool.status_message] if self.tool is not None else []
@@ -156,7 +156,7 @@ class ToolCallContext(NamedTuple):
     def finding(
         self, error_class: ErrorClass, owner: FaultOwner, confidence: float, message: str = "", /, **evidence: object
     ) -> Finding:
-        """What a rule saw of this call: beside ``evidence``, with its arguments and what came back."""
+        """Return a finding about this call; the call's arguments and result are added to ``evidence``."""
         evidence["arguments"] = self.call.arguments
         if (result := self.result) is not None:
             evidence |= {"error_type": result.error_type, "result": result.content[:500], "seen_by": result.evidence}
@@ -165,10 +165,10 @@ class ToolCallContext(NamedTuple):
         return Finding(error_class, owner, confidence, message or self.message, evidence)
 
 
-def own_words(content: str, error_type: str) -> str:
+def error_message(content: str, error_type: str) -> str:
     """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""
-    _, found, message = content.rpartition(f"{error_type}:") if error_type else ("", "", "")
-    return message if found else content
+    _, separator, message = content.rpartition(f"{error_type}:") if error_type else ("", "", "")
+    return message if separator else content
 
 
 class Rule(Extension):

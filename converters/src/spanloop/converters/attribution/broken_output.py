@@ -102,12 +102,19 @@ _CALL_AS_TEXT: Final = re.compile(
 )
 """A tool call as models write one that their parser did not take."""
 
+_CALL_HINTS: Final = ("<", "[TOOL_CALL", '"name"', '"tool', '"function"')
+"""One of these is in every match of ``_CALL_AS_TEXT``, which is slow to look for."""
+
 _CALL_BY_NAME: Final = re.compile(
     r"(?:^|\n)\s*Action:\s*[`'\"]?([\w.-]+)|\bto=functions\.([\w-]+)|\b(?:functions|default_api)\.([\w-]+)\("
     r"|[{,]\s*\"(?:name|tool|function|tool_name)\"\s*:\s*\"([\w.-]+)\"\s*,\s*"
     r"\"(?:arguments|parameters|args|input|tool_input)\"\s*:"
 )
 """What is a tool call only where it names a tool that was offered."""
+
+
+def _call_as_text(text: str) -> re.Match[str] | None:
+    return _CALL_AS_TEXT.search(text) if any(hint in text for hint in _CALL_HINTS) else None
 
 
 def _call_by_name(text: str, tools: str) -> re.Match[str] | None:
@@ -137,7 +144,7 @@ class MalformedOutput(ModelCallRule):
             return None
         said = span.output[0]
         evidence = {"finish_reason": span.finish_reason, "output": said.text[:500]}
-        if found := _CALL_AS_TEXT.search(said.text) or _call_by_name(said.text, span.tools):
+        if found := _call_as_text(said.text) or _call_by_name(said.text, span.tools):
             evidence["found"] = found.group(0)
             message = "the output holds a tool call as plain text"
             confidence = 0.9 if span.tools != "[]" else 0.6

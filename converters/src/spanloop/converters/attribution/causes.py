@@ -23,7 +23,7 @@ _MOST_LINKS: Final = 10
 
 
 class Ending(NamedTuple):
-    """How the episode ended: the symptom of whatever caused it."""
+    """The end of an episode: the symptom of its root cause."""
 
     step: int
     span_id: str
@@ -89,14 +89,14 @@ def with_chains(episode: Episode, failures: Sequence[Failure], reward: float | N
     members = {id(failure) for failure in deciding}
     links = _links(deciding)
     links.append({"step": ending.step, "span_id": ending.span_id, "what": ending.what})
-    found: list[Failure] = []
+    chained: list[Failure] = []
     for failure in failures:
-        own = links if id(failure) in members else [_link(failure)]
+        failure_chain = links if id(failure) in members else [_link(failure)]
         if failure.is_recovered:
-            own = [*own, {"what": "recovered"}]
-        evidence = {**failure.finding.evidence, "chain": own}
-        found.append(replace(failure, finding=failure.finding._replace(evidence=evidence)))
-    return tuple(found)
+            failure_chain = [*failure_chain, {"what": "recovered"}]
+        evidence = {**failure.finding.evidence, "chain": failure_chain}
+        chained.append(replace(failure, finding=failure.finding._replace(evidence=evidence)))
+    return tuple(chained)
 
 
 def _with_progress(episode: Episode, failures: Sequence[Failure]) -> list[Failure]:

@@ -1,4 +1,4 @@
-"""What raised around the model calls: the program itself, a tool that no action asked for, or somebody who stopped it.
+"""Crashes around the model calls: of the program, of a tool that no action called, or by somebody who stopped it.
 
 An exception on its way up marks the spans that it passes; the innermost one is where it was raised. Seen here is
 one that was raised in no model call and in no tool call of an action: those have rules of their own.
@@ -17,7 +17,7 @@ from ..steps import Episode, Step
 from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 from .broken_output import has_unrecorded_end
 from .environment import environment_fault, was_stopped
-from .failure_dedup import is_last_call, is_same_error, nearest_above, said
+from .failure_dedup import is_last_call, is_same_error, nearest_above, span_error
 from .tool_calls.tool_kinds import is_hand_over
 
 CRASH: Final = "crash"
@@ -34,17 +34,21 @@ class Crash(EpisodeRule):
         failed = [span for span in episode.context if span.has_failed]
         if not failed:
             return
-        asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
+        tool_call_spans = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
         spans = episode.spans
         within = _within_calls(spans)
-        inner = {span.key for span in failed if within.get(f"{span.trace_id}/{span.parent_span_id}", "")} - asked
+        inner = {
+            span.key for span in failed if within.get(f"{span.trace_id}/{span.parent_span_id}", "")
+        } - tool_call_spans
         came_from_below = _came_from_below(spans, inner)
         # HoneyHive tells of a failure once more, in a span beside the one that failed.
         repeated = {(span.trace_id, span.parent_span_id, f"{span.name}_error") for span in spans if span.has_failed}
         begun = sorted(episode.steps, key=_start)
         for span in failed:
             place = (span.trace_id, span.parent_span_id, span.name)
-            if not (span.key in asked or span.key in inner or place in repeated or span.key in came_from_below):
+            if not (
+                span.key in tool_call_spans or span.key in inner or place in repeated or span.key in came_from_below
+            ):
                 yield _located(span, _step_of(span, begun))
 
 
@@ -62,15 +66,15 @@ def _came_from_below(spans: Sequence[Span], inner: Collection[SpanKey]) -> set[S
     A span around one call that says it in other words, without an exception of another class, only repeats it.
     """
     failed = {span.key: span for span in spans if span.has_failed and span.key not in inner}
-    found: set[SpanKey] = set()
+    repeating: set[SpanKey] = set()
     for key, above in nearest_above(spans, failed).items():
         if key in failed:
-            one, other = said(failed[key]), said(failed[above])
+            one, other = span_error(failed[key]), span_error(failed[above])
             is_near = failed[key].parent_span_id == above[1] or is_last_call(failed[key], failed[above], spans)
             is_same = is_same_error(one, other) if one and other else is_near
             if is_same or _wraps(failed[above], failed[key], spans):
-                found.add(above)
-    return found
+                repeating.add(above)
+    return repeating
 
 
 def _wraps(outer: Span, inner: Span, spans: Sequence[Span]) -> bool:
@@ -106,9 +110,9 @@ def _start(step: Step) -> int:
 
 
 def _located(span: Span, step: Step) -> LocatedFinding:
-    message = said(span) or span.error_type or f"span {span.name!r} failed"
-    told = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
-    evidence: dict[str, object] = {key: value for key, value in told.items() if value}
+    message = span_error(span) or span.error_type or f"span {span.name!r} failed"
+    attributes = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
+    evidence: dict[str, object] = {key: value for key, value in attributes.items() if value}
     text = f"{span.error_type} {span.exception.type} {message}"
     error_class, owner, confidence = _classify(text, is_tool=span.kind is SpanKind.TOOL)
     if span.kind is SpanKind.TOOL and is_hand_over(span.tool_name or span.name):
@@ -132,9 +136,9 @@ def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, floa
         return ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.6
     if not is_tool and _UNREADABLE.search(text):
         return ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.6
-    found = environment_fault(text)
-    if found is not None:
-        return found, FaultOwner.ENVIRONMENT, 0.8
+    fault = environment_fault(text)
+    if fault is not None:
+        return fault, FaultOwner.ENVIRONMENT, 0.8
     return (
         (ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7)
         if is_tool

@@ -29,15 +29,15 @@ def environment_fault(text: str, status: str = "") -> ErrorClass | None:
     if shown in _STATUS_DECIDES:
         return ErrorClass(shown)
     if text:
-        found = next((ErrorClass(pattern.error_class) for pattern in _ENVIRONMENT if pattern.search(text)), None)
-        if found is not None:
-            return found
+        fault = next((ErrorClass(pattern.error_class) for pattern in _ENVIRONMENT if pattern.search(text)), None)
+        if fault is not None:
+            return fault
     return ErrorClass.PERMISSION_DENIED if shown == ErrorClass.PERMISSION_DENIED else None
 
 
 _STOPPED: Final = failure_pattern("stopped")
 _OF_TIME: Final = failure_pattern("of_time")
-"""What is cancelled because of it was stopped by nobody."""
+"""An error of time: a call that it cancels was stopped by nobody."""
 
 
 def was_stopped(text: str) -> bool:

@@ -32,7 +32,7 @@ _OF_SERVICE: Final = {
     ErrorClass.PERMISSION_DENIED: (ErrorClass.AUTHENTICATION, FaultOwner.HARNESS),
     ErrorClass.INVALID_ARGUMENTS: (ErrorClass.INVALID_REQUEST, FaultOwner.HARNESS),
 }
-"""What a fault of the environment is called where the model's service tells of it."""
+"""Classes of environment faults that mean another error when the model's service reports them."""
 
 _CANCELLED: Final = failure_pattern("request_cancelled")
 """Words that of a request can only mean that its caller gave it up; a tool may say them of what it was asked for."""
@@ -74,5 +74,11 @@ class FailedRequest(ModelCallRule):
             FaultOwner.UNKNOWN,
             0.5,
         )
-        said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
-        return Finding(error_class, owner, confidence, message, {key: value for key, value in said.items() if value})
+        attributes = {
+            "error.type": span.error_type,
+            "exception.type": span.exception.type,
+            "status": span.status_message,
+        }
+        return Finding(
+            error_class, owner, confidence, message, {key: value for key, value in attributes.items() if value}
+        )

@@ -11,6 +11,7 @@ from spanloop.messages.chat_forms import as_fields
 
 from ..steps import Step
 from .base import Finding
+from .former_names import FINGERPRINT_NAMES
 
 _PLACES: Final = re.compile(
     r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+"
@@ -58,7 +59,8 @@ class Failure:
         raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
         arguments = evidence.get("arguments")
         shape = _shape(finding.message, arguments if isinstance(arguments, str) else "")
-        text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{self.rule}\0{raised}\0{shape}"
+        rule = FINGERPRINT_NAMES.get(self.rule, self.rule)
+        text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{rule}\0{raised}\0{shape}"
         return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
@@ -76,8 +78,8 @@ def _unwrapped(message: str) -> str:
     """The words of an error that comes as a JSON object."""
     fields = _fields(message)
     fields |= as_fields(fields.get("error"))
-    found = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
-    return next((value for value in found if isinstance(value, str) and value), message)
+    texts = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
+    return next((value for value in texts if isinstance(value, str) and value), message)
 
 
 def _fields(text: str) -> dict[str, object]:
@@ -88,5 +90,5 @@ def _fields(text: str) -> dict[str, object]:
 def _values(arguments: str) -> list[str]:
     """Texts among a call's arguments, the longest first."""
     fields = _fields(arguments)
-    found = {value.strip() for value in fields.values() if isinstance(value, str)}
-    return sorted((value for value in found if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))
+    texts = {value.strip() for value in fields.values() if isinstance(value, str)}
+    return sorted((value for value in texts if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))

@@ -33,8 +33,8 @@ def is_same_error(one: str, other: str) -> bool:
     return alike >= _LEAST_WORDS and 2 * alike >= shorter
 
 
-def said(span: Span) -> str:
-    """What a failed span says of its error."""
+def span_error(span: Span) -> str:
+    """Return the error message of a failed span; empty without one."""
     return span.exception.message or span.status_message
 
 
@@ -48,38 +48,38 @@ def is_last_call(call: Span, around: Span, spans: Sequence[Span]) -> bool:
     )
 
 
-def in_words_from_above(failures: Sequence[Failure], episode: Episode) -> list[Failure]:
+def with_messages_from_above(failures: Sequence[Failure], episode: Episode) -> list[Failure]:
     """``failures``, those of model calls that say nothing of it in the words of what the error passed on its way up."""
-    silent = {failure.culprit for failure in failures if _is_silent(failure)}
-    if not silent:
+    without_message = {failure.culprit for failure in failures if _has_no_message(failure)}
+    if not without_message:
         return list(failures)
-    failed = {span.key: span for span in episode.context if span.has_failed and said(span)}
+    failed = {span.key: span for span in episode.context if span.has_failed and span_error(span)}
     above = nearest_above(episode.spans, failed)
-    found: list[Failure] = []
+    described: list[Failure] = []
     for failure in failures:
-        told = failed.get(above.get(failure.culprit, ("", ""))) if failure.culprit in silent else None
-        verdict = classify(error_text(told)) if told is not None else None
-        if told is None or verdict is None or not is_last_call(failure.step.span, told, episode.spans):
-            found.append(failure)
+        reporter = failed.get(above.get(failure.culprit, ("", ""))) if failure.culprit in without_message else None
+        classified = classify(error_text(reporter)) if reporter is not None else None
+        if reporter is None or classified is None or not is_last_call(failure.step.span, reporter, episode.spans):
+            described.append(failure)
             continue
-        error_class, owner, confidence = verdict
-        evidence = {**failure.finding.evidence, "said_by": told.name}
-        finding = Finding(error_class, owner, 0.9 * confidence, said(told), evidence)
-        found.append(replace(failure, finding=finding))
-    return found
+        error_class, owner, confidence = classified
+        evidence = {**failure.finding.evidence, "said_by": reporter.name}
+        finding = Finding(error_class, owner, 0.9 * confidence, span_error(reporter), evidence)
+        described.append(replace(failure, finding=finding))
+    return described
 
 
-def _is_silent(failure: Failure) -> bool:
-    return failure.finding.error_class == ErrorClass.MODEL_CALL_ERROR and not said(failure.step.span)
+def _has_no_message(failure: Failure) -> bool:
+    return failure.finding.error_class == ErrorClass.MODEL_CALL_ERROR and not span_error(failure.step.span)
 
 
 def nearest_above(spans: Sequence[Span], chosen: Collection[SpanKey]) -> dict[SpanKey, SpanKey]:
     """Span → the nearest of the ``chosen`` ones above it; nothing for a span without one."""
     names = {span.key: f"{span.trace_id}/{span.span_id}" for span in spans}
     parents = {names[span.key]: f"{span.trace_id}/{span.parent_span_id}" for span in spans}
-    found = inherit(parents, {name: name if key in chosen else "" for key, name in names.items()})
+    nearest = inherit(parents, {name: name if key in chosen else "" for key, name in names.items()})
     keys = {name: key for key, name in names.items()}
-    above = {key: found.get(parents[name], "") for key, name in names.items()}
+    above = {key: nearest.get(parents[name], "") for key, name in names.items()}
     return {key: keys[name] for key, name in above.items() if name and keys[name] != key}
 
 
@@ -94,20 +94,20 @@ def deduplicated(failures: Sequence[Failure], of_tools: Mapping[SpanKey, Failure
     if not of_tools or len(failures) == 1:
         return list(failures)
     above = nearest_above(episode.spans, of_tools)
-    own = {id(failure): key for key, failure in of_tools.items()}
-    places = [own.get(id(failure), failure.culprit) for failure in failures]
-    echoes: dict[SpanKey, SpanKey] = {}  # tool → where what it hands on was raised, as far as is known
+    tool_spans = {id(failure): key for key, failure in of_tools.items()}
+    places = [tool_spans.get(id(failure), failure.culprit) for failure in failures]
+    repeats: dict[SpanKey, SpanKey] = {}  # tool → where what it hands on was raised, as far as is known
     for failure, place in zip(failures, places, strict=True):
-        tool, root = above.get(place), echoes.get(place, place)
+        tool, root = above.get(place), repeats.get(place, place)
         if tool is not None and tool != root and is_same_error(of_tools[tool].finding.message, failure.finding.message):
-            echoes[tool] = root
-    found: list[Failure] = []
+            repeats[tool] = root
+    kept: list[Failure] = []
     for failure, place in zip(failures, places, strict=True):
-        if id(failure) in own and place in echoes:
+        if id(failure) in tool_spans and place in repeats:
             continue
         is_recovered, tool = failure.is_recovered, above.get(place)
-        while tool is not None and tool in echoes and tool != place:
+        while tool is not None and tool in repeats and tool != place:
             is_recovered |= of_tools[tool].is_recovered
             tool = above.get(tool)
-        found.append(replace(failure, is_recovered=is_recovered))
-    return found
+        kept.append(replace(failure, is_recovered=is_recovered))
+    return kept

@@ -23,7 +23,7 @@ Ask = Callable[[str], str]
 """From a prompt to a model's answer."""
 
 _MOST_CHARACTERS: Final = 1_500
-"""Of one message in a prompt: its beginning and its end."""
+"""Most characters of one message in a prompt: its beginning and its end."""
 
 _QUESTION: Final = """An agent failed at a task. Find the one step that decided the failure: the earliest mistake \
 without which the task could have succeeded.
@@ -52,16 +52,16 @@ class AskedJudge:
         is_new = text is None
         if text is None:
             text = self.ask(prompt)
-        found = json_object_in(text)
-        if found is not None and is_new:
+        answer = json_object_in(text)
+        if answer is not None and is_new:
             self.cache[key] = text
-        return found
+        return answer
 
 
 def json_object_in(text: str) -> dict[str, object] | None:
     """The JSON object between the first and the last brace of ``text``."""
-    found = parse_json_or_none(text[max(text.find("{"), 0) : text.rfind("}") + 1])
-    return cast("dict[str, object]", found) if isinstance(found, dict) else None
+    value = parse_json_or_none(text[max(text.find("{"), 0) : text.rfind("}") + 1])
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
 
 
 class LlmJudge(EndingRule):
@@ -77,7 +77,7 @@ class LlmJudge(EndingRule):
 
 
 def question(episode: Episode, reward: float | None) -> str:
-    """What the judge is asked."""
+    """Return the judge's prompt about a failed episode."""
     return _QUESTION.format(
         reward="" if reward is None else f"Its reward was {reward:g}.\n",
         steps=transcript(episode),
@@ -95,13 +95,13 @@ def transcript(episode: Episode) -> str:
 
 def _shown(step: Step) -> str:
     span = step.span
-    said = span.output[0] if span.output else None
+    output = span.output[0] if span.output else None
     lines = [f"[step {step.index}] {step.agent_name}".rstrip()]
-    if said is None:
+    if output is None:
         lines.append(f"(no answer: {span.exception.message or span.status_message or span.error_type})")
     else:
-        lines += [_cut(said.text)] if said.text else []
-        lines += [f"calls {call.name}({_cut(call.arguments)})" for call in said.tool_calls]
+        lines += [_cut(output.text)] if output.text else []
+        lines += [f"calls {call.name}({_cut(call.arguments)})" for call in output.tool_calls]
     lines += [f"{result.name} answered: {_cut(result.content)}" for result in step.results]
     return "\n".join(lines)
 

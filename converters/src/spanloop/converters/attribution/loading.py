@@ -8,6 +8,7 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import ExtensionPoint, adapt_callable, split_reference
 
 from .base import EndingRule, EpisodeRule, ModelCallRule, Rule, Rules, ToolCallRule
+from .former_names import current_name
 
 DEFAULT: Final = "default"
 """Stands for all built-in rules that are not named beside it."""
@@ -26,9 +27,9 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "refused_arguments": f"{_HERE}.tool_calls.bad_call:RefusedArguments",
     "tool_environment": f"{_HERE}.tool_calls.tool_failure:ToolEnvironment",
     "hallucinated_arguments": f"{_HERE}.tool_calls.hallucinated_arguments:HallucinatedArguments",
-    "wrongly_given": f"{_HERE}.tool_calls.hallucinated_arguments:WronglyGiven",
+    "wrong_user_value": f"{_HERE}.tool_calls.hallucinated_arguments:WrongUserValue",
     "broken_code": f"{_HERE}.tool_calls.tool_failure:BrokenCode",
-    "cannot_be": f"{_HERE}.tool_calls.tool_failure:CannotBe",
+    "impossible_action": f"{_HERE}.tool_calls.tool_failure:ImpossibleAction",
     "corrected_arguments": f"{_HERE}.tool_calls.corrected_arguments:CorrectedArguments",
     "given_value": f"{_HERE}.tool_calls.hallucinated_arguments:GivenValue",
     "tool_raised": f"{_HERE}.tool_calls.tool_failure:ToolRaised",
@@ -91,7 +92,7 @@ def attribution_rules(references: Iterable[str]) -> Rules:
     Raises:
         ConfigurationError: One cannot be found, is not a rule, or has an option that cannot be used.
     """
-    references = list(references)
+    references = [_current(reference) for reference in references]
     named = {split_reference(reference)[0] for reference in references}
     rules: list[Rule] = []
     for reference in references:
@@ -103,6 +104,11 @@ def attribution_rules(references: Iterable[str]) -> Rules:
         tuple(rule for rule in rules if isinstance(rule, EpisodeRule)),
         tuple(rule for rule in rules if isinstance(rule, EndingRule)),
     )
+
+
+def _current(reference: str) -> str:
+    name, separator, options = reference.partition(":")
+    return f"{current_name(name)}{separator}{options}"
 
 
 def _rule(reference: str) -> Rule:

@@ -1,4 +1,4 @@
-"""How an episode went, as far as recovery is concerned.
+"""Recovery of an episode from its failures.
 
 Invariant: what the episode got over did not decide it. Without a reward that says otherwise, an episode that came
 to an answer got over everything before. One that failed got over a fault only where the same thing worked later:
@@ -42,24 +42,24 @@ class RecoveryFacts:
     """Thread → the last step at which every tool call worked."""
     answered: dict[Thread, int]
     """Thread → the last step that gave a whole answer."""
-    told_user: dict[Thread, int]
+    replied_to: dict[Thread, int]
     """Thread → the last step that was words to somebody who then said something."""
 
     def recovered_call(self, step: Step, finding: Finding) -> bool:
         """Whether the episode got over what was wrong with a model call."""
         if not self.has_failed or (self.is_team and finding.error_class in _SEEN_BY_ALL):
             return self.went_on(step)
-        is_own = finding.owner is FaultOwner.POLICY
-        return not is_own and self.answered.get(step.thread, -1) > step.index
+        is_policys = finding.owner is FaultOwner.POLICY
+        return not is_policys and self.answered.get(step.thread, -1) > step.index
 
     def recovered_tool(self, step: Step, tool_name: str, finding: Finding, *, is_known: bool) -> bool:
         """Whether the episode got over a failed tool call; for a tool that does not exist, another one has to work."""
         if self.is_team and finding.error_class in _SEEN_BY_ALL:
             return self.went_on(step)
-        if finding.error_class == ErrorClass.REFUSED_ACTION and self.told_user.get(step.thread, -1) > step.index:
+        if finding.error_class == ErrorClass.REFUSED_ACTION and self.replied_to.get(step.thread, -1) > step.index:
             return self.went_on(step)
-        own = self.tool_worked.get(tool_name, [(-1, "")])[-1][0]
-        worked = own if is_known else self.any_tool_worked.get(step.thread, -1)
+        tool_worked = self.tool_worked.get(tool_name, [(-1, "")])[-1][0]
+        worked = tool_worked if is_known else self.any_tool_worked.get(step.thread, -1)
         return self.went_on(step) and (not self.has_failed or worked > step.index)
 
     def corrected_arguments(self, step: Step, tool_name: str, arguments: str) -> str:
@@ -83,14 +83,14 @@ def recovery_facts(episode: Episode, *, has_failed: bool) -> RecoveryFacts:
     worked_with: dict[tuple[str, str], int] = {}
     any_tool_worked: dict[Thread, int] = {}
     answered: dict[Thread, int] = {}
-    told_user: dict[Thread, int] = {}
+    replied_to: dict[Thread, int] = {}
     for step in episode.steps:
         if has_unrecorded_end(step):
             answered[step.thread] = step.index
         elif has_answered(step):
             answered[step.thread] = step.index
             if has_failed and _was_replied_to(step, episode):
-                told_user[step.thread] = step.index
+                replied_to[step.thread] = step.index
         for result in step.results:
             if not result.is_error:
                 arguments = step.span.output[0].tool_calls[result.position].arguments
@@ -108,7 +108,7 @@ def recovery_facts(episode: Episode, *, has_failed: bool) -> RecoveryFacts:
         worked_with=worked_with,
         any_tool_worked=any_tool_worked,
         answered=answered,
-        told_user=told_user,
+        replied_to=replied_to,
     )
 
 

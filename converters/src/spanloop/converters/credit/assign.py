@@ -64,8 +64,8 @@ def _weighted(attempt: _Attempt, advantage: float) -> list[float]:
 
 def _over_episodes(advantages: Callable[[Sequence[float]], list[float]]) -> CreditMethod:
     def credit(group: _Group, _: float) -> list[list[float]]:
-        found = advantages([attempt.reward for attempt in group])
-        return [broadcast(each, len(attempt.steps)) for each, attempt in zip(found, group, strict=True)]
+        episode_credits = advantages([attempt.reward for attempt in group])
+        return [broadcast(each, len(attempt.steps)) for each, attempt in zip(episode_credits, group, strict=True)]
 
     return credit
 
@@ -107,8 +107,8 @@ def assign(transitions: pl.DataFrame, method: CreditMethod, *, gamma: float = 1.
     credit: list[float | None] = [None] * transitions.height
     masked = [False] * transitions.height
     for group in _groups(transitions).values():
-        for attempt, found in zip(group, method(group, gamma), strict=True):
-            for step, value in zip(attempt.steps, found, strict=True):
+        for attempt, step_credits in zip(group, method(group, gamma), strict=True):
+            for step, value in zip(attempt.steps, step_credits, strict=True):
                 credit[step.row] = value
                 masked[step.row] = attempt.is_masked or is_not_the_policys(step.faults)
     return transitions.with_columns(

@@ -16,7 +16,7 @@ NOT_THE_POLICYS: Final = frozenset({FaultOwner.TOOL, FaultOwner.ENVIRONMENT, Fau
 
 
 class StepFault(NamedTuple):
-    """What went wrong at one step."""
+    """A failure at one step."""
 
     error_class: str
     owner: FaultOwner
@@ -29,7 +29,7 @@ class StepWeights(NamedTuple):
 
     of_steps: Mapping[int, float]
     elsewhere: float
-    """Of all other steps."""
+    """Factor of all other steps."""
 
     def at(self, step: int) -> float:
         """Return the weight of one step."""

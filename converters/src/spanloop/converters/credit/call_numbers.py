@@ -22,11 +22,11 @@ def call_advantages(returns: Sequence[Sequence[float]], *, over_others: bool = F
     count = len(returns)
     if count < 2:
         return [[0.0] * len(episode) for episode in returns]
-    reached: list[list[float]] = [[] for _ in range(max(map(len, returns)))]
+    by_number: list[list[float]] = [[] for _ in range(max(map(len, returns)))]
     for episode in returns:
         for number, value in enumerate(episode):
-            reached[number].append(value)
-    totals = [fsum(values) for values in reached]
+            by_number[number].append(value)
+    totals = [fsum(values) for values in by_number]
 
     def baseline(value: float, total: float) -> float:
         return (total - value) / (count - 1) if over_others else total / count

@@ -25,9 +25,9 @@ def discounted_returns(rewards: Sequence[float], gamma: float) -> list[float]:
     """
     if not 0 <= gamma <= 1:
         raise ValueError(f"gamma is {gamma!r}, expected a number from 0 to 1")
-    found = [0.0] * len(rewards)
+    returns = [0.0] * len(rewards)
     following = 0.0
     for index in range(len(rewards) - 1, -1, -1):
         following = rewards[index] + gamma * following
-        found[index] = following
-    return found
+        returns[index] = following
+    return returns

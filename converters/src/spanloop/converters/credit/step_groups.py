@@ -32,9 +32,9 @@ def step_group_advantages(
     for episode, sequence in enumerate(states):
         for step, state in enumerate(sequence):
             places[state].append((episode, step))
-    found = [[whole[episode]] * len(sequence) for episode, sequence in enumerate(states)]
+    advantages = [[whole[episode]] * len(sequence) for episode, sequence in enumerate(states)]
     for shared in places.values():
         here = group_advantages([gamma_returns[i][t] for i, t in shared], by_deviation=by_deviation)
         for (episode, step), advantage in zip(shared, here, strict=True):
-            found[episode][step] += weight * advantage
-    return found
+            advantages[episode][step] += weight * advantage
+    return advantages

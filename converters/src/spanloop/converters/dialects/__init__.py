@@ -28,7 +28,7 @@ from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
 from .legacy import ASKED, LEGACY
 from .logfire import LOGFIRE, LOGFIRE_STREAM
-from .nonstandard_otel import UNEVEN
+from .nonstandard_otel import NONSTANDARD_OTEL
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
@@ -56,7 +56,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     SERVER,
     OTHER_NAMES,
     OPENAI_AGENTS,
-    UNEVEN,
+    NONSTANDARD_OTEL,
     LEGACY,
     OPENLLMETRY,
     OTEL_GENAI,

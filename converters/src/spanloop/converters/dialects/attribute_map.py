@@ -1,8 +1,8 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
 Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, Judgment, DeepEval, the tools of Spring AI, Google's
-ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``provider_payloads`` reads the
-requests and responses. A new tracer of this kind is a new ``Family``.
+ADK before 1.17 and MCP differ in the names of attributes only: an ``AttributeMap`` has those, and ``provider_payloads``
+reads the requests and responses. A new tracer of this kind is a new ``AttributeMap``.
 """
 
 import re
@@ -27,11 +27,11 @@ _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanK
 
 
 @dataclass(frozen=True)
-class Family:
+class AttributeMap:
     """The names that one tracer gives to things; of several keys the first that says something counts.
 
     Attributes:
-        name: Of the dialect.
+        name: The dialect's name.
         kind: Attribute that tells what the span stands for.
         kinds: Its values in lower case; any other is something else, which ``other`` names.
         input: Attributes with a request or a tool's arguments.
@@ -41,7 +41,7 @@ class Family:
         metadata: An attribute with LangChain's metadata as one object.
         usage: Attributes with token counts as one object.
         agent: The agent's name, out of an agent's span.
-        other: Of kinds that are not listed.
+        other: Kind of a span whose kind is not listed.
         calls: As of the dialect, beside ``kinds``.
     """
 
@@ -59,22 +59,23 @@ class Family:
     calls: Calls = ()
 
 
-def read(family: Family, span: RawSpan) -> dict[str, ColumnValue]:
-    """The canonical columns of one span of ``family``."""
+def read(names_map: AttributeMap, span: RawSpan) -> dict[str, ColumnValue]:
+    """The canonical columns of one span of ``names_map``."""
     attributes = span.attributes
-    told = as_text(decoded(attributes.get(family.kind, ""))).lower()
-    kind = family.kinds.get(told) or family.other(span)
+    kind_text = as_text(decoded(attributes.get(names_map.kind, ""))).lower()
+    kind = names_map.kinds.get(kind_text) or names_map.other(span)
     columns = {
-        column: as_text(decoded(value)) if column in family.columns else value for column, value in span.columns.items()
+        column: as_text(decoded(value)) if column in names_map.columns else value
+        for column, value in span.columns.items()
     }
-    given, answered = (_unwrapped(first(attributes, *keys)) for keys in (family.input, family.output))
-    if family.metadata and not columns.get("agent_name"):
-        columns["agent_name"] = as_text(fields_of(attributes.get(family.metadata, "")).get("lc_agent_name"))
+    given, answered = (_unwrapped(first(attributes, *keys)) for keys in (names_map.input, names_map.output))
+    if names_map.metadata and not columns.get("agent_name"):
+        columns["agent_name"] = as_text(fields_of(attributes.get(names_map.metadata, "")).get("lc_agent_name"))
     if kind is _LLM:
-        found = _call(family, attributes, columns, (given, answered))
+        call_columns = _call(names_map, attributes, columns, (given, answered))
         if attributes.get(_LEVEL) == "ERROR":
-            found["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
-        return {**found, "kind": str(kind)}
+            call_columns["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
+        return {**call_columns, "kind": str(kind)}
     if kind is _TOOL:
         if answered == "{}" and any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events):
             answered = ""
@@ -82,7 +83,7 @@ def read(family: Family, span: RawSpan) -> dict[str, ColumnValue]:
         columns["tool_arguments"] = columns.get("tool_arguments") or as_text(decoded(given))
         columns["tool_result"] = columns.get("tool_result") or as_text(decoded(answered))
     elif kind is _AGENT:
-        columns["agent_name"] = columns.get("agent_name") or family.agent(span)
+        columns["agent_name"] = columns.get("agent_name") or names_map.agent(span)
     return {**columns, "kind": str(kind)}
 
 
@@ -92,30 +93,30 @@ _LEVEL: Final = "langfuse.observation.level"
 
 def _unwrapped(text: str) -> str:
     """The value inside ``{"type": …, "value": …}``, LangWatch's envelope."""
-    found = fields_of(text) if text.startswith('{"type"') else {}
-    return as_text(found["value"]) if found.keys() == {"type", "value"} else text
+    envelope = fields_of(text) if text.startswith('{"type"') else {}
+    return as_text(envelope["value"]) if envelope.keys() == {"type", "value"} else text
 
 
 def _call(
-    family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
+    names_map: AttributeMap, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
 ) -> dict[str, ColumnValue]:
     request, response = (
         decoded_messages(text, _source(attributes, keys)) if text not in {"", "null"} else None
-        for text, keys in zip(texts, (family.input, family.output), strict=True)
+        for text, keys in zip(texts, (names_map.input, names_map.output), strict=True)
     )
-    settings = as_fields(decoded(first(attributes, *family.settings)))
-    usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
-    asked, answered = request_columns(request), response_columns(response)
+    settings = as_fields(decoded(first(attributes, *names_map.settings)))
+    usage = response_columns({"usage": _counts(decoded(first(attributes, *names_map.usage)))})
+    requested, answered = request_columns(request), response_columns(response)
     # A response's own count goes before an attribute: ADK wrote the sum of both into one of them.
     tools = request_tools(settings)
     offered = {"tools": dump(tools)} if tools else {}
-    found = {**parameters(settings), **offered, **asked, **usage, **known(columns), **answered}
-    if "tools" in asked:
-        found["tools"] = asked["tools"]
-    if not found.get("finish_reasons"):
+    columns_of_call = {**parameters(settings), **offered, **requested, **usage, **known(columns), **answered}
+    if "tools" in requested:
+        columns_of_call["tools"] = requested["tools"]
+    if not columns_of_call.get("finish_reasons"):
         # Most of these never record it: that it is missing says nothing about a stream.
-        found["is_streaming"] = ""
-    return found
+        columns_of_call["is_streaming"] = ""
+    return columns_of_call
 
 
 def _source(attributes: Mapping[str, str], keys: Sequence[str]) -> str:
@@ -130,7 +131,7 @@ def _counts(value: object) -> Fields:
 
 
 _CALLED: Final = re.compile(r"^(?:execute_tool|(?:MCP send )?tools/call) ")
-"""What stands before a tool's name in a span's: a tool that raises leaves ADK no time for attributes."""
+"""Text before a tool's name in a span's: a tool that raises leaves ADK no time for attributes."""
 
 
 def _adk_agent(span: RawSpan) -> str:
@@ -158,7 +159,7 @@ _COMMON_KINDS: Final = {
     "agent": _AGENT,
 }
 
-LANGFUSE: Final = Family(
+LANGFUSE: Final = AttributeMap(
     name="langfuse",
     kind="langfuse.observation.type",
     kinds=_COMMON_KINDS,
@@ -172,7 +173,7 @@ LANGFUSE: Final = Family(
     usage=("langfuse.observation.usage_details",),
 )
 
-LANGWATCH: Final = Family(
+LANGWATCH: Final = AttributeMap(
     name="langwatch",
     kind="langwatch.span.type",
     kinds=_COMMON_KINDS,
@@ -183,7 +184,7 @@ LANGWATCH: Final = Family(
     usage=("langwatch.metrics",),
 )
 
-LANGSMITH: Final = Family(
+LANGSMITH: Final = AttributeMap(
     name="langsmith",
     kind="langsmith.span.kind",
     kinds=_COMMON_KINDS,
@@ -198,7 +199,7 @@ LANGSMITH: Final = Family(
     usage=("langsmith.metadata.usage_metadata",),
 )
 
-MLFLOW: Final = Family(
+MLFLOW: Final = AttributeMap(
     name="mlflow",
     kind="mlflow.spanType",
     kinds=_COMMON_KINDS,
@@ -214,7 +215,7 @@ MLFLOW: Final = Family(
     usage=("mlflow.chat.tokenUsage",),
 )
 
-GENKIT: Final = Family(
+GENKIT: Final = AttributeMap(
     name="genkit",
     kind="genkit:metadata:subtype",
     kinds=_COMMON_KINDS,
@@ -224,7 +225,7 @@ GENKIT: Final = Family(
     agent=lambda span: span.attributes.get("genkit:name", "") or span.name,
 )
 
-HAYSTACK: Final = Family(
+HAYSTACK: Final = AttributeMap(
     name="haystack",
     kind="haystack.component.type",
     kinds={},
@@ -235,7 +236,7 @@ HAYSTACK: Final = Family(
     calls=({"haystack.component.type": "Generator$"},),
 )
 
-ADK: Final = Family(
+ADK: Final = AttributeMap(
     name="google_adk",
     kind=names.GEN_AI_OPERATION_NAME,
     kinds={"execute_tool": _TOOL, "invoke_agent": _AGENT},
@@ -254,7 +255,7 @@ ADK: Final = Family(
     ),
 )
 
-AGENTOPS: Final = Family(
+AGENTOPS: Final = AttributeMap(
     name="agentops",
     kind="agentops.span.kind",
     kinds={"tool": _TOOL, "agent": _AGENT},
@@ -267,7 +268,7 @@ AGENTOPS: Final = Family(
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
 
-JUDGMENT: Final = Family(
+JUDGMENT: Final = AttributeMap(
     name="judgment",
     kind="judgment.span_kind",
     kinds=_COMMON_KINDS,
@@ -277,7 +278,7 @@ JUDGMENT: Final = Family(
     usage=("judgment.usage.metadata",),
 )
 
-CONFIDENT: Final = Family(
+CONFIDENT: Final = AttributeMap(
     name="confident",
     kind="confident.span.type",
     kinds=_COMMON_KINDS,
@@ -293,7 +294,7 @@ CONFIDENT: Final = Family(
     },
 )
 
-SPRING_AI: Final = Family(
+SPRING_AI: Final = AttributeMap(
     name="spring_ai",
     kind="spring.ai.kind",
     kinds={"tool_call": _TOOL},
@@ -302,7 +303,7 @@ SPRING_AI: Final = Family(
     columns={"tool_name": ("spring.ai.tool.definition.name",)},
 )
 
-MCP: Final = Family(
+MCP: Final = AttributeMap(
     name="mcp",
     kind="mcp.method.name",
     kinds={"tools/call": _TOOL},
@@ -312,9 +313,9 @@ MCP: Final = Family(
 )
 
 
-def _has_content(family: Family) -> pl.Expr:
+def _has_content(names_map: AttributeMap) -> pl.Expr:
     """Langfuse marks spans of others, too: what it has no content of is read by somebody else, if at all."""
-    return pl.any_horizontal(attr(key).is_not_null() for key in (*family.input, *family.output))
+    return pl.any_horizontal(attr(key).is_not_null() for key in (*names_map.input, *names_map.output))
 
 
 _HAS_REFUSED: Final = (
@@ -365,12 +366,15 @@ _MATCHES: Final = (
 
 WRAPPED: Final = tuple(
     Dialect(
-        name=family.name,
+        name=names_map.name,
         # A model call of another family keeps its own reader, whatever marks a tracer put on it.
-        matches=matches & _is_unstructured & (attr(names.GEN_AI_REQUEST_MODEL).is_null() | _has_content(family)),
-        columns=sources(before=family.columns),
-        read=partial(read, family),
-        calls=({family.kind: tuple(told for told, kind in family.kinds.items() if kind is _LLM)}, *family.calls),
+        matches=matches & _is_unstructured & (attr(names.GEN_AI_REQUEST_MODEL).is_null() | _has_content(names_map)),
+        columns=sources(before=names_map.columns),
+        read=partial(read, names_map),
+        calls=(
+            {names_map.kind: tuple(kind_text for kind_text, kind in names_map.kinds.items() if kind is _LLM)},
+            *names_map.calls,
+        ),
     )
-    for family, matches in _MATCHES
+    for names_map, matches in _MATCHES
 )

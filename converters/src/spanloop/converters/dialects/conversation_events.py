@@ -26,18 +26,18 @@ def with_conversation(
     bodies = [as_fields(decoded(values.get(BODY, ""))) for name, values in events if name == CONVERSATION]
     if not bodies or kind not in {SpanKind.LLM.value, SpanKind.TOOL.value}:
         return columns
-    found = dict(columns)
+    completed = dict(columns)
     names = _MESSAGES if kind == SpanKind.LLM.value else _TOOL
     for column, side in names.items():
         listed = [item for body in bodies for item in as_list(as_fields(body.get(side)).get("messages"))]
-        if found.get(column) or not listed:
+        if completed.get(column) or not listed:
             continue
         if kind == SpanKind.LLM.value:
             read = [_message(as_fields(item), "assistant" if side == "output" else "user") for item in listed]
-            found[column] = [one for one in split_answers(read) if one["parts"]] if side == "input" else read
+            completed[column] = [one for one in split_answers(read) if one["parts"]] if side == "input" else read
         else:
-            found[column] = "".join(as_text(plain(_content(as_fields(item).get("content")))) for item in listed)
-    return found
+            completed[column] = "".join(as_text(plain(_content(as_fields(item).get("content")))) for item in listed)
+    return completed
 
 
 _MESSAGES: Final = {"input_messages": "input", "output_messages": "output"}

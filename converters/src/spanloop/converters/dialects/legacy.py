@@ -74,17 +74,17 @@ DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
-    """What the table does not tell of one span in a legacy form."""
+    """Return the columns of one span in a legacy form that its table of attributes lacks."""
     kind = span.columns["kind"]
     if kind == SpanKind.TOOL.value:
         return {**_tool_events(span)}
     if kind != SpanKind.LLM.value:
         return {}
-    found = _content(span)
-    if RESPAN in span.attributes and not (found.get("finish_reasons") or span.columns.get("finish_reasons")):
+    content = _content(span)
+    if RESPAN in span.attributes and not (content.get("finish_reasons") or span.columns.get("finish_reasons")):
         # It never records why an answer ended: that this is missing says nothing about a stream.
-        found["is_streaming"] = ""
-    return found
+        content["is_streaming"] = ""
+    return content
 
 
 RESPAN: Final = "respan.entity.log_type"
@@ -145,13 +145,16 @@ KIND: Final = pl.coalesce(
     .then(pl.lit(SpanKind.LLM.value))
     .otherwise(pl.lit(SpanKind.OTHER.value)),
 )
-"""What a span stands for: by its operation, else by what it has."""
+"""Kind of a span: by its operation, else by what it has."""
 
 
 def _content(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, columns = span.attributes, span.columns
-    events = [*listed_events(attributes.get(EVENTS, "")), *((name, payload_of(found)) for name, found in span.events)]
-    said = (
+    events = [
+        *listed_events(attributes.get(EVENTS, "")),
+        *((name, payload_of(values)) for name, values in span.events),
+    ]
+    output = (
         _flat(span.lists.get("said", ()), "assistant")
         or event_outputs(events)
         or _whole(attributes, "gen_ai.completion", "assistant")
@@ -159,39 +162,39 @@ def _content(span: RawSpan) -> dict[str, ColumnValue]:
     )
     response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
     seen = columns.get("input_messages") or _seen(span.lists.get("seen", ()))
-    if not seen or (response and not said):
+    if not seen or (response and not output):
         listed = (
             _flat(span.lists.get("seen", ()), "user")
             or event_inputs(events)
             or _whole(attributes, "gen_ai.prompt", "user")
             or request_messages(_entity(attributes, "input"))
         )
-        if not said and response:
-            listed, said = _without_answer(listed)
+        if not output and response:
+            listed, output = _without_answer(listed)
         seen = columns.get("input_messages") or split_answers(listed)
-    said = _with_asked(
-        said,
+    output = _with_requested_calls(
+        output,
         [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
     )
-    reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
+    reason = next((as_text(item["finish_reason"]) for item in output if item.get("finish_reason")), "")
     reason, tools = columns.get("finish_reasons") or reason, columns.get("tools") or offered_tools(span)
-    if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(said, tools):
-        said = []
-    found: dict[str, ColumnValue] = {
+    if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(output, tools):
+        output = []
+    content_columns: dict[str, ColumnValue] = {
         **(_beside(attributes, response) if response else {}),
         **known({"finish_reasons": reason, "tools": tools}),
         "input_messages": seen,
-        "output_messages": columns.get("output_messages") or said,
+        "output_messages": columns.get("output_messages") or output,
     }
     for detail in (payload for name, payload in events if name == DETAILS):
         for column in ("input_messages", "output_messages", "system_instructions", "tools"):
-            if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
-                found[column] = as_text(detail[SOURCES[column]])
-    return found
+            if not content_columns.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
+                content_columns[column] = as_text(detail[SOURCES[column]])
+    return content_columns
 
 
 def _entity(attributes: Mapping[str, str], end: str) -> object:
-    """What traceloop's decorators and callbacks wrote of a call: its request or response, as an object."""
+    """Return what traceloop's decorators and callbacks recorded of a call: its request or response, as an object."""
     fields = fields_of(attributes.get(f"traceloop.entity.{end}", ""))
     return fields.get(f"{end}s", cast("object", fields)) or None
 
@@ -212,7 +215,7 @@ def _seen_entry(fields: Fields) -> _Entry:
     return _Entry(item, split_answers([item]) if is_whole else [], is_whole)
 
 
-def _said_entry(fields: Fields) -> _Entry:
+def _output_entry(fields: Fields) -> _Entry:
     return _Entry(flat_message(fields, "assistant"), [], is_whole=False)
 
 
@@ -222,24 +225,26 @@ def _seen(entries: Sequence[_Entry]) -> list[Fields]:
 
 
 def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
-    """What was listed, less what the model said last: Logfire lists a Responses API's answer with the rest."""
+    """Split off the model's last message: Logfire lists a Responses API's answer with the rest."""
     turns = joined_turns(seen)
     return (turns[:-1], turns[-1:]) if turns and turns[-1]["role"] == "assistant" else (turns, [])
 
 
 def _beside(attributes: Mapping[str, str], response: Fields) -> dict[str, str]:
-    """What a Responses API's response tells beside the messages."""
-    told, offered = response_columns(response), request_tools(response)
+    """Return the columns of a Responses API's response beside its messages."""
+    from_response, offered = response_columns(response), request_tools(response)
     columns: dict[str, str] = {
-        column: as_text(told[column]) for column in ("response_id", "finish_reasons") if column in told
+        column: as_text(from_response[column])
+        for column in ("response_id", "finish_reasons")
+        if column in from_response
     }
     settings = parameters(fields_of(attributes.get("model_settings", "")))
     return {**columns, **settings, **({"tools": dump(offered)} if offered else {})}
 
 
-def _are_arguments(said: Sequence[Fields], tools: str) -> bool:
+def _are_arguments(output: Sequence[Fields], tools: str) -> bool:
     """Whether the words are a tool's arguments: Langtrace strings together whatever a stream brings."""
-    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
+    parts = [as_fields(part) for item in output for part in as_list(item["parts"])]
     given = fields_of(as_text(parts[0].get("content"))) if len(parts) == 1 else {}
     offered = (
         as_fields(as_fields(as_fields(tool).get("parameters")).get("properties")) for tool in as_list(decoded(tools))
@@ -251,20 +256,20 @@ ASKED: Final = "spanloop.asked"
 """The event that ``canonical`` makes of spans below a call that each name a tool call which the model asked for."""
 
 
-def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
+def _with_requested_calls(output: list[Fields], calls: Sequence[object]) -> list[Fields]:
     empty: Fields = {"role": "assistant", "parts": []}
-    first_said = said[0] if said else empty
-    parts = as_list(first_said["parts"])
+    first_answer = output[0] if output else empty
+    parts = as_list(first_answer["parts"])
     known_ids = {as_fields(part).get("id") for part in parts}
-    asked = [call for call in map(tool_call, calls) if as_fields(call).get("id") not in known_ids]
-    return [{**first_said, "parts": [*parts, *asked]}, *said[1:]] if asked else said
+    missing_calls = [call for call in map(tool_call, calls) if as_fields(call).get("id") not in known_ids]
+    return [{**first_answer, "parts": [*parts, *missing_calls]}, *output[1:]] if missing_calls else output
 
 
 def _flat(entries: Sequence[_Entry], role: str) -> list[Fields]:
-    found = [entry.message for entry in entries]
-    if not found:
+    flat_messages = [entry.message for entry in entries]
+    if not flat_messages:
         return []
-    turns = joined_turns(found) if any(SPLIT in item for item in found) else _with_reason(found)
+    turns = joined_turns(flat_messages) if any(SPLIT in item for item in flat_messages) else _with_reason(flat_messages)
     turns = [{key: value for key, value in item.items() if key != SPLIT} for item in turns]
     return [item for item in _with_thoughts(turns) if item["parts"] or role == "user"]
 
@@ -273,11 +278,11 @@ SPLIT: Final = "_split"
 """Marks a message of one of several calls that the model made at once: Netra makes a message of each."""
 
 
-def _with_reason(found: list[Fields]) -> list[Fields]:
+def _with_reason(listed: list[Fields]) -> list[Fields]:
     """Netra lists the finish reason behind the answer, as if it were another one."""
-    *before, last = found
+    *before, last = listed
     if not before or last["parts"] or "finish_reason" not in last or "finish_reason" in before[-1]:
-        return found
+        return listed
     return [*before[:-1], {**before[-1], "finish_reason": last["finish_reason"]}]
 
 
@@ -286,12 +291,12 @@ def _is_thought(item: Fields) -> bool:
     return item["role"] in {"thinking", "reasoning"}
 
 
-def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
-    """What a model thought to itself is listed as a message of its own: it belongs to the one that follows."""
+def _with_thoughts(listed: Sequence[Fields]) -> list[Fields]:
+    """Move reasoning that is listed as a message by itself into the message that follows it."""
     whole: list[Fields] = []
     thoughts: list[object] = []
     beside: Fields = {}
-    for item in found:
+    for item in listed:
         parts = as_list(item["parts"])
         if _is_thought(item):
             thoughts += [{"type": "reasoning", "content": as_fields(part).get("content", part)} for part in parts]
@@ -309,9 +314,9 @@ def flat_message(fields: Fields, role: str) -> Fields:
     whole = {key: decoded(as_text(fields[key])) for key in ("tool_calls", "parts") if isinstance(fields.get(key), str)}
     fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
-        asked = as_fields(decoded(as_text(content)))
-        if "name" in asked and "arguments" in asked:
-            call = {"id": fields["tool_call_id"], **asked}
+        call_fields = as_fields(decoded(as_text(content)))
+        if "name" in call_fields and "arguments" in call_fields:
+            call = {"id": fields["tool_call_id"], **call_fields}
             return {**message({"role": "assistant", "tool_calls": [call]}, role), SPLIT: True}
     if content == '""':
         # OpenLLMetry's LangChain once wrote all content as JSON.
@@ -324,10 +329,10 @@ def flat_message(fields: Fields, role: str) -> Fields:
 
 
 def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
-    found = decoded_messages(attributes.get(key, ""), key)
-    request = as_fields(found)
+    value = decoded_messages(attributes.get(key, ""), key)
+    request = as_fields(value)
     if not request or "role" in request:
-        return messages(found, role)
+        return messages(value, role)
     whole = request_messages(request) if role == "user" else response_messages(request)
     return whole or messages(request, role)
 
@@ -335,12 +340,12 @@ def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
 def offered_tools(span: RawSpan) -> str:
     """The tools that older spans list: indexed, or as one."""
     attributes = span.attributes
-    if found := span.lists.get("functions"):
-        return "[" + ",".join(found) + "]"
+    if functions := span.lists.get("functions"):
+        return "[" + ",".join(functions) + "]"
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
     if not isinstance(listed, list):
-        asked = listed_tools(first(attributes, *WHOLE_TOOLS))
-        return dump(asked) if asked else ""
+        definitions = listed_tools(first(attributes, *WHOLE_TOOLS))
+        return dump(definitions) if definitions else ""
     tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
     return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
 
@@ -351,13 +356,13 @@ WHOLE_TOOLS: Final = ("gen_ai.request.tools", "llm.request.functions")
 
 def listed_tools(text: str) -> list[object]:
     """Definitions out of a list of them, which may be JSON again, alone in a list."""
-    found = decoded(text) if text else None
-    while isinstance(found, str) or (len(as_list(found)) == 1 and isinstance(as_list(found)[0], str)):
-        inner = decoded(found if isinstance(found, str) else as_text(as_list(found)[0]))
-        if inner == found or isinstance(inner, str):
+    value = decoded(text) if text else None
+    while isinstance(value, str) or (len(as_list(value)) == 1 and isinstance(as_list(value)[0], str)):
+        inner = decoded(value if isinstance(value, str) else as_text(as_list(value)[0]))
+        if inner == value or isinstance(inner, str):
             return []
-        found = inner
-    return tool_definitions(as_list(found))
+        value = inner
+    return tool_definitions(as_list(value))
 
 
 def tool_definition(fields: Fields) -> Fields:
@@ -377,29 +382,31 @@ FUNCTIONS: Final = IndexedList(("llm.request.functions", "gen_ai.request.functio
 
 
 def _tool_events(span: RawSpan) -> dict[str, str]:
-    """What a tool span's events tell: the call as ``gen_ai.tool.message``, its answer as ``gen_ai.choice``."""
-    found: dict[str, str] = {}
+    """Return the columns in a tool span's events: ``gen_ai.tool.message`` is the call, ``gen_ai.choice`` its answer."""
+    tool_columns: dict[str, str] = {}
     for name, values in span.events:
         payload = payload_of(values)
         if name == "gen_ai.tool.message" and "tool_arguments" not in span.columns:
-            found["tool_arguments"] = as_text(payload.get("content"))
-            found["tool_call_id"] = span.columns.get("tool_call_id") or as_text(payload.get("id"))
+            tool_columns["tool_arguments"] = as_text(payload.get("content"))
+            tool_columns["tool_call_id"] = span.columns.get("tool_call_id") or as_text(payload.get("id"))
         elif name == "gen_ai.choice" and "tool_result" not in span.columns:
-            said = event_message("assistant", {"content": payload.get("message")})
-            parts = [cast("Fields", part) for part in cast("list[object]", said["parts"]) if isinstance(part, dict)]
-            found["tool_result"] = "".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
-    return found
+            answer = event_message("assistant", {"content": payload.get("message")})
+            parts = [cast("Fields", part) for part in cast("list[object]", answer["parts"]) if isinstance(part, dict)]
+            tool_columns["tool_result"] = "".join(
+                as_text(part.get("content")) for part in parts if part.get("type") == "text"
+            )
+    return tool_columns
 
 
 _PYDANTIC_AGENT: Final = ("all_messages_events", "pydantic_ai.all_messages")
-"""What Pydantic AI's agent runs carry; before version 2 they have no operation, and the tokens of all their calls."""
+"""Attributes of Pydantic AI's agent runs; before version 2 these have no operation, and the tokens of all calls."""
 
 _ENTITY: Final = of_keys(("traceloop.entity.name",))
 _COLUMNS: Final = sources(behind=ALTERNATIVES)
 _WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *REQUEST_TYPES)
 _has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
 _is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
-_is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
+_has_no_messages = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
     attr(key).is_not_null()
     for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, *_PYDANTIC_AGENT)
 )
@@ -408,7 +415,7 @@ _has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_n
 LEGACY: Final = Dialect(
     name="legacy",
     matches=attr(names.GEN_AI_INPUT_MESSAGES).is_null()
-    & (_is_marked | _has_events.fill_null(value=False) | _is_bare | _has_listed),
+    & (_is_marked | _has_events.fill_null(value=False) | _has_no_messages | _has_listed),
     columns={
         **_COLUMNS,
         "kind": KIND,
@@ -424,7 +431,7 @@ LEGACY: Final = Dialect(
     reads=(SpanKind.LLM.value == KIND) | ((SpanKind.TOOL.value == KIND) & _has_events.fill_null(value=False)),
     lists={
         "seen": IndexedList(PROMPTS, _seen_entry),
-        "said": IndexedList(COMPLETIONS, _said_entry),
+        "said": IndexedList(COMPLETIONS, _output_entry),
         "functions": FUNCTIONS,
     },
     calls=(

@@ -42,9 +42,9 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     answer = first(attributes, _RESPONSE, "output")
     request, key = fields_of(attributes.get(_REQUEST, "")), _RESPONSE if attributes.get(_RESPONSE) else "output"
     response = None if answer == "null" else decoded_messages(answer, key)
-    asked = request_columns(first_messages(attributes, "input", _REQUEST))
+    requested = request_columns(first_messages(attributes, "input", _REQUEST))
     answered = response_columns(response)
-    if not asked.get("input_messages") or not span.columns.get("request_model"):
+    if not requested.get("input_messages") or not span.columns.get("request_model"):
         return known({"kind": str(SpanKind.OTHER)})
     settings = {**fields_of(attributes.get("model_config", "")), **request}
     usage = as_fields(decoded(attributes.get("usage", "")))
@@ -52,7 +52,7 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
         {
             **parameters(settings),
             **request_columns(request),
-            **asked,
+            **requested,
             **response_columns({"usage": usage}),
             **answered,
             **span.columns,

@@ -18,39 +18,39 @@ from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
 from .rows import as_text, decoded, fields_of
 
 _ALTERNATIVES: Final = {"input_tokens": (PROMPT_TOKENS,), "output_tokens": (COMPLETION_TOKENS,)}
-_UNEVEN: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*(?:'|"role":\s*"developer")))"""
-"""How a text, an object, a list of texts and a repr begin, and messages with a role that is another name of system."""
+_NONSTANDARD: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*(?:'|"role":\s*"developer")))"""
+"""Beginnings of a text, an object, a list of texts, a repr, and messages with another name of the role system."""
 
-_ECHO: Final = r"\"type\": \"function_call\""
+_REPEATED_CALL: Final = r"\"type\": \"function_call\""
 """In JSON: text that is the JSON of a call."""
 
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
     roles = {"input_messages": "user", "output_messages": "assistant"}
-    return {column: _evened(span.columns.get(column, ""), role) for column, role in roles.items()}
+    return {column: _canonical_messages(span.columns.get(column, ""), role) for column, role in roles.items()}
 
 
-def _evened(text: str, role: str) -> ColumnValue:
-    found = _outermost(text)
-    if is_unfinished(text) and isinstance(found, str):
+def _canonical_messages(text: str, role: str) -> ColumnValue:
+    value = _outermost(text)
+    if is_unfinished(text) and isinstance(value, str):
         return text
-    items = as_list(found) or [found]
-    told = [_without_echoes(item) for item in messages([_opened(item) for item in items], role)]
-    return told if told and all(item.get("parts") for item in told) else text
+    items = as_list(value) or [value]
+    canonical = [_without_repeated_calls(item) for item in messages([_opened(item) for item in items], role)]
+    return canonical if canonical and all(item.get("parts") for item in canonical) else text
 
 
 def _outermost(text: str) -> object:
     """The list of messages inside encodings as text and objects around it; the value itself where there is none."""
-    found = decoded(text) if text else None
+    value = decoded(text) if text else None
     for _ in range(_MOST_SHELLS):
-        if isinstance(found, str) and (inner := decoded(found)) != found:
-            found = inner
-        elif (listed := _held_messages(as_fields(found))) is not None:
-            found = listed
+        if isinstance(value, str) and (inner := decoded(value)) != value:
+            value = inner
+        elif (listed := _held_messages(as_fields(value))) is not None:
+            value = listed
         else:
             break
-    return found
+    return value
 
 
 _MOST_SHELLS: Final = 4
@@ -75,26 +75,28 @@ def _opened(item: object) -> object:
     return decoded(item) if isinstance(item, str) else item
 
 
-def _without_echoes(item: Fields) -> Fields:
+def _without_repeated_calls(item: Fields) -> Fields:
     """The message without text that only repeats, as JSON, a call which is a part of it."""
-    pieces = as_list(item.get("parts"))
-    asked = {as_text(piece.get("id")) for piece in map(as_fields, pieces) if piece.get("type") == "tool_call"}
-    return {**item, "parts": [piece for piece in pieces if not (asked and _repeated(as_fields(piece)) in asked)]}
+    parts = as_list(item.get("parts"))
+    call_ids = {as_text(part.get("id")) for part in map(as_fields, parts) if part.get("type") == "tool_call"}
+    return {**item, "parts": [part for part in parts if not (call_ids and _repeated(as_fields(part)) in call_ids)]}
 
 
-def _repeated(piece: Fields) -> str | None:
-    content = piece.get("content")
-    if piece.get("type") != "text" or not isinstance(content, str) or '"function_call"' not in content:
+def _repeated(part: Fields) -> str | None:
+    content = part.get("content")
+    if part.get("type") != "text" or not isinstance(content, str) or '"function_call"' not in content:
         return None
-    said = fields_of(content)
-    return as_text(said.get("call_id")) if said.get("type") == "function_call" else None
+    call = fields_of(content)
+    return as_text(call.get("call_id")) if call.get("type") == "function_call" else None
 
 
-UNEVEN: Final = Dialect(
-    name="uneven",
+NONSTANDARD_OTEL: Final = Dialect(
+    name="nonstandard_otel",
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null()
     & pl.any_horizontal(
-        (attr(key).str.contains(_UNEVEN) | attr(key).str.contains(_ECHO, literal=True)).fill_null(value=False)
+        (attr(key).str.contains(_NONSTANDARD) | attr(key).str.contains(_REPEATED_CALL, literal=True)).fill_null(
+            value=False
+        )
         for key in (names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES)
     ),
     columns={**sources(behind=_ALTERNATIVES), "kind": KIND},

@@ -20,47 +20,49 @@ from .provider_payloads import reason_said, response_columns, response_messages
 from .rows import decoded
 
 _NOBODY: Final = "OpenAI Agent"
-"""What it calls an agent by default."""
+"""Its default name of an agent."""
 
 _REPR: Final = r"""\{"type":\s?"text",\s?"content":\s?"(?:\{'|Response[A-Z]\w+\()"""
 
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
-    found = {"kind": span.columns["kind"]}
+    columns = {"kind": span.columns["kind"]}
     is_agent = span.attributes[names.GEN_AI_OPERATION_NAME] in AGENT_OPERATIONS
     if not is_agent and span.columns.get("agent_name") == _NOBODY:
-        found["agent_name"] = ""
-        found["kind"] = SpanKind.OTHER.value if found["kind"] == SpanKind.AGENT.value else found["kind"]
-    return found | (_said(span.columns) if found["kind"] == SpanKind.LLM.value else {})
+        columns["agent_name"] = ""
+        columns["kind"] = SpanKind.OTHER.value if columns["kind"] == SpanKind.AGENT.value else columns["kind"]
+    return columns | (_output_columns(span.columns) if columns["kind"] == SpanKind.LLM.value else {})
 
 
-def _said(columns: Mapping[str, str]) -> dict[str, ColumnValue]:
-    said = [as_fields(item) for item in as_list(decoded(columns.get("output_messages", "")))]
-    opened = [_opened(item) for item in said]
-    if opened == said:
+def _output_columns(columns: Mapping[str, str]) -> dict[str, ColumnValue]:
+    output_messages = [as_fields(item) for item in as_list(decoded(columns.get("output_messages", "")))]
+    opened = [_opened(item) for item in output_messages]
+    if opened == output_messages:
         return {}
-    whole = next((found for item in said for piece in as_list(item.get("parts")) if (found := _repr(piece))), None)
-    told = response_columns(whole)
+    whole = next(
+        (value for item in output_messages for piece in as_list(item.get("parts")) if (value := _repr(piece))), None
+    )
+    response = response_columns(whole)
     return {
-        "response_id": columns.get("response_id") or told.get("response_id", ""),
+        "response_id": columns.get("response_id") or response.get("response_id", ""),
         "finish_reasons": reason_said(columns.get("finish_reasons", ""), opened),
         "output_messages": opened,
     }
 
 
 def _opened(item: Fields) -> Fields:
-    found: list[object] = []
+    parts: list[object] = []
     for piece in as_list(item.get("parts")):
         value = _repr(piece)
         if value is None:
-            found.append(piece)
+            parts.append(piece)
         elif as_fields(value).get("type") in _ITEMS or has_hosted_items([value]):
-            found.append(part(value))
+            parts.append(part(value))
         else:
             messages = response_messages(value)
-            found += [inner for message in messages for inner in as_list(message["parts"])] if messages else [piece]
-    return {**item, "parts": found}
+            parts += [inner for message in messages for inner in as_list(message["parts"])] if messages else [piece]
+    return {**item, "parts": parts}
 
 
 _ITEMS: Final = frozenset({"function_call", "reasoning"})

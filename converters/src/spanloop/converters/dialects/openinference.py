@@ -101,16 +101,16 @@ def _is_notice(span: RawSpan) -> bool:
 def _call(span: RawSpan) -> dict[str, ColumnValue]:
     attributes, seen = span.attributes, span.lists.get("seen", ())
     given_text = attributes.get(_INPUT, "")
-    given_elsewhere = _SAID | {"tools"} if any(span.lists.get("tools", ())) else _SAID
-    request, answered = decoded_except(given_text, given_elsewhere), first_messages(attributes, _OUTPUT) or ""
-    response = opened(answered)
+    given_elsewhere = _MESSAGE_KEYS | {"tools"} if any(span.lists.get("tools", ())) else _MESSAGE_KEYS
+    request, response_value = decoded_except(given_text, given_elsewhere), first_messages(attributes, _OUTPUT) or ""
+    response = opened(response_value)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
     has_failed = any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events)
-    said = _said(span, answered, has_failed=has_failed)
-    if _has_old_calls(seen, said):
-        said = response_messages(answered) or said
-    said = _with_call_ids(said, answered)
+    output_messages = _output_messages(span, response_value, has_failed=has_failed)
+    if _has_old_calls(seen, output_messages):
+        output_messages = response_messages(response_value) or output_messages
+    output_messages = _with_call_ids(output_messages, response_value)
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     return {
@@ -118,18 +118,18 @@ def _call(span: RawSpan) -> dict[str, ColumnValue]:
         "request_model": as_text(given.get("model") or given.get("model_name")) or model,
         "response_model": as_text(response.get("model"))
         or attributes.get(names.GEN_AI_RESPONSE_MODEL, "")
-        or (model if said else ""),
+        or (model if output_messages else ""),
         "response_id": identity,
-        "finish_reasons": reason_said(reason, said[:1]) if reason else "",
+        "finish_reasons": reason_said(reason, output_messages[:1]) if reason else "",
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
         "tools": _tools(span, given),
         "input_messages": _seen(span, request, is_response=identity.startswith(RESPONSE_ID)),
-        "output_messages": said,
+        "output_messages": output_messages,
     }
 
 
-_SAID: Final = frozenset({"messages", "input", "contents"})
+_MESSAGE_KEYS: Final = frozenset({"messages", "input", "contents"})
 """Where a request has what was said: as long as the conversation, and mostly beside indexed attributes that tell it."""
 
 
@@ -149,7 +149,7 @@ def _entry(fields: Fields) -> _Entry:
     return _Entry(item, split_answers([item]), inner.get("role"), inner.get("tool_call_id"))
 
 
-def _tells_more(span: RawSpan, request: Mapping[str, object]) -> bool:
+def _request_has_more(span: RawSpan, request: Mapping[str, object]) -> bool:
     """Whether the request says what the indexed attributes do not: that a tool failed, or the system prompt.
 
     JavaScript's instrumentors for Anthropic and Bedrock keep one of several answers of tools, in the user's message.
@@ -165,34 +165,34 @@ def _tells_more(span: RawSpan, request: Mapping[str, object]) -> bool:
 def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) -> list[Fields]:
     """The messages of the input."""
     seen: Sequence[_Entry] = span.lists.get("seen", ())
-    tells_more = _tells_more(span, request)
-    found: list[Fields] = []
-    if tells_more or not seen or "seen" in span.gaps:
-        found = split_answers(request_messages(first_messages(span.attributes, _INPUT)))
-    if seen and not found:
+    request_has_more = _request_has_more(span, request)
+    input_messages: list[Fields] = []
+    if request_has_more or not seen or "seen" in span.gaps:
+        input_messages = split_answers(request_messages(first_messages(span.attributes, _INPUT)))
+    if seen and not input_messages:
         if not is_response:
             return [item for entry in seen for item in entry.messages]
-        found = split_answers(entry.message for entry in seen)
-    return joined_turns(found) if is_response else found
+        input_messages = split_answers(entry.message for entry in seen)
+    return joined_turns(input_messages) if is_response else input_messages
 
 
-def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
+def _output_messages(span: RawSpan, response_value: object, *, has_failed: bool) -> list[Fields]:
     listed: Sequence[Fields] = span.lists.get("said", ())
-    found = [item for item in listed if item["parts"]]
-    response = as_fields(answered)
+    with_parts = [item for item in listed if item["parts"]]
+    response = as_fields(response_value)
     # Instrumentors list the text of an answer and the calls that the client is to make.
-    if not found or has_hosted_items([*as_list(response.get("output")), *as_list(response.get("content"))]):
+    if not with_parts or has_hosted_items([*as_list(response.get("output")), *as_list(response.get("content"))]):
         # Of a call that failed, text is the error's.
-        return [] if has_failed and isinstance(answered, str) else response_messages(answered)
+        return [] if has_failed and isinstance(response_value, str) else response_messages(response_value)
     choices = as_list(response.get("choices"))
     if len(choices) == len(listed) > 1:
         return [_with_reason(*pair) for pair in zip(listed, choices, strict=True)]
-    if len(found) == 1:
-        return found
+    if len(with_parts) == 1:
+        return with_parts
     # LiteLLM's instrumentor keeps the text of one choice; the items of a Responses API stand in an object.
-    is_text = isinstance(answered, str) and answered.strip()[:1] not in {"", "{", "["}
-    is_choices = is_text or len(choices) == len(found) or response.get("generations")
-    return found if is_choices else [joined(found)]
+    is_text = isinstance(response_value, str) and response_value.strip()[:1] not in {"", "{", "["}
+    is_choices = is_text or len(choices) == len(with_parts) or response.get("generations")
+    return with_parts if is_choices else [joined(with_parts)]
 
 
 def _with_reason(item: Fields, choice: object) -> Fields:
@@ -201,22 +201,24 @@ def _with_reason(item: Fields, choice: object) -> Fields:
     return {**item, "finish_reason": reason} if reason else item
 
 
-def _has_old_calls(seen: Sequence[_Entry], said: list[Fields]) -> bool:
+def _has_old_calls(seen: Sequence[_Entry], output_messages: list[Fields]) -> bool:
     """Whether the answer asks with ids that were answered: two calls wrote to one span (ADK's instrumentor does)."""
-    asked = {call["id"] for call in _tool_calls(said) if call.get("id")}
-    return bool(asked) and any(isinstance(entry.answers, str) and entry.answers in asked for entry in seen)
+    requested_ids = {call["id"] for call in _tool_calls(output_messages) if call.get("id")}
+    return bool(requested_ids) and any(
+        isinstance(entry.answers, str) and entry.answers in requested_ids for entry in seen
+    )
 
 
-def _with_call_ids(said: list[Fields], answered: object) -> list[Fields]:
+def _with_call_ids(output_messages: list[Fields], response_value: object) -> list[Fields]:
     """The answer, with the ids of its tool calls from the whole response where its own have none (Google GenAI)."""
-    calls = _tool_calls(said)
+    calls = _tool_calls(output_messages)
     if not calls or any(call.get("id") for call in calls):
-        return said
-    named = _tool_calls(response_messages(answered))
+        return output_messages
+    named = _tool_calls(response_messages(response_value))
     if not all(call.get("id") for call in named):
-        return said
+        return output_messages
     if [call.get("name") for call in named] != [call.get("name") for call in calls]:
-        return said
+        return output_messages
     ids = iter([call["id"] for call in named])
 
     def with_id(part: object) -> object:
@@ -224,18 +226,18 @@ def _with_call_ids(said: list[Fields], answered: object) -> list[Fields]:
         fields = as_fields(part)
         return {**fields, "id": next(ids)} if fields.get("type") == "tool_call" else part
 
-    return [{**item, "parts": list(map(with_id, as_list(item["parts"])))} for item in said]
+    return [{**item, "parts": list(map(with_id, as_list(item["parts"])))} for item in output_messages]
 
 
-def _tool_calls(said: list[Fields]) -> list[Fields]:
-    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
+def _tool_calls(output_messages: list[Fields]) -> list[Fields]:
+    parts = [as_fields(part) for item in output_messages for part in as_list(item["parts"])]
     return [part for part in parts if part.get("type") == "tool_call"]
 
 
 def _flattened(fields: Fields, role: str = "user") -> Fields:
     """One message out of the nested objects that ``message.*`` attributes unflatten to."""
-    own = fields.get("message")
-    inner = cast("Fields", own) if isinstance(own, dict) else fields
+    nested = fields.get("message")
+    inner = cast("Fields", nested) if isinstance(nested, dict) else fields
     contents = inner.get("contents")
     if isinstance(contents, list) and inner.get("tool_calls"):
         # Anthropic's instrumentor lists a call twice: among the contents, and by itself.
@@ -264,9 +266,9 @@ def _flattened(fields: Fields, role: str = "user") -> Fields:
 
 
 def _content(item: object) -> object:
-    asked = as_fields(as_fields(item).get("tool_call"))
-    if asked:
-        return {"type": "tool_use", **asked}
+    call = as_fields(as_fields(item).get("tool_call"))
+    if call:
+        return {"type": "tool_use", **call}
     fields = as_fields(as_fields(item).get("message_content"))
     if not fields:
         return item
@@ -280,22 +282,22 @@ def _tools(span: RawSpan, given: Mapping[str, object]) -> str:
     listed = [item for item in span.lists.get("tools", ()) if item]
     if listed:
         return "[" + ",".join(listed) + "]"
-    found = request_tools(dict(given)) or as_list(decoded(offered_tools(span)))
-    return dump([fields for item in found if (fields := as_fields(item))]) if found else ""
+    definitions = request_tools(dict(given)) or as_list(decoded(offered_tools(span)))
+    return dump([fields for item in definitions if (fields := as_fields(item))]) if definitions else ""
 
 
 def _offered(fields: Fields) -> str:
     """The JSON of a tool's definition; empty where there is none."""
-    found = tool_definitions([_definition(as_fields(fields["tool"]))] if "tool" in fields else [])
-    return ",".join(dump(item) for item in found if as_fields(item))
+    definitions = tool_definitions([_definition(as_fields(fields["tool"]))] if "tool" in fields else [])
+    return ",".join(dump(item) for item in definitions if as_fields(item))
 
 
 def _definition(tool: Fields) -> object:
     """A tool's definition; Pydantic AI writes its name beside the schema of its arguments alone."""
-    found = decoded(as_text(tool.get("json_schema")))
-    schema = as_fields(found)
+    value = decoded(as_text(tool.get("json_schema")))
+    schema = as_fields(value)
     if not tool.get("name") or schema.keys() & _NAMED:
-        return found
+        return value
     return {**{key: tool[key] for key in ("name", "description") if tool.get(key)}, "parameters": schema}
 
 
@@ -314,7 +316,7 @@ def _tool(span: RawSpan) -> dict[str, str]:
 
 
 def _plain_output(attributes: Mapping[str, str]) -> str:
-    """What a tool gave back; a text may be written as JSON."""
+    """Return a tool's result; a text may be written as JSON."""
     output = attributes.get(_OUTPUT, "")
     is_json = output.startswith('"') and attributes.get("output.mime_type") == "application/json"
     return as_text(decoded(output)) if is_json else output
@@ -323,13 +325,13 @@ def _plain_output(attributes: Mapping[str, str]) -> str:
 _VERCEL: Final = "ai.operationId"
 
 
-def _said_entry(fields: Fields) -> Fields:
+def _output_entry(fields: Fields) -> Fields:
     return _flattened(fields, "assistant")
 
 
 LISTS: Final = {
     "seen": IndexedList(("llm.input_messages",), _entry),
-    "said": IndexedList(("llm.output_messages",), _said_entry),
+    "said": IndexedList(("llm.output_messages",), _output_entry),
     "tools": IndexedList(("llm.tools",), _offered),
     "functions": FUNCTIONS,
 }

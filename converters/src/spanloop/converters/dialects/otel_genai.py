@@ -26,12 +26,12 @@ _OTHER_OPERATIONS: Final = (
     *("moderation", "guardrail", "guardrails", "execute_guardrail", "evaluate", "evaluation"),
     *("image_generation", "speech", "text_to_speech", "speech_to_text", "transcription", "translation"),
 )
-"""What has messages at times, and is no step of a policy."""
+"""Operations that may have messages and are no step of a policy."""
 _NO_CALL: Final = (*AGENT_OPERATIONS, "execute_tool", *_OTHER_OPERATIONS)
 
 PROMPT_TOKENS: Final = "gen_ai.usage.prompt_tokens"
 COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
-"""How tokens were counted before input and output."""
+"""Former names of the counts of input and output tokens."""
 
 SEED: Final = "gen_ai.request.seed"
 
@@ -82,8 +82,8 @@ def sources(
     """``SOURCES`` as a table of a dialect, with further attributes of its own before and behind them."""
     more, less = before or {}, behind or {}
     columns = dict.fromkeys((*SOURCES, *more, *less))
-    own = {column: (SOURCES[column],) if column in SOURCES else () for column in columns}
-    return {column: (*more.get(column, ()), *own[column], *less.get(column, ())) for column in columns}
+    standard = {column: (SOURCES[column],) if column in SOURCES else () for column in columns}
+    return {column: (*more.get(column, ()), *standard[column], *less.get(column, ())) for column in columns}
 
 
 _AG2_TYPE: Final = "ag2.span.type"
@@ -100,12 +100,12 @@ _HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"
 """A call that the client is to answer; the answer of one that the provider ran stands beside it."""
 
 RESPONSE_ID: Final = "resp_"
-"""How the ids of OpenAI's Responses API begin."""
+"""Beginning of the ids of OpenAI's Responses API."""
 
 _IS_RESPONSE: Final = attr(names.GEN_AI_RESPONSE_ID).str.starts_with(RESPONSE_ID).fill_null(value=False)
 
 _ANTHROPIC_REASON: Final = "anthropic.message.stop_reason"
-"""Of the spans that Anthropic's SDK writes itself."""
+"""Attribute of the spans that Anthropic's SDK writes itself."""
 
 _MIRASCOPE: Final = "mirascope.response.content"
 _IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
@@ -125,8 +125,8 @@ Mirascope does so of any API.
 
 def _joined(text: str) -> str:
     """Messages with the model's words that follow each other as one: a Responses API lists items."""
-    found = decoded(text) if text.count('"assistant"') > 1 else None
-    listed = [as_fields(item) for item in as_list(found)]
+    value = decoded(text) if text.count('"assistant"') > 1 else None
+    listed = [as_fields(item) for item in as_list(value)]
     return dump(joined_turns(listed)) if listed and all("parts" in item for item in listed) else text
 
 

@@ -1,4 +1,4 @@
-"""What went to a model and what came back, each whole, as an API's client or a framework saw it.
+"""Requests and responses of models, each in one value, as an API's client or a framework saw it.
 
 Known: OpenAI chat and Responses, Anthropic, Gemini, Bedrock Converse, Cohere, Ollama, and what LangChain, LlamaIndex,
 Haystack, DSPy, Google ADK and Genkit make of them. Invariant: nothing here raises; what is not found is empty.
@@ -24,7 +24,7 @@ _SETTINGS: Final = (
     "invocation_params",
     "options",
 )
-_SAID: Final = ("messages", "input", "contents", "chat_history", "prompts", "prompt")
+_MESSAGE_KEYS: Final = ("messages", "input", "contents", "chat_history", "prompts", "prompt")
 _SYSTEM: Final = ("instructions", "system", "system_instruction", "systemInstruction", "system_prompt")
 _REASONS: Final = ("finish_reason", "stop_reason", "finishReason", "stopReason", "done_reason")
 _MODELS: Final = ("model", "modelVersion", "model_version", "model_name", "modelId", "model_id")
@@ -52,13 +52,13 @@ _REPR_OF_MESSAGE: Final = ("ChatMessage(", "Message(", "<")
 def request_columns(value: object) -> dict[str, ColumnValue]:
     """The canonical columns that a request tells."""
     value, offered = _offered(value)
-    asked = as_fields(value)
-    settings = _settings(asked)
-    seen, tools = request_messages(value), request_tools(asked) or offered
+    request = as_fields(value)
+    settings = _settings(request)
+    seen, tools = request_messages(value), request_tools(request) or offered
     return known(
         {
             **parameters(settings),
-            "request_model": as_text(_first(asked, _MODELS)),
+            "request_model": as_text(_first(request, _MODELS)),
             "tools": dump(tools) if tools else "",
             "input_messages": seen,
         }
@@ -82,25 +82,25 @@ def _offer(fields: Fields) -> Fields:
 
 def response_columns(value: object) -> dict[str, ColumnValue]:
     """The canonical columns that a response tells."""
-    answered = opened(value)
-    said = response_messages(value)
-    meta = as_fields(as_fields(_innermost(answered.get("replies"))).get("meta"))
-    usage = as_fields(_first(meta | answered, _USAGES)) or answered
+    response = opened(value)
+    output_messages = response_messages(value)
+    meta = as_fields(as_fields(_innermost(response.get("replies"))).get("meta"))
+    usage = as_fields(_first(meta | response, _USAGES)) or response
     return known(
         {
-            "response_model": as_text(_first(meta | answered, _MODELS)),
-            "response_id": response_id(answered),
-            "finish_reasons": reason_said(as_text(finish_reason(answered)), said),
+            "response_model": as_text(_first(meta | response, _MODELS)),
+            "response_id": response_id(response),
+            "finish_reasons": reason_said(as_text(finish_reason(response)), output_messages),
             "input_tokens": as_text(_first(usage, _INPUT_TOKENS)),
             "output_tokens": as_text(_first(usage, _OUTPUT_TOKENS)),
-            "output_messages": said,
+            "output_messages": output_messages,
         }
     )
 
 
-def reason_said(reason: str, said: Iterable[Fields]) -> str:
+def reason_said(reason: str, output_messages: Iterable[Fields]) -> str:
     """``reason``; Gemini and OpenAI's Responses say that they stopped, or nothing, where they ask for a tool."""
-    kinds = [as_fields(part).get("type") for item in said for part in as_list(item.get("parts"))]
+    kinds = [as_fields(part).get("type") for item in output_messages for part in as_list(item.get("parts"))]
     # Tools that the provider runs have their answers in the same message.
     asks = kinds.count("tool_call") > kinds.count("tool_call_response")
     return "tool_call" if asks and reason.rpartition(".")[2].lower() in {"stop", "completed", ""} else reason
@@ -110,18 +110,18 @@ def request_messages(value: object) -> list[Fields]:
     """The messages of a request, the system's among them."""
     if not isinstance(value, dict):
         return _without_reprs(messages(value))
-    asked = cast("Fields", value)
-    said = _first(asked, _SAID)
-    system = _first(_settings(asked), _SYSTEM)
-    return [*_system(system), *_without_reprs(messages(said))]
+    request = cast("Fields", value)
+    listed = _first(request, _MESSAGE_KEYS)
+    system = _first(_settings(request), _SYSTEM)
+    return [*_system(system), *_without_reprs(messages(listed))]
 
 
-def _settings(asked: Fields) -> Fields:
+def _settings(request: Fields) -> Fields:
     """The request with what stands in objects of their own within it."""
-    found = dict(asked)
+    settings = dict(request)
     for name in _SETTINGS:
-        found |= {key: value for key, value in as_fields(asked.get(name)).items() if value is not None}
-    return found
+        settings |= {key: value for key, value in as_fields(request.get(name)).items() if value is not None}
+    return settings
 
 
 def _system(value: object) -> list[Fields]:
@@ -136,16 +136,16 @@ def _system(value: object) -> list[Fields]:
     return [message({"role": "system", "content": value}, "system")]
 
 
-def _without_reprs(found: list[Fields]) -> list[Fields]:
+def _without_reprs(listed: list[Fields]) -> list[Fields]:
     """No messages at all where they are reprs of some framework's objects, which nobody can read again."""
-    texts = [as_fields(part).get("content") for item in found for part in as_list(item.get("parts"))[:1]]
+    texts = [as_fields(part).get("content") for item in listed for part in as_list(item.get("parts"))[:1]]
     is_repr = any(isinstance(text, str) and text.startswith(_REPR_OF_MESSAGE) and "role=" in text for text in texts)
-    return [] if is_repr else found
+    return [] if is_repr else listed
 
 
-def request_tools(asked: Fields) -> list[object]:
+def request_tools(request: Fields) -> list[object]:
     """Tool definitions in canonical form."""
-    settings = _settings(asked)
+    settings = _settings(request)
     listed = _first(settings, ("tools", "functions")) or as_fields(settings.get("toolConfig")).get("tools")
     named = as_fields(listed)
     return tool_definitions(named.values() if named else as_list(listed))
@@ -163,17 +163,17 @@ def response_messages(value: object) -> list[Fields]:
     """The messages of a response, one a choice; none without content."""
     response = opened(value)
     if not response:
-        found = [item for item in messages(value, "assistant") if item.get("parts")]
-        return [joined(found)] if has_hosted_items(as_list(value)) else found
-    found = []
+        answers = [item for item in messages(value, "assistant") if item.get("parts")]
+        return [joined(answers)] if has_hosted_items(as_list(value)) else answers
+    answers = []
     for key in ("choices", "generations", "replies", "candidates"):
         if isinstance(response.get(key), list):
             listed = [_candidate(item) for item in as_list(response[key])] if key == "candidates" else response[key]
-            found = messages(listed, "assistant")
+            answers = messages(listed, "assistant")
             break
     else:
-        found = _single(response)
-    return [item for item in found if item.get("parts")]
+        answers = _single(response)
+    return [item for item in answers if item.get("parts")]
 
 
 def _candidate(item: object) -> object:
@@ -196,38 +196,38 @@ def _single(response: Fields) -> list[Fields]:
     return [message({"role": "assistant", "content": text}, "assistant")] if isinstance(text, str) else []
 
 
-def joined(found: list[Fields]) -> Fields:
+def joined(items: list[Fields]) -> Fields:
     """The items of one answer (a Responses API lists text and tool calls one by one) as one message."""
-    return {"role": "assistant", "parts": [piece for item in found for piece in as_list(item["parts"])]}
+    return {"role": "assistant", "parts": [part for item in items for part in as_list(item["parts"])]}
 
 
 _NO_ID: Final = "__fake_id__"
-"""What OpenAI's agents call what streams through a chat API."""
+"""The id that OpenAI's agents give to a response that streams through a chat API."""
 
 
 def response_id(response: Fields) -> str:
     """The provider's id; LangChain keeps it in ``llm_output``, or in the first generation's message."""
-    own = _first(response, _IDS)
-    if own == _NO_ID:
+    identity = _first(response, _IDS)
+    if identity == _NO_ID:
         item = as_fields(next(iter(as_list(response.get("output"))), None))
-        own = as_fields(item.get("provider_data")).get("response_id", "")
-    if isinstance(own, str):
-        return own
+        identity = as_fields(item.get("provider_data")).get("response_id", "")
+    if isinstance(identity, str):
+        return identity
     named = as_fields(response.get("llm_output")).get("id")
     if isinstance(named, str) and named:
         return named
     place = _innermost(response.get("generations"))
     for name in ("message", "kwargs", "response_metadata"):
         place = as_fields(place).get(name)
-    found = as_fields(place).get("id")
-    return found if isinstance(found, str) else ""
+    nested_id = as_fields(place).get("id")
+    return nested_id if isinstance(nested_id, str) else ""
 
 
 def finish_reason(response: Fields) -> object:
     """The first choice's finish reason, wherever the response keeps it."""
-    own = _first(response, _REASONS)
-    if own:
-        return own
+    reason = _first(response, _REASONS)
+    if reason:
+        return reason
     if isinstance(response.get("output"), list) and isinstance(response.get("status"), str):
         return as_fields(response.get("incomplete_details")).get("reason") or response["status"]
     place: object = next(

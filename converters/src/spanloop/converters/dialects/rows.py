@@ -1,4 +1,4 @@
-"""What readers of spans share: values out of attributes' text, and tables of attribute names.
+"""Helpers of the readers of spans: values out of attributes' text, and tables of attribute names.
 
 Invariant: reading never raises: text that should be JSON and is not counts as plain text.
 """
@@ -40,8 +40,8 @@ def decoded(text: str) -> object:
     try:
         return parse_json(stripped)
     except MalformedMessagesError:
-        found = python_object(stripped)
-        return text if found is None else found
+        literal = python_object(stripped)
+        return text if literal is None else literal
 
 
 def decoded_messages(text: str, attribute: str) -> object:
@@ -70,16 +70,16 @@ def as_unfinished(value: object) -> UnfinishedText | None:
 def decoded_except(text: str, keys: Collection[str]) -> Fields:
     """As ``fields_of``, without the values of ``keys``, which are null."""
     try:
-        found = _OBJECT_OF_RAW.decode(text) if text.lstrip()[:1] == "{" else {}
+        raw = _OBJECT_OF_RAW.decode(text) if text.lstrip()[:1] == "{" else {}
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return fields_of(text)
-    return {key: None if key in keys else parse_json(bytes(value)) for key, value in found.items()}
+    return {key: None if key in keys else parse_json(bytes(value)) for key, value in raw.items()}
 
 
 def fields_of(text: str) -> Fields:
     """The JSON object of ``text``; empty when it is none."""
-    found = decoded(text) if text else None
-    return cast("Fields", found) if isinstance(found, dict) else {}
+    value = decoded(text) if text else None
+    return cast("Fields", value) if isinstance(value, dict) else {}
 
 
 def as_text(value: object) -> str:
@@ -110,13 +110,13 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("seed", ("seed",)),
         ("is_streaming", ("stream",)),
     )
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, keys in spelled:
         for key in keys:
             if key in given and _is_given(given[key]):
-                found[name] = as_text(given[key])
+                settings[name] = as_text(given[key])
                 break
-    return known(found)
+    return known(settings)
 
 
 def _is_given(value: object) -> bool:
@@ -124,7 +124,7 @@ def _is_given(value: object) -> bool:
 
 
 _UNSET: Final = (None, "Infinity", "inf", "NOT_GIVEN")
-"""What some write for a parameter that nobody set."""
+"""Values of a parameter that nobody set."""
 
 _OBJECT: Final = re.compile(r"<.* object at 0x")
 """The repr of an object of no value, such as OpenAI's ``Omit``."""

@@ -41,8 +41,8 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 def _call(span: RawSpan, operation: str) -> dict[str, ColumnValue]:
     attributes = span.attributes
-    said = parts(attributes.get("ai.response.text", "") or attributes.get("ai.response.object", ""))
-    said += parts(first_messages(attributes, "ai.response.toolCalls") or None)
+    answer_parts = parts(attributes.get("ai.response.text", "") or attributes.get("ai.response.object", ""))
+    answer_parts += parts(first_messages(attributes, "ai.response.toolCalls") or None)
     tools = decoded(attributes.get("ai.prompt.tools", ""))
     listed = [decoded(as_text(item)) for item in cast("list[object]", tools)] if isinstance(tools, list) else []
     return {
@@ -67,14 +67,14 @@ def _call(span: RawSpan, operation: str) -> dict[str, ColumnValue]:
         ),
         "tools": dump([_tool(cast("Fields", item)) for item in listed if isinstance(item, dict)]) if listed else "",
         "input_messages": messages(first_messages(attributes, "ai.prompt.messages") or None),
-        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
+        "output_messages": [{"role": "assistant", "parts": answer_parts}] if answer_parts else [],
     }
 
 
 def _tool(fields: Fields) -> Fields:
-    found: Fields = {key: fields[key] for key in ("name", "description") if key in fields}
+    tool: Fields = {key: fields[key] for key in ("name", "description") if key in fields}
     schema = fields.get("inputSchema", fields.get("parameters"))
-    return found if schema is None else {**found, "parameters": schema}
+    return tool if schema is None else {**tool, "parameters": schema}
 
 
 VERCEL_AI: Final = Dialect(

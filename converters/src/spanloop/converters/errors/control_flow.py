@@ -47,7 +47,7 @@ class _Raised(NamedTuple):
 
 def without_control_flow(group: Group) -> Group:
     """Return ``group`` without the errors of control flow; a tool that waits is no call of a tool any more."""
-    if not any(span.has_failed for spans in (group.calls, group.context) for span in spans):
+    if not any(span.is_error or span.error_type for spans in (group.calls, group.context) for span in spans):
         return group
     answer = _last_answer(group)
     return group._replace(
@@ -91,7 +91,7 @@ def _is_success_exit(span: Span) -> bool:
 
 
 def _raised(span: Span) -> list[_Raised]:
-    """What a span raised, by its exception, its ``error.type`` and the beginning of its status."""
+    """Return what a span raised, by its exception, its ``error.type`` and the beginning of its status."""
     texts = (f"{span.exception.type}: {span.exception.message}" if span.exception.type else "", span.status_message)
     matches = [_CLASS_NAME.match(text) for text in (*texts, "" if span.exception.type else span.error_type) if text]
     return [_Raised(match[1], match[2].strip()) for match in matches if match]

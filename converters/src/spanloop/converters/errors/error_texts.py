@@ -36,8 +36,8 @@ _HEAD: Final = 160
 """Characters from the start of an answer within which a sign of an error stands."""
 
 
-class Verdict(NamedTuple):
-    """What a text rule saw."""
+class DetectedError(NamedTuple):
+    """An error that a tool's answer reports, and the rule that detected it."""
 
     rule: str
     error_type: str
@@ -65,35 +65,36 @@ _SIGNS: Final = "\u274c\u26a0\u2757\u2716\u2717\U0001f6ab\ufe0f"
 """Crosses and warning signs before the words."""
 
 
-class Verdicts:
-    """The verdicts on the distinct answers of a batch, each judged once.
+class AnswerErrors:
+    """Errors in the distinct answers of a batch; each answer is judged once.
 
     The literals of all patterns are searched in all answers together; a pattern is matched only where one of its
     literals stands.
     """
 
     def __init__(self, answers: Iterable[str] = ()) -> None:
-        self._verdicts: dict[str, Verdict | None] = {}
+        self._errors: dict[str, DetectedError | None] = {}
         self._add(dict.fromkeys(answers))
 
-    def __getitem__(self, answer: str) -> Verdict | None:
-        if answer not in self._verdicts:
+    def __getitem__(self, answer: str) -> DetectedError | None:
+        if answer not in self._errors:
             self._add((answer,))
-        return self._verdicts[answer]
+        return self._errors[answer]
 
     def _add(self, answers: Iterable[str]) -> None:
         texts: dict[str, str] = {}
         for answer in answers:
-            verdict, text = _opened(answer)
-            self._verdicts[answer] = verdict
-            if text and verdict is None:
+            error, text = _opened(answer)
+            self._errors[answer] = error
+            if text and error is None:
                 texts[answer] = text
         if texts:
-            present = _present_literals([_without_signs(text)[:MOST_TEXT] for text in texts.values()])
-            self._verdicts |= {
+            words = [_without_signs(text) for text in texts.values()]
+            present = _present_literals([text[:MOST_TEXT] for text in words])
+            self._errors |= {
                 answer: _error_in_words(text, literals)
-                for (answer, text), literals in zip(texts.items(), present, strict=True)
-                if literals or _without_signs(text)[:1] in STATUS_STARTS
+                for answer, text, literals in zip(texts, words, present, strict=True)
+                if literals or text[:1] in STATUS_STARTS
             }
 
 
@@ -109,9 +110,9 @@ _FEW: Final = 24
 """Fewer texts are searched for one literal after the other: polars builds its automaton anew for each search."""
 
 
-def error_in_text(content: str) -> Verdict | None:
-    """The error that a tool's answer tells of, or None."""
-    return Verdicts()[content]
+def error_in_text(content: str) -> DetectedError | None:
+    """Return the error that a tool's answer reports, or None."""
+    return AnswerErrors()[content]
 
 
 def _without_signs(content: str) -> str:
@@ -119,28 +120,27 @@ def _without_signs(content: str) -> str:
     return text.lstrip(_SIGNS).lstrip() if text[:1] in _SIGNS else text
 
 
-def _error_in_words(content: str, literals: AbstractSet[str]) -> Verdict | None:
+def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | None:
     """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
-    text = _without_signs(content)
     for pattern, required in _AT_START:
         if required.isdisjoint(literals):
             continue
         found = pattern.match(text)
         if found and not is_mention(text, 0, found.end()):
-            name = _TYPE_IN_TEXT.search(content[:2_000])
-            return Verdict(pattern.name, name.group(1) if name else "", pattern.confidence)
+            name = _TYPE_IN_TEXT.search(text[:2_000])
+            return DetectedError(pattern.name, name.group(1) if name else "", pattern.confidence)
     if len(text) > _SHORT:
         return None
     head = text[:_HEAD]
     may_name_status = head[:1] in STATUS_STARTS or not _STATUS.isdisjoint(literals)
     if may_name_status and _HAS_CODE.search(head) and status_in_words(head):
-        return Verdict("status", "", 0.85)
+        return DetectedError("status", "", 0.85)
     for pattern, required in _WITHIN:
         if required.isdisjoint(literals):
             continue
         found = pattern.search(head)
         if found and not is_mention(text, found.start(), found.end()):
-            return Verdict(f"words_{pattern.name}", "", 0.75)
+            return DetectedError(f"words_{pattern.name}", "", 0.75)
     return None
 
 
@@ -165,10 +165,10 @@ LITERALS: Final = sorted(_STATUS.union(*(required for _, required in (*_AT_START
 class _Opened(NamedTuple):
     """The content of an answer's envelopes."""
 
-    verdict: Verdict | None
+    error: DetectedError | None
     """Of an object."""
     text: str
-    """The words to be judged; empty for none. With a verdict, the JSON of the object that the verdict is on."""
+    """The words to be judged; empty for none. With an error, the JSON of the object that the error is on."""
 
 
 _NOTHING: Final = _Opened(None, "")
@@ -192,7 +192,7 @@ def _opened(value: object, depth: int = 0, *, is_inner: bool = False) -> _Opened
     if isinstance(value, str):
         inner = represented(value)
         opened = _NOTHING if inner is None else _opened(inner, depth + 1, is_inner=is_inner)
-        if inner is not None and (opened.verdict is not None or not value.lstrip().startswith("<")):
+        if inner is not None and (opened.error is not None or not value.lstrip().startswith("<")):
             return opened
         return _NOTHING if value.lstrip().startswith(("{", "[{")) else _Opened(None, value)
     if isinstance(value, list):
@@ -208,28 +208,28 @@ def _opened_list(items: Sequence[object], depth: int, *, is_inner: bool) -> _Ope
     if len(items) > _MOST_ITEMS:
         return _NOTHING
     opened = [_opened(item, depth + 1, is_inner=True) for item in items]
-    is_error = bool(opened) and all(item.verdict for item in opened)
+    is_error = bool(opened) and all(item.error for item in opened)
     return opened[0] if is_error or (len(opened) == 1 and not is_inner) else _NOTHING
 
 
 def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) -> _Opened:
     if (fields.get("type") == "text" or list(fields) == ["text"]) and isinstance(fields.get("text"), str):
         return _opened(fields["text"], depth + 1)
-    verdict = _error_in_fields(fields)
-    if verdict is not None and not (is_inner and verdict.rule == "json_status" and _is_record(fields)):
-        return _Opened(verdict, dump(fields) if depth > 1 else "")
+    error = None if _OUTCOME_SIGNS.isdisjoint(fields) else _error_in_fields(fields)
+    if error is not None and not (is_inner and error.rule == "json_status" and _is_record(fields)):
+        return _Opened(error, dump(fields) if depth > 1 else "")
     if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
         return _NOTHING
     is_message = not _MESSAGE_KEYS.isdisjoint(fields)
     has_succeeded = not is_message and _says_success(fields)
     has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
     text = ""
-    for key in _ENVELOPE_KEYS if len(fields) > 1 else fields:
-        value = fields.get(key)
-        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
+    for key in sorted(_ENVELOPES.intersection(fields), key=_ENVELOPE_KEYS.index) if len(fields) > 1 else fields:
+        value = fields[key]
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(value)):
             continue
         inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
-        if inner.verdict is not None:
+        if inner.error is not None:
             return inner
         if not text and (has_words or not isinstance(value, str)):
             text = inner.text
@@ -269,25 +269,31 @@ _BESIDE: Final = frozenset({"meta", "_meta", "jsonrpc", "id", "name", "role", "t
 _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "completed", "complete", "done"})
 
 
-def _error_in_fields(fields: Mapping[str, object]) -> Verdict | None:
-    key = next((key for key in _ERROR_KEYS if fields.get(key) and not _is_no_error(key, fields[key])), "")
+def _error_in_fields(fields: Mapping[str, object]) -> DetectedError | None:
+    error_keys = sorted(_ERRORS.intersection(fields), key=_ERROR_KEYS.index)
+    key = next((key for key in error_keys if fields[key] and not _is_no_error(key, fields[key])), "")
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
-        return Verdict(f"json_key_{key}", name.group(1) if name else "", 0.9)
+        return DetectedError(f"json_key_{key}", name.group(1) if name else "", 0.9)
     says_so = str(fields.get("status", "")).lower() in _FAILED
     if (
         says_so
-        or any(is_error_status(fields.get(key)) for key in STATUS_KEYS)
+        or any(is_error_status(fields[key]) for key in STATUS_KEYS if key in fields)
         or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
     ):
-        return Verdict("json_status", "", 0.85)
+        return DetectedError("json_status", "", 0.85)
     if str(fields.get("type")).startswith(("error", "execution_error")) and not _SAYS_WHY.isdisjoint(fields):
-        return Verdict("json_type", "", 0.85)
+        return DetectedError("json_type", "", 0.85)
     if isinstance(fields.get("detail"), list) and _REFUSED_FIELDS.match(dump(fields["detail"])):
-        return Verdict("json_detail", "", 0.85)
+        return DetectedError("json_detail", "", 0.85)
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
-        return Verdict("json_success", "", 0.85)
+        return DetectedError("json_success", "", 0.85)
     return None
+
+
+_ERRORS: Final = frozenset(_ERROR_KEYS)
+_OUTCOME_SIGNS: Final = frozenset((*_ERROR_KEYS, *STATUS_KEYS, "code", "type", "detail", "success", "ok", "succeeded"))
+"""One of these keys is in each object that tells of an error."""
 
 
 def _is_no_error(key: str, value: object) -> bool:

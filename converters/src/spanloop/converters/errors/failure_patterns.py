@@ -22,7 +22,7 @@ class FailurePattern(NamedTuple):
     name: str
     regex: re.Pattern[str]
     error_class: str
-    """What a match shows, unless the rule that asks knows better."""
+    """The class of error that a match shows, unless the calling rule knows better."""
     owner: FaultOwner
     confidence: float
     """0 to 1."""

@@ -24,7 +24,7 @@ Node = tuple[Any, Any]
 
 
 class _Texts(NamedTuple):
-    """What a piece of a pattern matches."""
+    """The texts that a part of a pattern matches."""
 
     exact: frozenset[str] | None
     """All texts that it matches, in lower case; None where they are not countable."""

@@ -1,4 +1,4 @@
-"""Status codes of HTTP and gRPC: what they show of a failure holds in every language.
+"""Status codes of HTTP and gRPC, which show a failure in every language.
 
 Invariant: a code is the text of an HTTP status (``503``) or the name of a gRPC status (``UNAVAILABLE``); empty without
 one.
@@ -48,17 +48,17 @@ def is_error_status(value: object) -> bool:
     return isinstance(number, int) and 400 <= number < 600
 
 
-def error_objects(found: object) -> Iterator[dict[str, object]]:
+def error_objects(document: object) -> Iterator[dict[str, object]]:
     """A JSON object of an error, and the ones within it: OpenAI's, Anthropic's, Google's, JSON-RPC's, GraphQL's."""
-    waiting = [found]
-    while waiting and len(waiting) < _MOST_OBJECTS:
-        value = waiting.pop(0)
+    pending = [document]
+    while pending and len(pending) < _MOST_OBJECTS:
+        value = pending.pop(0)
         if isinstance(value, list):
-            waiting += cast("list[object]", value)[:1]
+            pending += cast("list[object]", value)[:1]
         elif isinstance(value, dict):
             fields = cast("dict[str, object]", value)
             yield fields
-            waiting += [fields[key] for key in ("error", "errors", "extensions", "data") if key in fields]
+            pending += [fields[key] for key in ("error", "errors", "extensions", "data") if key in fields]
 
 
 _MOST_OBJECTS: Final = 20
@@ -91,7 +91,7 @@ _TEXT_KEYS: Final = ("message", "detail", "title", "error", "msg", "reason")
 _MOST_TEXT: Final = 2_000
 _CODE: Final = r"\W{0,3}([45]\d\d)\b(?! \w+s\b)"
 STATUS_STARTS: Final = frozenset("45")
-"""How a text begins that begins with a code."""
+"""First characters of a text that begins with a code."""
 _AT_START: Final = re.compile(r"(4(?:0\d|1[0-8]|2[2-9])|50[0-4])\s?[:\uff1a-](?=\s?[^\s\d])")
 STATUS_IN_WORDS: Final = re.compile(
     r"\bStatusCode\.([A-Z_]+)|\bcode = ([A-Z][A-Za-z]+)"
@@ -108,13 +108,13 @@ def error_status(columns: dict[str, pl.Expr]) -> pl.Expr:
     Args:
         columns: Attribute → its column, for those that there are.
     """
-    found = pl.lit("")
+    status = pl.lit("")
     for name, column in columns.items():
-        told = column.fill_null("")
+        text = column.fill_null("")
         if name == GRPC_ATTRIBUTE:
-            told = told.replace({str(number): code for number, code in enumerate(_GRPC)} | {"0": ""})
-        found = pl.when(told.str.contains(r"^(?:[45]\d\d|[A-Z_]{5,})$")).then(told).otherwise(found)
-    return found
+            text = text.replace({str(number): code for number, code in enumerate(_GRPC)} | {"0": ""})
+        status = pl.when(text.str.contains(r"^(?:[45]\d\d|[A-Z_]{5,})$")).then(text).otherwise(status)
+    return status
 
 
 def status_columns(columns: Collection[str], prefix: str) -> dict[str, pl.Expr]:

@@ -1,4 +1,4 @@
-"""What an export is.
+"""Kinds of exports, their options and results.
 
 Invariant: every row of input is accepted or rejected with a reason: ``accepted + Σ rejected`` is the number of rows.
 """
@@ -33,7 +33,7 @@ class ExportOptions:
 
 
 class Made(NamedTuple):
-    """What became of some groups' rows."""
+    """The exported rows of some groups, and the counts of accepted and rejected ones."""
 
     rows: pl.DataFrame | list[str]
     """A frame for Parquet, or lines for JSONL."""

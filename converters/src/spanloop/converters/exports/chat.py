@@ -35,7 +35,7 @@ def chat(messages: Sequence[Message], *, with_reasoning: bool = False) -> list[C
         NotChatError: ``unsupported_part``, ``invalid_arguments``, ``invalid_tool_name``, ``unanswered_tool_call`` or
             ``unknown_role``.
     """
-    found: list[ChatMessage] = []
+    converted: list[ChatMessage] = []
     waiting: list[str] = []
     for number, message in enumerate(messages):
         reasoning = _check(message, with_reasoning=with_reasoning)
@@ -45,24 +45,24 @@ def chat(messages: Sequence[Message], *, with_reasoning: bool = False) -> list[C
                 if not identity or (response.id and response.id != identity):
                     raise NotChatError("unanswered_tool_call")
                 waiting.remove(identity)
-                found.append({"role": "tool", "tool_call_id": identity, "content": response.content})
+                converted.append({"role": "tool", "tool_call_id": identity, "content": response.content})
             if message.text:
-                found.append({"role": "user", "content": message.text})
+                converted.append({"role": "user", "content": message.text})
             continue
         if waiting:
             raise NotChatError("unanswered_tool_call")
         thoughts: ChatMessage = {"reasoning_content": reasoning} if reasoning else {}
-        plain: ChatMessage = {"role": message.role} | thoughts
+        entry: ChatMessage = {"role": message.role} | thoughts
         if message.tool_calls:
             ids = [call.id or f"call_{number}_{place}" for place, call in enumerate(message.tool_calls)]
             if len(set(ids)) < len(ids):
                 raise NotChatError("unanswered_tool_call")
-            plain |= {"content": message.text or None, "tool_calls": list(_calls(message, ids))}
+            entry |= {"content": message.text or None, "tool_calls": list(_calls(message, ids))}
             waiting = ids
         else:
-            plain["content"] = message.text
-        found.append(plain)
-    return found
+            entry["content"] = message.text
+        converted.append(entry)
+    return converted
 
 
 def _calls(message: Message, ids: Sequence[str]) -> Iterable[ChatMessage]:

@@ -38,7 +38,7 @@ class Turn:
 
     @property
     def action(self) -> Message:
-        """What the policy said."""
+        """The policy's message."""
         return self.messages[-1]
 
     @property

@@ -56,7 +56,7 @@ def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
         pl.col("is_trainable") & ~is_malformed,
     )
     taken = marked.filter("is_trainable")
-    found = taken.select(
+    token_rows = taken.select(
         pl.col("service_name").alias("data_source"),
         "prompt",
         pl.col("group_id").alias("uid"),
@@ -74,7 +74,7 @@ def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
         "episode_id",
         "revision",
     )
-    return Made(found, found.height, _reasons(marked.filter(~pl.col("is_trainable"))))
+    return Made(token_rows, token_rows.height, _reasons(marked.filter(~pl.col("is_trainable"))))
 
 
 def _opening(state: str) -> list[dict[str, str]] | None:
@@ -83,12 +83,12 @@ def _opening(state: str) -> list[dict[str, str]] | None:
         messages = parse_messages(state or "[]")
     except MalformedMessagesError:
         return None
-    found: list[dict[str, str]] = []
+    opening: list[dict[str, str]] = []
     for message in messages:
         if message.role not in {"system", "user"}:
             break
-        found.append({"role": message.role, "content": message.text})
-    return found
+        opening.append({"role": message.role, "content": message.text})
+    return opening
 
 
 def _reasons(rows: pl.DataFrame) -> dict[str, int]:
@@ -102,8 +102,8 @@ def _json_maps(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _json(value: object) -> str:
     items = cast("list[dict[str, object]] | dict[str, object]", value or {})
-    found = items if isinstance(items, dict) else {str(item["key"]): item["value"] for item in items}
-    return dump(dict(sorted(found.items())))
+    entries = items if isinstance(items, dict) else {str(item["key"]): item["value"] for item in items}
+    return dump(dict(sorted(entries.items())))
 
 
 PARQUET: Final = Kind(Source.TRANSITIONS, "parquet", _transitions, README)

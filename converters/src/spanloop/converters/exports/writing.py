@@ -34,7 +34,7 @@ class Pinned(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What ``manifest.json`` says."""
+    """Content of ``manifest.json``."""
 
     kind: str
     format: int
@@ -42,7 +42,7 @@ class Manifest(NamedTuple):
     query: Mapping[str, object]
     options: Mapping[str, object]
     unit: str
-    """What is counted: rows of this table."""
+    """The table whose rows are counted."""
     accepted: int
     rejected: Mapping[str, int]
     """Reason → rows."""
@@ -51,7 +51,7 @@ class Manifest(NamedTuple):
     files: Mapping[str, str]
     """Path → SHA-256."""
     content_sha256: str
-    """Of the files' names and digests."""
+    """Digest of the files' names and digests."""
     episodes: Sequence[Pinned]
 
 
@@ -127,10 +127,10 @@ def _write(path: Path, content: bytes | None) -> str:
         file.flush()
         os.fsync(file.fileno())
         file.seek(0)
-        found = sha256()
+        digest = sha256()
         while block := file.read(1 << 20):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _check(folder: Path) -> None:

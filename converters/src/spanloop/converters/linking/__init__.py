@@ -82,14 +82,14 @@ def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode
 
     conversation_of = identities(spans, home, is_unique)
     linked = [Call(call, home[call.key], conversation_of.get(home[call.key], "")) for call in calls]
-    continuations = Continuations(linked, is_identity, inserted_results(spans, home))
+    continuations = Continuations(linked, is_identity, inserted_results(calls, spans, home))
     for rule in RULES:
         continuations.match(rule)
     sets = UnionFind(home.values())
     for child, parent in continuations.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
-    traced = [call.span for call in linked if call.is_traced]
+    traced = [call for call in linked if call.is_traced]
     for root, caller in list(sub_agents(traced, continuations.parents, lambda key: sets.find(home[key]))):
         sets.union(home[root.key], home[caller.key])
     named = conversations(spans, home, is_unique, sets, session_is_episode=session_is_episode)
@@ -102,7 +102,7 @@ def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode
         for (one, other), identifier in named.open.items()
         if sets.find(one) != sets.find(other)
     ]
-    open_joins += _open_answers([call for call in linked if call.is_traced], sets, continuations.parents)
+    open_joins += _open_answers(traced, sets, continuations.parents)
     found = _groups(spans, home, sets, continuations.parents)
     return found._replace(evidence=continuations.evidence, open_joins=sorted(open_joins))
 

@@ -7,15 +7,16 @@ identity: an id that is unique by construction, or the same service, nearness in
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..spans import Span
 from .continuation import Evidence
 
 if TYPE_CHECKING:
-    from spanloop.messages import ToolCall
+    from spanloop.messages import History, Message, ToolCall
 
 Key = tuple[str | bytes, ...]
+"""Begins with an id or a running digest; across traces, `UNIQUE` or a source is next."""
 IsUnique = Callable[[str], bool]
 
 LONGEST_NS: Final = 30 * 60 * 1_000_000_000
@@ -23,11 +24,11 @@ LONGEST_NS: Final = 30 * 60 * 1_000_000_000
 pipeline loads other traces that are so near."""
 
 UNIQUE: Final = ""
-"""First element of a key that holds an id which is unique by construction; others begin with `source`."""
+"""Second element of a key across traces that begins with a unique id; others have `source` there."""
 
 
 class Call:
-    """A model call, with what rules ask of it; each is found out once."""
+    """A model call, with the facts that rules use; each is computed once."""
 
     __slots__ = (
         "answered",
@@ -38,7 +39,8 @@ class Call:
         "is_traced",
         "key",
         "may_continue",
-        "position",
+        "newest_assistant",
+        "newest_messages",
         "span",
     )
 
@@ -50,18 +52,36 @@ class Call:
         """The unique conversation id of its home; empty without one."""
         self.is_traced = home.startswith("t:")
         """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
-        self.position = position = last_assistant(span)
-        """Of the newest assistant message in the input; None when the call starts a conversation."""
-        self.may_continue = position is not None or any(message.tool_responses for message in span.input)
-        """Whether anything in its input may have come of an earlier call."""
+        history = span.history
+        spoken = 0 if history.last_assistant is None else history.last_assistant + 1
+        newest_first: list[Message] = []
+        while history.length > spoken:
+            newest_first.append(cast("Message", history.message))
+            history = cast("History", history.before)
+        self.newest_assistant = history.message
+        """The newest assistant message in the input; None when the call starts a conversation."""
+        self.newest_messages = newest_first[::-1]
+        """The messages behind it."""
         self.before = span.history.assistant_digest
         """The running digest at the newest assistant message of the input; empty when there is none."""
-        self.answered = answered_ids(span, position) if self.may_continue else []
-        """See `answered_ids`."""
+        self.answered = self._answered_ids()
+        """Ids of the tool calls that the newest assistant message asked for; of their answers, where no call is.
+
+        OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
+        """
+        self.may_continue = self.newest_assistant is not None or any(
+            message.tool_responses for message in self.newest_messages
+        )
+        """Whether anything in its input may have come of an earlier call."""
         self.emitted: list[ToolCall] = [
             request for message in span.output for request in message.tool_calls if request.id
         ]
         """Tool calls with an id in the output."""
+
+    def _answered_ids(self) -> list[str]:
+        newest = self.newest_assistant
+        ids = [call.id for call in newest.tool_calls if call.id] if newest is not None else []
+        return ids or [answer.id for message in self.newest_messages for answer in message.tool_responses if answer.id]
 
 
 KeysOf = Callable[[Call], Iterable[Key]]
@@ -90,11 +110,6 @@ class StitchRule:
     needs_only_one: bool = False
 
 
-def last_assistant(span: Span) -> int | None:
-    """Position of the newest assistant message in the input; None when the call starts a conversation."""
-    return span.history.last_assistant
-
-
 def source(span: Span) -> str:
     """What recorded the call: its service and instrumentation scope. Loops of one process have one."""
     return f"service {span.service_name}, scope {span.scope}"
@@ -103,19 +118,3 @@ def source(span: Span) -> str:
 def opening(span: Span) -> bytes:
     """The running digest of the input up to its first user message; of all of it where there is none."""
     return span.history.user_digest or span.history.digest
-
-
-def answered_ids(span: Span, position: int | None) -> list[str]:
-    """Ids of the tool calls that the input's newest assistant message asked for; of their answers, where no call is.
-
-    OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
-
-    Args:
-        span: The call.
-        position: Of that message; None without one.
-    """
-    asked = [call.id for call in span.input[position].tool_calls if call.id] if position is not None else []
-    if asked:
-        return asked
-    newest = span.input[0 if position is None else position + 1 :]
-    return [answer.id for message in newest for answer in message.tool_responses if answer.id]

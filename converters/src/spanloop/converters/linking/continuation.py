@@ -7,7 +7,9 @@ choices, trainability and attribution ask it.
 
 import re
 from enum import StrEnum
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
+
+import msgspec
 
 from spanloop.messages import History, Message
 
@@ -31,7 +33,7 @@ class Evidence(StrEnum):
     """A tool's result was written into a message of the other call's input."""
 
 
-class Continuation(NamedTuple):
+class Continuation(msgspec.Struct, frozen=True, gc=False):
     """What the input of a later call has in common with an earlier call."""
 
     repeats_input: bool

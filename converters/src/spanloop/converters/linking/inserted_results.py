@@ -9,13 +9,14 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Final
-
-from spanloop.messages import Message
+from typing import TYPE_CHECKING, Final, cast
 
 from ..spans import Span, SpanKind
 from ..tokens.row_starts import common
 from .sweep import SpanKey
+
+if TYPE_CHECKING:
+    from spanloop.messages import History
 
 _MOST_CANDIDATES: Final = 8
 """So many earlier calls are compared; agents that run at the same time have prompts of their own."""
@@ -23,11 +24,14 @@ _MOST_CANDIDATES: Final = 8
 _Place = tuple[str, int, bytes, str]
 
 
-def inserted_results(spans: Sequence[Span], home: Mapping[SpanKey, str]) -> dict[SpanKey, SpanKey]:
+def inserted_results(
+    calls: Sequence[Span], spans: Sequence[Span], home: Mapping[SpanKey, str]
+) -> dict[SpanKey, SpanKey]:
     """Find the calls that continue another one in this way.
 
     Args:
-        spans: In the order of start and id.
+        calls: Model calls, in the order of start and id.
+        spans: All spans, in the same order.
         home: Span key → home.
 
     Returns:
@@ -41,27 +45,20 @@ def inserted_results(spans: Sequence[Span], home: Mapping[SpanKey, str]) -> dict
         return {}
     earlier: dict[_Place, list[Span]] = defaultdict(list)
     parents: dict[SpanKey, SpanKey] = {}
-    for call in spans:
-        own = home[call.key]
-        newest = _closing_text(call) if call.kind is SpanKind.LLM and own in tools else None
-        if newest is None:
+    for call in calls:
+        place = home[call.key]
+        newest = call.history.message
+        if place not in tools or newest is None or not newest.text or newest.tool_calls or newest.tool_responses:
             continue
-        before = call.input_chain[-2] if len(call.input) > 1 else b""
-        candidates = earlier[own, len(call.input), before, newest.role]
+        history = cast("History", call.history.before)
+        candidates = earlier[place, history.length, history.digest, newest.role]
         newest_first = islice(reversed(candidates), _MOST_CANDIDATES)
-        parent = next((other for other in newest_first if _continues(call, other, tools[own])), None)
+        parent = next((other for other in newest_first if _continues(call, other, tools[place])), None)
         if parent is not None:
             parents[call.key] = parent.key
             candidates.remove(parent)
         candidates.append(call)
     return parents
-
-
-def _closing_text(call: Span) -> Message | None:
-    """Return the newest message, if it is text alone."""
-    message = call.input[-1] if call.input else None
-    is_text = message is not None and message.text and not message.tool_calls and not message.tool_responses
-    return message if is_text else None
 
 
 def _continues(call: Span, other: Span, tools: Sequence[Span]) -> bool:

@@ -12,11 +12,11 @@ from .continuation import Evidence
 
 
 def _produced(call: Call) -> list[Key]:
-    return [(call.span.service_name, digest) for digest in call.span.output_chain]
+    return [(digest, call.span.service_name) for digest in call.span.output_chain]
 
 
 def _awaited(call: Call) -> list[Key]:
-    return [(call.span.service_name, call.before)] if call.before else []
+    return [(call.before, call.span.service_name)] if call.before else []
 
 
 _ANY_ID: Final = "*"
@@ -26,15 +26,15 @@ _NO_ID: Final = ""
 def _produced_across(call: Call, _: IsUnique) -> list[Key]:
     ids = [request.id for request in call.emitted] or [_NO_ID]
     place = source(call.span)
-    return [(place, digest, identifier) for digest in call.span.output_chain for identifier in (_ANY_ID, *ids)]
+    return [(digest, place, identifier) for digest in call.span.output_chain for identifier in (_ANY_ID, *ids)]
 
 
 def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
-    if call.position is None:
+    if call.newest_assistant is None:
         return []
-    ids = [request.id for request in call.span.input[call.position].tool_calls if request.id]
+    ids = [request.id for request in call.newest_assistant.tool_calls if request.id]
     place = source(call.span)
-    return [(place, call.before, identifier) for identifier in ((*ids, _NO_ID) if ids else (_ANY_ID,))]
+    return [(call.before, place, identifier) for identifier in ((*ids, _NO_ID) if ids else (_ANY_ID,))]
 
 
 MESSAGE_PREFIX: Final = StitchRule(Evidence.HISTORY, _produced, _awaited, _produced_across, _awaited_across)

@@ -6,7 +6,7 @@ recorded its answer. That is little, so a call continues
 another this way only where no second one could be meant: interleaved loops that begin alike stay apart.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -23,9 +23,9 @@ _MOST_ANSWERS: Final = 16
 
 def _produced(call: Call) -> Iterator[Key]:
     span = call.span
-    if not span.input_chain or span.has_failed:
+    if not span.history.length or span.has_failed:
         return
-    place = (span.service_name, span.input_chain[-1])
+    place = (span.history.digest, span.service_name)
     if not is_recorded(span):
         yield (*place, _UNRECORDED)
     elif span.output[0].tool_calls:
@@ -38,7 +38,7 @@ def _produced(call: Call) -> Iterator[Key]:
 
 def _awaited(call: Call) -> Iterator[Key]:
     span, seen = call.span, call.span.input
-    spoke = 0 if call.position is None else call.position + 1
+    spoke = len(seen) - len(call.newest_messages)
     yield from _after_silence(span, spoke)
     if not spoke:
         return
@@ -47,7 +47,7 @@ def _awaited(call: Call) -> Iterator[Key]:
         first -= 1
     if not first:
         return
-    place = (span.service_name, span.input_chain[first - 1])
+    place = (span.input_chain[first - 1], span.service_name)
     answers = [answer for message in seen[spoke:] for answer in message.tool_responses]
     words = seen[first:spoke]
     text = "".join([message.text for message in words]).strip()
@@ -55,8 +55,8 @@ def _awaited(call: Call) -> Iterator[Key]:
         if text:
             yield (*place, _WORDS_ONLY, text)
     elif answers and not any(answer.id for answer in answers):
-        for told in dict.fromkeys((text, _ANY_WORDS if text else "")):
-            yield (*place, str(len(answers)), told)
+        for said_words in dict.fromkeys((text, _ANY_WORDS if text else "")):
+            yield (*place, str(len(answers)), said_words)
     yield (*place, _UNRECORDED)
 
 
@@ -71,7 +71,7 @@ def _after_silence(span: Span, spoke: int) -> Iterator[Key]:
     counts = accumulate(len(message.tool_responses) for message in reversed(seen[first:]))
     for begins, count in zip(range(end - 1, first - 1, -1), counts, strict=True):
         if begins:
-            place = (span.service_name, span.input_chain[begins - 1])
+            place = (span.input_chain[begins - 1], span.service_name)
             yield (*place, str(count), "")
             yield (*place, _UNRECORDED)
 
@@ -81,12 +81,16 @@ def _is_unnamed(span: Span, position: int) -> bool:
     return bool(answers) and not any(answer.id for answer in answers)
 
 
+def _with_source(call: Call, keys: Iterable[Key]) -> list[Key]:
+    return [(digest, source(call.span), *others) for digest, *others in keys]
+
+
 def _produced_across(call: Call, _: IsUnique) -> list[Key]:
-    return [(source(call.span), *key) for key in _produced(call)]
+    return _with_source(call, _produced(call))
 
 
 def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
-    return [(source(call.span), *key) for key in _awaited(call)]
+    return _with_source(call, _awaited(call))
 
 
 UNTOLD: Final = StitchRule(

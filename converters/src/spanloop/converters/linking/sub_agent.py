@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from spanloop.messages import ToolCall, ToolResponse, parse_json
 
 from ..spans import Span
-from .base import last_assistant
+from .base import Call
 
 SpanKey = tuple[str, str]
 
@@ -30,19 +30,20 @@ class _Asker(NamedTuple):
 
 
 def sub_agents(
-    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], episode_of: Callable[[SpanKey], str]
+    linked: Sequence[Call], parents: Mapping[SpanKey, SpanKey], episode_of: Callable[[SpanKey], str]
 ) -> Iterator[tuple[Span, Span]]:
     """Pairs of (first call of a conversation, the call of another episode whose tool call started it).
 
     Args:
-        calls: Model calls in the order of start and id, of traces that no episode id names.
+        linked: Model calls in the order of start and id, of traces that no episode id names.
         parents: Call → the call that it continues.
         episode_of: Call → the set of homes that continuations have joined.
     """
+    calls = [call.span for call in linked]
     known = {call.key: call for call in calls}
     continued = set(parents.values())
-    leaves = [call for call in calls if call.key not in continued and call.output and call.output[0].text]
-    askers = _askers(calls, parents, known, {leaf.output[0].text.strip() for leaf in leaves})
+    leaves = [call for call in calls if call.key not in continued and call.output and call.output[0].text.strip()]
+    askers = _askers(linked, parents, known, {leaf.output[0].text.strip() for leaf in leaves})
     if not askers:
         return
     roots = _roots(calls, parents, known)
@@ -105,23 +106,22 @@ def _roots(
 
 
 def _askers(
-    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span], answers: set[str]
+    linked: Sequence[Call], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span], answers: set[str]
 ) -> dict[tuple[str, str], list[_Asker]]:
     """(argument text, response text) → the tool calls with both; only responses among ``answers`` count."""
     found: dict[tuple[str, str], list[_Asker]] = defaultdict(list)
-    for call in calls:
+    for call in linked:
+        responses = [response for message in call.newest_messages for response in message.tool_responses]
+        if answers.isdisjoint([response.content.strip() for response in responses]):
+            continue
         asker = known.get(parents.get(call.key, ("", "")))
-        position = last_assistant(call)
-        if asker is None or position is None:
+        if asker is None or call.newest_assistant is None:
             continue
-        tool_calls = call.input[position].tool_calls
-        if not tool_calls:
-            continue
-        responses = [response for message in call.input[position + 1 :] for response in message.tool_responses]
+        tool_calls = call.newest_assistant.tool_calls
         for place, (tool_call, content) in enumerate(zip(tool_calls, _contents(tool_calls, responses), strict=True)):
             if content in answers and tool_call.is_valid:
                 for text in _argument_texts(tool_call.arguments):
-                    found[text, content].append(_Asker(asker, place, call.start_ns))
+                    found[text, content].append(_Asker(asker, place, call.span.start_ns))
     return found
 
 

@@ -5,7 +5,8 @@ candidates the newest that had ended and that nobody continued wins; if all are 
 more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
@@ -13,6 +14,8 @@ from .base import LONGEST_NS, UNIQUE, Call, IsUnique, Key, KeysOf, StitchRule
 from .continuation import Evidence
 
 SpanKey = tuple[str, str]
+_Place = tuple[str, Key]
+"""A part of the store (a home, a conversation or all traces) and a key."""
 
 _SEVERAL: Final = 2
 
@@ -34,31 +37,29 @@ class Continuations:
         self.evidence: dict[SpanKey, Evidence] = dict.fromkeys(parents, Evidence.INSERTED_RESULT)
         """Call → why it continues another one."""
         self._claimed: set[SpanKey] = set(parents.values())
-        self._calls = calls
-        self._traced = [call for call in calls if call.is_traced]
         self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
         self._is_unique = is_unique
         self._has_conversations = any(call.conversation for call in calls)
+        self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
+        """First element of a key → the calls whose output may leave such a key behind, by start."""
+        for call in calls if self._waiting else ():
+            anchors = [*call.span.output_chain, call.span.history.digest, *[request.id for request in call.emitted]]
+            for anchor in dict.fromkeys(anchors):
+                self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
         """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
-        homes = {call.home for call in self._waiting}
-        near = [call for call in self._calls if call.home in homes]
-        self._match(near, self._waiting, rule.produced, rule.awaited, rule, home_of=_home)
-        self._waiting = [call for call in self._waiting if call.key not in self.parents]
+        self._match(self._waiting, rule.produced, rule.awaited, rule, home_of=_home)
         self._match(
-            self._traced,
             [call for call in self._waiting if call.is_traced],
             lambda call: rule.produced_across(call, self._is_unique),
             lambda call: rule.awaited_across(call, self._is_unique),
             rule,
             home_of=None,
         )
-        self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
     def _match(
         self,
-        calls: Iterable[Call],
         waiting: Iterable[Call],
         produced_by: KeysOf,
         awaited_by: KeysOf,
@@ -71,15 +72,15 @@ class Continuations:
         Across traces, a call with the unique id of a conversation meets calls of this conversation first, then those
         without such an id. Only a unique id of another kind joins two conversations.
         """
-        asked = [(call, _places(call, awaited_by(call), home_of)) for call in waiting]
-        producers = self._producers(calls, {place for _, places in asked for place in places}, produced_by, home_of)
-        buckets = {
-            place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
-            for place, found in producers.items()
-            if found
-        }
-        for call, places in asked if buckets else ():
-            for place in places:
+        buckets: dict[_Place, _Bucket] = {}
+        known: set[str | bytes] = set()
+        has_match = False
+        for call in waiting:
+            for place in _places(call, awaited_by(call), home_of):
+                anchor = place[1][0]
+                if anchor not in known:
+                    known.add(anchor)
+                    buckets |= self._buckets(anchor, produced_by, home_of)
                 bucket = buckets.get(place)
                 if bucket is None:
                     continue
@@ -88,43 +89,41 @@ class Continuations:
                     self.parents[call.key] = above.key
                     self.evidence[call.key] = rule.evidence
                     self._claimed.add(above.key)
+                    has_match = True
                     break
+        if has_match:
+            self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
-    def _producers(
-        self,
-        calls: Iterable[Call],
-        places: Collection[tuple[str, Key]],
-        produced_by: KeysOf,
-        home_of: Callable[[Call], str] | None,
-    ) -> dict[tuple[str, Key], list[Span]]:
-        """The calls that leave a key behind where one waits for it."""
-        producers: dict[tuple[str, Key], list[Span]] = {place: [] for place in places}
-        parts_of = [home_of]
-        if home_of is None and self._has_conversations:
-            parts_of.append(_conversation)
-        for part_of in parts_of if producers else ():
-            for call in calls:
-                part = _ANY if part_of is None else part_of(call)
-                for key in produced_by(call):
-                    found = producers.get((part, key))
-                    if found is not None and (not found or found[-1] is not call.span):
-                        found.append(call.span)
-        return producers
+    def _buckets(
+        self, anchor: str | bytes, produced_by: KeysOf, home_of: Callable[[Call], str] | None
+    ) -> dict[_Place, "_Bucket"]:
+        """The calls that leave keys with ``anchor`` behind, by place."""
+        producers: dict[_Place, list[Span]] = defaultdict(list)
+        for call in self._calls_by_anchor.get(anchor, ()):
+            if home_of is not None:
+                parts = [home_of(call)]
+            elif call.is_traced:
+                parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
+            else:
+                continue
+            for key in dict.fromkeys(key for key in produced_by(call) if key[0] == anchor):
+                for part in parts:
+                    producers[part, key].append(call.span)
+        return {
+            place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)
+            for place, spans in producers.items()
+        }
 
 
 def _home(call: Call) -> str:
     return call.home
 
 
-def _conversation(call: Call) -> str:
-    return call.conversation
-
-
 _ANY: Final = "*"
 """All conversations."""
 
 
-def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[tuple[str, Key]]:
+def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[_Place]:
     """The keys, each in the parts of the store in which a predecessor is sought, best first."""
     if home_of is not None:
         home = home_of(call)
@@ -132,7 +131,7 @@ def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | No
     if not call.conversation:
         return [(_ANY, key) for key in keys]
     own = (call.conversation, "")
-    return [(part, key) for key in keys for part in ((_ANY,) if key[0] == UNIQUE else own)]
+    return [(part, key) for key in keys for part in ((_ANY,) if key[1] == UNIQUE else own)]
 
 
 class _Bucket:
@@ -140,8 +139,9 @@ class _Bucket:
 
     def __init__(self, producers: Iterable[Span], *, longest_ns: int | None) -> None:
         self._longest_ns = longest_ns
-        waiting = list(producers)
-        self._waiting = sorted(waiting, key=lambda span: (span.end_ns, span.key)) if len(waiting) > 1 else waiting
+        self._waiting = list(producers)
+        if len(self._waiting) > 1:
+            self._waiting.sort(key=lambda span: (span.end_ns, span.key))
         self._position = 0
         self._free: list[Span] = []
         self._newest: Span | None = None

@@ -35,26 +35,28 @@ def _place(identity: str, call: Call, is_unique: IsUnique) -> str:
 
 
 def _emitted_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
-    placed = [(_place(request.id, call, is_unique), request.id) for request in call.emitted]
-    return [(place, identity, digest) for digest in call.span.output_chain for place, identity in placed]
+    placed = [(request.id, _place(request.id, call, is_unique)) for request in call.emitted]
+    return [(identity, place, digest) for digest in call.span.output_chain for identity, place in placed]
 
 
 def _answered_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
-    return [(_place(identity, call, is_unique), identity, call.before) for identity in call.answered]
+    return [(identity, _place(identity, call, is_unique), call.before) for identity in call.answered]
 
 
-def _as_asked(request: ToolCall, call: Call) -> Key:
-    return (source(call.span), request.id, request.name, request.arguments, opening(call.span))
+def _with_arguments(request: ToolCall, call: Call) -> Key:
+    return (request.id, source(call.span), request.name, request.arguments, opening(call.span))
 
 
 def _emitted_across(call: Call, is_unique: IsUnique) -> list[Key]:
-    return [(UNIQUE, request.id) if is_unique(request.id) else _as_asked(request, call) for request in call.emitted]
+    return [
+        (request.id, UNIQUE) if is_unique(request.id) else _with_arguments(request, call) for request in call.emitted
+    ]
 
 
 def _answered_across(call: Call, is_unique: IsUnique) -> list[Key]:
-    asked = () if call.position is None else call.span.input[call.position].tool_calls
-    unique: list[Key] = [(UNIQUE, identity) for identity in call.answered if is_unique(identity)]
-    return unique + [_as_asked(request, call) for request in asked if request.id and not is_unique(request.id)]
+    requests = () if call.newest_assistant is None else call.newest_assistant.tool_calls
+    unique: list[Key] = [(identity, UNIQUE) for identity in call.answered if is_unique(identity)]
+    return unique + [_with_arguments(request, call) for request in requests if request.id and not is_unique(request.id)]
 
 
 _NO_OPENING: Final = b""
@@ -67,15 +69,15 @@ def _nothing(_: Call) -> list[Key]:
 def _emitted_in_doubt(call: Call, is_unique: IsUnique) -> list[Key]:
     ids = [request.id for request in call.emitted if not is_unique(request.id)]
     openings = (opening(call.span), _NO_OPENING) if ids else ()
-    return [(source(call.span), identity, begins) for identity in ids for begins in openings]
+    return [(identity, source(call.span), begins) for identity in ids for begins in openings]
 
 
 def _answered_in_doubt(call: Call, is_unique: IsUnique) -> list[Key]:
     span = call.span
-    if call.position is not None and span.input[call.position].tool_calls:
+    if call.newest_assistant is not None and call.newest_assistant.tool_calls:
         return []
-    begins = opening(span) if any(message.role == "user" for message in span.input) else _NO_OPENING
-    return [(source(span), identity, begins) for identity in call.answered if not is_unique(identity)]
+    begins = opening(span) if span.history.user is not None else _NO_OPENING
+    return [(identity, source(span), begins) for identity in call.answered if not is_unique(identity)]
 
 
 TOOL_CALL_AND_PREFIX: Final = StitchRule(

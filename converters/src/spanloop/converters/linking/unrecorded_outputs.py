@@ -18,7 +18,7 @@ from .continuation import continues, is_recorded
 
 def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
     """The calls of an episode, those without an answer with the one that a later call was sent as theirs."""
-    silent = [call for call in calls if call.input and not call.has_failed and not is_recorded(call)]
+    silent = [call for call in calls if not is_recorded(call) and call.history.length and not call.has_failed]
     if not silent:
         return calls
     asked = Counter(call.input_chain[-1] for call in calls if call.input)

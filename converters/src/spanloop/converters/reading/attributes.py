@@ -96,6 +96,14 @@ class Attributes:
             yield {keys[code]: value or "" for code, value in zip(codes[start:end], values[start:end], strict=True)}
             start = end
 
+    def key_of(self, row: int, value: str) -> str:
+        """The first attribute of ``row`` that holds ``value``; empty without one."""
+        places: list[int] = np.flatnonzero(self.rows == row).tolist()
+        codes: list[int] = self.codes[places].tolist()
+        return next(
+            (self.keys[code] for place, code in zip(places, codes, strict=True) if self.values[place] == value), ""
+        )
+
     @cached_property
     def _values_and_null(self) -> pl.Series:
         return pl.concat([self.values, pl.Series([None], dtype=pl.String)], rechunk=True)

@@ -39,6 +39,7 @@ class Normalised(NamedTuple):
     """With the number of each row, ``_row``."""
     decoded: DecodedMessages
     rejected: list[Rejected]
+    attributes: Attributes
 
 
 def normalise(
@@ -81,7 +82,7 @@ def normalise(
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
     ordered = ordered.filter(~is_foreign) if len(foreign) else ordered
-    return Normalised(_told(ordered, decoded), decoded, rejected)
+    return Normalised(_told(ordered, decoded), decoded, rejected, attributes)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -130,7 +131,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     if not columns["_row"]:
         return []
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    histories, said, after, tools, problems = zip(*_contents(columns, kinds, normalised.decoded, log), strict=True)
+    histories, said, after, tools, problems = zip(*_contents(columns, kinds, normalised, log), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
@@ -238,11 +239,11 @@ _TOLD: Final = (
 
 
 def _contents(
-    columns: dict[str, list[Any]], kinds: list[SpanKind], decoded: DecodedMessages, log: MessageLog
+    columns: dict[str, list[Any]], kinds: list[SpanKind], normalised: Normalised, log: MessageLog
 ) -> list[_Content]:
     told = zip(*(columns[name] for name in _TOLD), strict=True)
     return [
-        _content(log, decoded, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
+        _content(log, normalised, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
         for kind, values in zip(kinds, told, strict=True)
     ]
 
@@ -250,8 +251,8 @@ def _contents(
 _NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
 
 
-def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content:
-    attribute = names.GEN_AI_INPUT_MESSAGES
+def _content(log: MessageLog, normalised: Normalised, told: _Told) -> _Content:
+    attribute, decoded = names.GEN_AI_INPUT_MESSAGES, normalised.decoded
     history = NO_HISTORY
     try:
         if told.input == DECODED:
@@ -268,6 +269,9 @@ def _content(log: MessageLog, decoded: DecodedMessages, told: _Told) -> _Content
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
+        if isinstance(error, MalformedMessagesError) and error.cut_text:
+            key = normalised.attributes.key_of(told.row, error.cut_text)
+            attribute = key if key not in str(error) else attribute
         detail = f"span {told.span_id}, attribute {attribute}: {error}"
         return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     after = tuple([extend(history.digest, message) for message in said])

@@ -63,7 +63,7 @@ _MOST_CODE: Final = 20_000
 
 
 class _Observation(NamedTuple):
-    """What a harness writes of a result."""
+    """A tool's result in the text of a harness."""
 
     content: str
     id: str = ""
@@ -87,33 +87,35 @@ def with_observed_calls(
     changed: dict[int, Span] = {}
     answers: dict[int, list[ShownAnswer]] = {}
     for index, call in enumerate(calls):
-        if not call.output:
+        after = following.get(index)
+        newest = None if after is None else calls[after].history.message
+        if not call.output or (newest is not None and newest.tool_responses):
             continue
         observations, new_messages = _observations(call, index, calls, following)
         if not observations:
             continue
-        asked = call.output[0].tool_calls or tuple(_written_calls(call.output[0], new_messages))
-        matched = _matched(asked, observations)
+        tool_calls = call.output[0].tool_calls or tuple(_written_calls(call.output[0], new_messages))
+        matched = _matched(tool_calls, observations)
         if matched:
             answers[index] = matched
             if not call.output[0].tool_calls:
                 first, *others = call.output
-                changed[index] = call._replace(output=(first._replace(tool_calls=asked), *others))
+                changed[index] = call._replace(output=(first._replace(tool_calls=tool_calls), *others))
     return ([changed.get(index, call) for index, call in enumerate(calls)] if changed else calls), answers
 
 
-def _matched(asked: Sequence[ToolCall], observations: Sequence[_Observation]) -> list[ShownAnswer]:
+def _matched(tool_calls: Sequence[ToolCall], observations: Sequence[_Observation]) -> list[ShownAnswer]:
     """One answer for each call, by id, else by order; none where they do not match one to one."""
-    if not asked or len(asked) != len(observations):
+    if not tool_calls or len(tool_calls) != len(observations):
         return []
     by_id = {observation.id: observation for observation in observations if observation.id}
-    if all(call.id in by_id for call in asked) and len(by_id) == len(asked):
-        observations = [by_id[call.id] for call in asked]
-    elif any(one.name not in {"", call.name} for call, one in zip(asked, observations, strict=True)):
+    if all(call.id in by_id for call in tool_calls) and len(by_id) == len(tool_calls):
+        observations = [by_id[call.id] for call in tool_calls]
+    elif any(one.name not in {"", call.name} for call, one in zip(tool_calls, observations, strict=True)):
         return []
     return [
         ShownAnswer(call.id, observation.content, observation.is_error)
-        for call, observation in zip(asked, observations, strict=True)
+        for call, observation in zip(tool_calls, observations, strict=True)
     ]
 
 
@@ -125,7 +127,7 @@ def _observations(
     if after is None:
         return _rewritten(call, calls[index + 1 : index + 1 + _MOST_CANDIDATES]), ()
     newest = calls[after].history.message
-    if newest is None or newest.role == "system" or newest.tool_responses:
+    if newest is None or newest.role == "system":
         return [], ()
     new_messages = continues(call, calls[after]).new_messages
     if any(message.tool_responses for message in new_messages):
@@ -144,8 +146,8 @@ def _rewritten(call: Span, later: Sequence[Span]) -> list[_Observation]:
         newest = other.history.message
         if newest is None or newest.role == "system":
             continue
-        _, said, rest = newest.text.rpartition(text)
-        if said and rest:
+        _, separator, rest = newest.text.rpartition(text)
+        if separator and rest:
             return list(_read(rest, ends=True))
     return []
 
@@ -155,7 +157,7 @@ def _read(text: str, *, ends: bool = False) -> Iterator[_Observation]:
     if tagged:
         yield from (_Observation(match["text"].strip()) for match in tagged)
         return
-    match = next((found for label in _LABELS if (found := label.match(text))), None)
+    match = next((label_match for label in _LABELS if (label_match := label.match(text))), None)
     if match is None:
         return
     groups, content = match.groupdict(), match["text"]
@@ -164,7 +166,7 @@ def _read(text: str, *, ends: bool = False) -> Iterator[_Observation]:
     yield _Observation(content.strip(), groups["id"] or "", groups.get("name") or "", bool(groups.get("error")))
 
 
-def _written_calls(said: Message, new_messages: Sequence[Message]) -> Iterator[ToolCall]:
+def _written_calls(output: Message, new_messages: Sequence[Message]) -> Iterator[ToolCall]:
     """The tool calls that the harness lists, else those that the model's text holds."""
     for message in new_messages:
         if calling := _CALLING.match(message.text):
@@ -174,7 +176,7 @@ def _written_calls(said: Message, new_messages: Sequence[Message]) -> Iterator[T
                 yield _call(function.get("name"), function.get("arguments"), str(item.get("id") or ""))
             if listed:
                 return
-    text = said.text
+    text = output.text
     if not any(form in text for form in _FORMS):
         return
     for read in (_hermes_calls, _react_call, _blob_call, _code_call):

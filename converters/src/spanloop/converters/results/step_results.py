@@ -13,8 +13,8 @@ from spanloop.messages import Message, ToolCall, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
 from spanloop.messages.hosted_tools import own_answers
 
-from ..errors.error_texts import Verdicts
-from ..linking.continuation import continues
+from ..errors.error_texts import AnswerErrors
+from ..linking.continuation import Continuation
 from ..spans import Span
 from .tool_results import ShownAnswer, ToolResult, tool_results
 from .tool_spans import have_other_arguments, tool_span_calls
@@ -51,18 +51,18 @@ class _ToolSpans(NamedTuple):
 
 def step_results(
     calls: Sequence[Span],
-    following: Mapping[int, int],
+    next_calls: Sequence[tuple[Span, Continuation] | None],
     context: Sequence[Span],
-    verdicts: Verdicts,
+    answer_errors: AnswerErrors,
     observed: Mapping[int, Sequence[ShownAnswer]],
 ) -> list[tuple[ToolResult, ...]]:
     """The results of each model call's tool calls.
 
     Args:
         calls: The episode's model calls, in their order.
-        following: Index of a call → index of the one that comes next in its thread.
+        next_calls: For each call the one that comes next in its thread, and what the two have in common.
         context: The episode's other spans.
-        verdicts: On the answers of the batch.
+        answer_errors: Errors in the answers of the batch.
         observed: Index of a call → answers in the text of a user's message, one for each of its tool calls.
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
@@ -77,29 +77,39 @@ def step_results(
     tools = _ToolSpans(by_id, by_name)
     results: list[tuple[ToolResult, ...]] = []
     for index, call in enumerate(calls):
-        asked = call.output[0].tool_calls if call.output else ()
-        after = calls[following[index]] if index in following else None
-        before_ns = None if after is None else after.start_ns
-        spans = [tools.take(tool_call, before_ns) for tool_call in asked]
-        shown = _shown_answers(call, asked, after) if asked else []
+        requests = call.output[0].tool_calls if call.output else ()
+        if not requests:
+            results.append(())
+            continue
+        after = next_calls[index]
+        before_ns = None if after is None else after[0].start_ns
+        spans = [tools.take(request, before_ns) for request in requests]
+        shown = _shown_answers(call, requests, *after) if after else _hosted_answers(call)
         in_text = observed.get(index, ()) if not shown else ()
-        results.append(tool_results(asked, spans, shown, in_text, verdicts) if asked else ())
+        results.append(tool_results(requests, spans, shown, in_text, answer_errors))
     return results
 
 
-def _shown_answers(call: Span, asked: Sequence[ToolCall], after: Span | None) -> list[ShownAnswer]:
+def _hosted_answers(call: Span) -> list[ShownAnswer]:
+    return [ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0])]
+
+
+def _shown_answers(
+    call: Span, requests: Sequence[ToolCall], after: Span, continuation: Continuation
+) -> list[ShownAnswer]:
     """The answers in the calling message itself and in the input of the next call, with the ids of their calls."""
-    continuation = continues(call, after) if after else None
-    answers = _answers(continuation.new_messages) if continuation else []
-    ids = {tool_call.id for tool_call in asked}
-    if after and continuation and not answers and not continuation.repeats_input:
+    answers = _answers(continuation.new_messages)
+    ids = {request.id for request in requests}
+    if not answers and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
-    if len(answers) == len(asked) and not any(answer.id in ids for answer in answers):
+    if len(answers) == len(requests) and not any(answer.id in ids for answer in answers):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
-        answers = [answer._replace(id=call.id) for answer, call in zip(answers, asked, strict=True)]
-    hosted = (ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0]))
-    return [*hosted, *answers]
+        answers = [
+            ShownAnswer(request.id, answer.content, answer.is_error)
+            for answer, request in zip(answers, requests, strict=True)
+        ]
+    return _hosted_answers(call) + answers
 
 
 def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
@@ -111,7 +121,7 @@ def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
             marked = [flags[place] if place < len(flags) else False for place in range(len(responses))]
             answers += [ShownAnswer(*response, flag) for response, flag in zip(responses, marked, strict=True)]
         elif responses:
-            answers += [ShownAnswer(*response) for response in responses]
+            answers += [ShownAnswer(response.id, response.content) for response in responses]
     return answers
 
 

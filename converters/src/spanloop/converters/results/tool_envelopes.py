@@ -1,4 +1,4 @@
-"""What tool spans wrap around a call's arguments and its answer, taken off: LangChain's and traceloop's envelopes.
+"""Envelopes of LangChain and traceloop around a call's arguments and its answer in tool spans, removed.
 
 Invariant: text in no known envelope comes back as it is. Arguments that are a Python repr come back as JSON.
 """
@@ -18,21 +18,21 @@ _ENVELOPES: Final = ("lc", "output", "outputs", "data", "raw_output", "tool_outp
 
 
 class Answer(NamedTuple):
-    """What a tool span says that came back."""
+    """The answer in a tool span."""
 
     content: str
     tool_call_id: str = ""
-    """Empty where the envelope names none."""
+    """Empty where the envelope has none."""
     has_failed: bool = False
-    """Whether the envelope says so."""
+    """Whether the envelope marks the call as failed."""
 
 
 def open_answer(text: str) -> Answer:
     """The answer inside ``text``."""
     if text.startswith("content="):
         return _open_repr(text)
-    found = as_fields(parse_json_or_none(text)) if text.startswith("{") else {}
-    return _open_object(text, found) if any(key in found for key in _ENVELOPES) else Answer(text)
+    fields = as_fields(parse_json_or_none(text)) if text.startswith("{") else {}
+    return _open_object(text, fields) if any(key in fields for key in _ENVELOPES) else Answer(text)
 
 
 def _open_object(text: str, fields: Fields) -> Answer:
@@ -66,12 +66,12 @@ def _open_tool_output(result: Fields, identity: object) -> Answer:
 
 def _open_repr(text: str) -> Answer:
     """``str()`` of a LangChain message: ``content='…' name='…' tool_call_id='…'``."""
-    found = _MESSAGE_REPR.match(text)
-    if found is None:
+    match = _MESSAGE_REPR.match(text)
+    if match is None:
         return Answer(text)
-    identity = _ID_IN_REPR.search(text, found.end())
-    failed = _ERROR_IN_REPR.search(text, found.end()) is not None
-    content = replace_surrogates(str(ast.literal_eval(found.group(1))))
+    identity = _ID_IN_REPR.search(text, match.end())
+    failed = _ERROR_IN_REPR.search(text, match.end()) is not None
+    content = replace_surrogates(str(ast.literal_eval(match.group(1))))
     return Answer(content, identity.group(1) if identity else "", has_failed=failed)
 
 
@@ -79,11 +79,11 @@ def open_arguments(text: str) -> str:
     """The arguments inside ``text``, as JSON where they are an object."""
     if not text.startswith("{"):
         return text
-    found = parse_json_or_none(text)
-    if found is None:
+    parsed = parse_json_or_none(text)
+    if parsed is None:
         literal = as_fields(python_object(text))
         return dump(literal) if literal else text
-    fields = as_fields(found)
+    fields = as_fields(parsed)
     if isinstance(fields.get("input_str"), str) and ("tags" in fields or "metadata" in fields or "inputs" in fields):
         inner = fields.get("inputs")
         return (

@@ -8,9 +8,11 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
-from ..errors.error_texts import Verdicts, inner_text
+from ..errors.error_texts import AnswerErrors, inner_text
 from ..spans import Span
 
 
@@ -61,7 +63,7 @@ class ToolResult(NamedTuple):
         }
 
 
-class ShownAnswer(NamedTuple):
+class ShownAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer as the model was shown it in the next input."""
 
     id: str
@@ -76,7 +78,7 @@ def tool_results(
     spans: Sequence[Span | None],
     answers: Sequence[ShownAnswer],
     observed: Sequence[ShownAnswer],
-    verdicts: Verdicts,
+    answer_errors: AnswerErrors,
 ) -> tuple[ToolResult, ...]:
     """One result for each call that has a span or an answer; a call without either has none.
 
@@ -89,7 +91,7 @@ def tool_results(
         answers: In the next input.
         observed: The answer of each call in the text of a user's message; empty without any. They count where no span
             tells of a result.
-        verdicts: On the answers of the batch.
+        answer_errors: Errors in the answers of the batch.
     """
     matched = _matched(calls, answers)
     results: list[ToolResult] = []
@@ -98,7 +100,7 @@ def tool_results(
         if answer is None and observed and (span is None or not (span.tool_result or span.has_failed)):
             answer = observed[position]
         if span is not None or answer is not None:
-            results.append(_result(position, call, span, answer, verdicts))
+            results.append(_result(position, call, span, answer, answer_errors))
     return tuple(results)
 
 
@@ -106,11 +108,14 @@ def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Seque
     """The answer of each call."""
     if len(calls) == len(answers) == 1:
         return answers if answers[0].id in {"", calls[0].id} else (None,)
+    ids = [call.id for call in calls]
+    if ids == [answer.id for answer in answers] and len({*ids, ""}) > len(ids):
+        return answers
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
     for answer in answers:
         by_id[answer.id].append(answer)
     unnamed = by_id.pop("", deque[ShownAnswer]())
-    counts = Counter(call.id for call in calls)
+    counts = Counter(ids)
     matched: list[ShownAnswer | None] = []
     for call in calls:
         queue = by_id.get(call.id, unnamed)
@@ -120,30 +125,19 @@ def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Seque
 
 
 def _result(
-    position: int, call: ToolCall, span: Span | None, answer: ShownAnswer | None, verdicts: Verdicts
+    position: int, call: ToolCall, span: Span | None, answer: ShownAnswer | None, answer_errors: AnswerErrors
 ) -> ToolResult:
     content = answer.content if answer is not None else (span.tool_result if span else "")
-    verdict = verdicts[content]
-    if verdict is None and span is not None and span.tool_result not in {"", content}:
-        verdict = verdicts[span.tool_result]
+    error = answer_errors[content]
+    if error is None and span is not None and span.tool_result not in {"", content}:
+        error = answer_errors[span.tool_result]
     error_type, confidence, evidence = "", 1.0, ""
     if span is not None and span.has_failed:
-        error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")
+        error_type = span.exception.type or span.error_type or (error.error_type if error else "")
         content = content or span.exception.message or span.status_message
         evidence = "span status"
-    elif verdict is not None:
-        error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
-    result = ToolResult(
-        position=position,
-        tool_call_id=call.id,
-        name=call.name,
-        is_error=bool(evidence),
-        error_type=error_type,
-        content=content,
-        duration_ns=span.duration_ns if span else 0,
-        span_id=span.span_id if span else "",
-        trace_id=span.trace_id if span else "",
-        confidence=confidence,
-        evidence=evidence,
-    )
+    elif error is not None:
+        error_type, confidence, evidence = error.error_type, error.confidence, error.rule
+    place = (0, "", "") if span is None else (span.duration_ns, span.span_id, span.trace_id)
+    result = ToolResult(position, call.id, call.name, bool(evidence), error_type, content, *place, confidence, evidence)
     return result.marked_failed() if answer is not None and answer.is_error else result

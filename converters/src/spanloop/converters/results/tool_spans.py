@@ -57,10 +57,13 @@ def tool_span_calls(calls: Sequence[Span], context: Sequence[Span]) -> list[Span
         calls: The episode's model calls.
         context: Its other spans.
     """
-    tools = sorted((span for span in context if span.kind is SpanKind.TOOL), key=lambda span: (span.start_ns, span.key))
-    kinds = {span.key: span.kind for span in context}
+    tools = [span for span in context if span.kind is SpanKind.TOOL]
+    if len(tools) <= 1:
+        return tools
+    tools.sort(key=lambda span: (span.start_ns, span.key))
+    parents = {(span.trace_id, span.parent_span_id) for span in tools}
     inner = (SpanKind.TOOL, SpanKind.OTHER)
-    if len(tools) <= 1 or not any(kinds.get((span.trace_id, span.parent_span_id)) in inner for span in tools):
+    if not any(span.key in parents and span.kind in inner for span in context):
         return tools
     asked = _model_tool_calls(calls)
     roots = _outermost_tools(tools, (*calls, *context), asked)

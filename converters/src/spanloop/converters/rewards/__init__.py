@@ -8,7 +8,7 @@ from .agent import AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, Reward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
-from .credit import broadcast, own_reward
+from .credit import broadcast, step_reward
 from .loading import REWARD_POINT, reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price
@@ -45,9 +45,9 @@ __all__ = [
     "add_computed",
     "broadcast",
     "join_scores",
-    "own_reward",
     "read_scores",
     "reward_functions",
     "scores_in_spans",
+    "step_reward",
     "tags_in_spans",
 ]

@@ -50,7 +50,7 @@ class Weights:
 
 @dataclass(frozen=True, config=_STRICT)
 class Penalties:
-    """What each occurrence adds to the reward: at most 0."""
+    """Amounts that each occurrence adds to the reward: at most 0."""
 
     wrong_tool: float = -0.3
     """A call of a tool that was not offered, or (where tools are expected) of one that is not expected."""
@@ -64,7 +64,7 @@ class Penalties:
 
 @dataclass(frozen=True, config=_STRICT)
 class Expectation:
-    """What is known of a task beforehand; None for what is not."""
+    """Properties of a task that are known beforehand; None for the others."""
 
     answer: str | Sequence[str] | None = None
     """The text, or several of which one is enough."""
@@ -86,7 +86,7 @@ class AgentReward(Reward):
     weights: Weights = Weights()
     """Shares of the components."""
     penalties: Penalties = Penalties()
-    """What each occurrence of a mistake adds."""
+    """Amounts that each occurrence of a mistake adds."""
     seconds: float = 30.0
     """Time allowed where a task says nothing."""
     timeout_s: float = 300.0
@@ -126,7 +126,7 @@ class AgentReward(Reward):
         }
         weights = {name: getattr(self.weights, name) for name, value in measured.items() if value is not None}
         total = fsum(weights.values())
-        found = {
+        contributions = {
             name: weights[name] * value / total
             for name, value in measured.items()
             if value is not None and total and weights[name]
@@ -137,12 +137,12 @@ class AgentReward(Reward):
             "format_error": _format_errors(attempt),
             "timeout": int(attempt.duration_s > self.timeout_s),
         }
-        found |= {name: getattr(self.penalties, name) * count for name, count in counts.items() if count}
-        raw = fsum(found.values())
+        contributions |= {name: getattr(self.penalties, name) * count for name, count in counts.items() if count}
+        raw = fsum(contributions.values())
         value = min(max(raw, self.least), self.most)
         if value != raw:
-            found["clipped"] = value - raw
-        return Judgement(value, found)
+            contributions["clipped"] = value - raw
+        return Judgement(value, contributions)
 
 
 def _completion(attempt: Attempt, expected: Expectation) -> float:
@@ -158,10 +158,10 @@ def _tool_selection(calls: Sequence[Call], expected: Expectation) -> float | Non
     return None if expected.tools is None else f1([each.call.name for each in calls], expected.tools)
 
 
-def f1(got: Sequence[str], expected: Sequence[str]) -> float:
+def f1(called: Sequence[str], expected: Sequence[str]) -> float:
     """F1 = 2·|got ∩ expected| / (|got| + |expected|) of two multisets; 1 for two empty ones (van Rijsbergen, 1979)."""
-    total = len(got) + len(expected)
-    shared = sum((Counter(got) & Counter(expected)).values())
+    total = len(called) + len(expected)
+    shared = sum((Counter(called) & Counter(expected)).values())
     return 2 * shared / total if total else 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a reward function gets, what it gives, and what it may ask about an episode.
+"""Input and output of a reward function: an attempt with its scores and failures, and a judgement.
 
 Invariant: a judgement's components add up to its value, so that a reward can always be taken apart.
 """
@@ -20,7 +20,7 @@ from .base import Rewards
 
 
 class Judgement(NamedTuple):
-    """What a reward function says of an attempt."""
+    """The reward of an attempt, with its components."""
 
     value: float
     components: dict[str, float]
@@ -43,7 +43,7 @@ class Attempt:
 
     episode: Episode
     scores: Rewards
-    """What was scored from outside."""
+    """Scores from outside."""
 
     @property
     def task_id(self) -> str:
@@ -65,16 +65,16 @@ class Attempt:
     @property
     def calls(self) -> list[Call]:
         """Every tool call in order."""
-        found: list[Call] = []
+        all_calls: list[Call] = []
         for step in self.episode.steps:
             results = {result.position: result for result in step.results}
             calls = step.span.output[0].tool_calls if step.span.output else ()
-            found += [Call(step, call, results.get(position)) for position, call in enumerate(calls)]
-        return found
+            all_calls += [Call(step, call, results.get(position)) for position, call in enumerate(calls)]
+        return all_calls
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
-        """What went wrong on the way, whatever the outcome."""
+        """Failures of the steps, whatever the outcome."""
         return attribute(self.episode, has_failed=False, reward=None)
 
 
@@ -102,13 +102,13 @@ class NamedReward(NamedTuple):
     function: RewardFunction
 
 
-def judgement(found: Judgement | float) -> Judgement:
-    """What a reward function gave, as a judgement.
+def judgement(result: Judgement | float) -> Judgement:
+    """Return the result of a reward function as a judgement.
 
     Raises:
         ValueError: When the value or a component is not a valid score, or the components do not add up to the value.
     """
-    made = found if isinstance(found, Judgement) else Judgement(float(found), {})
+    made = result if isinstance(result, Judgement) else Judgement(float(result), {})
     values = {"value": made.value, **made.components}
     for name, value in values.items():
         if not is_valid_score(value):

@@ -28,7 +28,7 @@ class Score(NamedTuple):
 
 
 class Rewards(NamedTuple):
-    """What the scores say of one episode."""
+    """The rewards and marks of one episode, from its scores."""
 
     value: float | None
     """The episode's reward; None when nothing was scored."""

@@ -23,13 +23,13 @@ RELATIVE_TOLERANCE: Final = 1e-6
 ABSOLUTE_TOLERANCE: Final = 1e-9
 
 
-def same_text(got: str, expected: str | Sequence[str]) -> bool:
-    """Return whether ``got`` is the expected text, or one of several.
+def same_text(text: str, expected: str | Sequence[str]) -> bool:
+    """Return whether ``text`` is the expected text, or one of several.
 
     Case, outer punctuation and the amount of white space do not count.
     """
     texts = [expected] if isinstance(expected, str) else expected
-    return _normalised(got) in map(_normalised, texts)
+    return _normalised(text) in map(_normalised, texts)
 
 
 def _normalised(text: str) -> str:
@@ -43,10 +43,10 @@ def last_number(text: str) -> float | None:
 
 
 def same_number(
-    got: float | None, expected: float, relative: float = RELATIVE_TOLERANCE, absolute: float = ABSOLUTE_TOLERANCE
+    number: float | None, expected: float, relative: float = RELATIVE_TOLERANCE, absolute: float = ABSOLUTE_TOLERANCE
 ) -> bool:
     """Return whether two numbers differ by no more than the larger tolerance; None is no number and never the same."""
-    return got is not None and isclose(got, expected, rel_tol=relative, abs_tol=absolute)
+    return number is not None and isclose(number, expected, rel_tol=relative, abs_tol=absolute)
 
 
 def fenced(text: str) -> str:
@@ -89,35 +89,35 @@ class AnswerSchema:
         return "" if error is None else f"{error.json_path}: {error.message}"
 
 
-def json_difference(got: object, expected: object, *, subset: bool = False, path: str = "$") -> str:
+def json_difference(actual: object, expected: object, *, subset: bool = False, path: str = "$") -> str:
     """Return the first difference of two JSON values; empty when they are the same.
 
-    Integers are compared exactly, other numbers to nine digits. ``subset`` allows objects of ``got`` to have more keys.
+    Integers are compared exactly, other numbers to nine digits. ``subset`` lets objects of ``actual`` have more keys.
     """
-    match got, expected:
+    match actual, expected:
         case bool(), bool():
-            is_same = got is expected
-        case (int() | float(), int() | float()) if not isinstance(got, bool) and not isinstance(expected, bool):
-            both_integers = isinstance(got, int) and isinstance(expected, int)
-            is_same = got == expected if both_integers else same_number(got, expected, 1e-9, 1e-12)
+            is_same = actual is expected
+        case (int() | float(), int() | float()) if not isinstance(actual, bool) and not isinstance(expected, bool):
+            both_integers = isinstance(actual, int) and isinstance(expected, int)
+            is_same = actual == expected if both_integers else same_number(actual, expected, 1e-9, 1e-12)
         case dict(), dict():
             return _object_difference(
-                cast("dict[str, object]", got), cast("dict[str, object]", expected), subset=subset, path=path
+                cast("dict[str, object]", actual), cast("dict[str, object]", expected), subset=subset, path=path
             )
-        case list(), list() if len(cast("list[object]", got)) == len(cast("list[object]", expected)):
-            pairs = enumerate(zip(cast("list[object]", got), cast("list[object]", expected), strict=True))
+        case list(), list() if len(cast("list[object]", actual)) == len(cast("list[object]", expected)):
+            pairs = enumerate(zip(cast("list[object]", actual), cast("list[object]", expected), strict=True))
             parts = (json_difference(a, b, subset=subset, path=f"{path}[{index}]") for index, (a, b) in pairs)
             return next((part for part in parts if part), "")
         case _:
-            is_same = type(got) is type(expected) and got == expected
-    return "" if is_same else f"{path}: {text_of(got):.80}, expected {text_of(expected):.80}"
+            is_same = type(actual) is type(expected) and actual == expected
+    return "" if is_same else f"{path}: {text_of(actual):.80}, expected {text_of(expected):.80}"
 
 
-def _object_difference(got: dict[str, object], expected: dict[str, object], *, subset: bool, path: str) -> str:
-    for name in [*expected, *(name for name in got if name not in expected and not subset)]:
-        if name not in got or name not in expected:
-            return f"{path}.{name}: {'missing' if name not in got else 'not expected'}"
-        if difference := json_difference(got[name], expected[name], subset=subset, path=f"{path}.{name}"):
+def _object_difference(actual: dict[str, object], expected: dict[str, object], *, subset: bool, path: str) -> str:
+    for name in [*expected, *(name for name in actual if name not in expected and not subset)]:
+        if name not in actual or name not in expected:
+            return f"{path}.{name}: {'missing' if name not in actual else 'not expected'}"
+        if difference := json_difference(actual[name], expected[name], subset=subset, path=f"{path}.{name}"):
             return difference
     return ""
 

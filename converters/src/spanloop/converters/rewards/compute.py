@@ -26,15 +26,15 @@ def add_computed(joined: Joined, episodes: Iterable[Episode], functions: Sequenc
     rejected = list(joined.rejected)
     for episode in episodes:
         scored = rewards.get(episode.episode_id, NO_REWARDS)
-        found: dict[str, Judgement] = {}
+        judgements: dict[str, Judgement] = {}
         for named in functions:
-            made = _ask(named, Attempt(episode, scored))
-            if isinstance(made, Rejected):
-                rejected.append(made)
-            elif made is not None:
-                found[named.name] = made
-        if found:
-            rewards[episode.episode_id] = _joined(scored, found)
+            result = _ask(named, Attempt(episode, scored))
+            if isinstance(result, Rejected):
+                rejected.append(result)
+            elif result is not None:
+                judgements[named.name] = result
+        if judgements:
+            rewards[episode.episode_id] = _joined(scored, judgements)
     return Joined(rewards, rejected)
 
 
@@ -42,32 +42,32 @@ def _ask(named: NamedReward, attempt: Attempt) -> Judgement | Rejected | None:
     last = attempt.episode.steps[-1].span
     where = f"reward function {named.name!r}, episode {attempt.episode.episode_id}"
     try:
-        found = named.function(attempt)
+        result = named.function(attempt)
     except Exception as error:  # noqa: BLE001 - the border to a user's code: one bad reward costs exactly one
         return Rejected(last.trace_id, last.span_id, "reward_failed", f"{where}: {type(error).__name__}: {error}")
-    if found is None:
+    if result is None:
         return None
     try:
-        return judgement(found)
+        return judgement(result)
     except (TypeError, ValueError, OverflowError) as error:
         return Rejected(last.trace_id, last.span_id, "reward_invalid", f"{where}: {error}")
 
 
-def _joined(scored: Rewards, found: dict[str, Judgement]) -> Rewards:
-    values = {**{name: made.value for name, made in found.items()}, **scored.breakdown}
+def _joined(scored: Rewards, judgements: dict[str, Judgement]) -> Rewards:
+    values = {**{name: judged.value for name, judged in judgements.items()}, **scored.breakdown}
     components = {
         f"{name}/{component}": value
-        for name, made in found.items()
+        for name, judged in judgements.items()
         if name not in scored.breakdown
-        for component, value in made.components.items()
+        for component, value in judged.components.items()
     }
     label = scored.label if REWARD_NAME in scored.breakdown or values == scored.breakdown else ""
-    if not label and (only := _main(values, found)) is not None:
+    if not label and (only := _main(values, judgements)) is not None:
         label = only.label
     return scored._replace(value=main_reward(values), breakdown={**values, **components}, label=label)
 
 
-def _main(values: dict[str, float], found: dict[str, Judgement]) -> Judgement | None:
+def _main(values: dict[str, float], judgements: dict[str, Judgement]) -> Judgement | None:
     """The judgement that is the reward by itself."""
     name = REWARD_NAME if REWARD_NAME in values else next(iter(values)) if len(values) == 1 else ""
-    return found.get(name)
+    return judgements.get(name)

@@ -1,4 +1,4 @@
-"""How an episode's reward reaches its steps."""
+"""Rewards of steps: their own scores, else the episode's reward."""
 
 from .base import Rewards
 from .scores import main_reward
@@ -10,10 +10,10 @@ def broadcast(rewards: Rewards, step: int) -> tuple[float | None, dict[str, floa
     Returns:
         The step's reward, and its breakdown: the episode's components, with the step's own over them.
     """
-    reward = own_reward(rewards, step)
+    reward = step_reward(rewards, step)
     return (rewards.value if reward is None else reward), {**rewards.breakdown, **rewards.steps.get(step, {})}
 
 
-def own_reward(rewards: Rewards, step: int) -> float | None:
-    """The reward of a step by its own scores; None when it was not scored itself."""
+def step_reward(rewards: Rewards, step: int) -> float | None:
+    """Return the reward of a step by its own scores; None without any."""
     return main_reward(rewards.steps.get(step, {}))

@@ -29,7 +29,7 @@ class Latency(Reward):
 
 
 class Price(NamedTuple):
-    """Of a million tokens, in any one currency."""
+    """Price of a million tokens, in any one currency."""
 
     input: float
     output: float

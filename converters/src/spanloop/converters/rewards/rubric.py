@@ -31,15 +31,15 @@ _AGAIN: Final = "\n\nYour last reply could not be read ({why}). Reply with that 
 
 
 class Work(NamedTuple):
-    """What a judge marks."""
+    """A text that a judge marks."""
 
     subject: str
-    """What it is, in the question's first sentence: ``an answer to a task``."""
+    """Name of the work in the question's first sentence: ``an answer to a task``."""
     heading: str
-    """What stands between the lines of dashes: ``The answer``."""
+    """Name of the text between the lines of dashes: ``The answer``."""
     text: str
     context: str = ""
-    """What stands before it, and is not judged."""
+    """Text before it, which is not judged."""
 
 
 class Marks(NamedTuple):

@@ -12,7 +12,8 @@ do the tags of its spans, and those of spans of its trace that belong to no epis
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import polars as pl
@@ -21,7 +22,8 @@ from spanloop.semconv.attributes import MARK_NAME
 from spanloop.semconv.scores import is_valid_score
 
 from .. import frames
-from ..spans import Rejected
+from ..linking import SpanKey
+from ..spans import Rejected, Span
 from ..steps import Episode
 from .base import REWARD_NAME, Rewards, Score
 from .tags import NO_TAGS, Tags
@@ -66,7 +68,7 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
         tags: Of spans.
     """
     index = _Index(episodes)
-    found: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
+    located: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
     rejected: list[Rejected] = []
     for score in scores:
         target = index.locate(score)
@@ -78,12 +80,14 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags
         elif score.name == MARK_NAME and not score.label:
             rejected.append(_rejection(score, "mark_without_label"))
         else:
-            found[target.episode_id].append((target, score))
+            located[target.episode_id].append((target, score))
     labels: dict[str, set[str]] = defaultdict(set)
     for (trace_id, span_id), of_span in tags.items():
         for episode_id in index.episodes_of(trace_id, span_id):
             labels[episode_id].update(of_span)
-    rewards = {episode: _rewards(found[episode], labels[episode]) for episode in [*found, *(labels.keys() - found)]}
+    rewards = {
+        episode: _rewards(located[episode], labels[episode]) for episode in [*located, *(labels.keys() - located)]
+    }
     return Joined(rewards, rejected)
 
 
@@ -100,32 +104,52 @@ def _rejection(score: Score, reason: str, episode_id: str = "") -> Rejected:
 
 
 class _Index:
-    """Where each id occurs."""
+    """Where each id occurs; an index is built when the first score asks for it."""
 
-    def __init__(self, episodes: Iterable[Episode]) -> None:
-        self._responses: dict[str, list[tuple[_Target, str]]] = defaultdict(list)
-        self._keys: dict[str, _Target] = {}
-        self._spans: dict[tuple[str, str], _Target] = {}
-        self._traces: dict[str, set[str]] = defaultdict(set)
-        self._sessions: dict[str, set[str]] = defaultdict(set)
-        for episode in episodes:
-            self._add(episode)
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self._episodes = episodes
 
-    def _add(self, episode: Episode) -> None:
-        whole = _Target(episode.episode_id, None)
-        if episode.episode_key:
-            self._keys[episode.episode_key] = whole
-        self._spans.update(dict.fromkeys([span.key for span in episode.context], whole))
-        for step in episode.steps:
-            target = _Target(episode.episode_id, step.index)
-            self._spans[step.span.key] = target
-            if step.span.response_id:
-                self._responses[step.span.response_id].append((target, step.span.trace_id))
-        for trace_id in {span.trace_id for span in episode.spans}:
-            self._traces[trace_id].add(episode.episode_id)
-        named = {span.session_id for span in episode.spans} | {span.conversation_id for span in episode.spans}
-        for session in named - {""}:
-            self._sessions[session].add(episode.episode_id)
+    @cached_property
+    def _responses(self) -> dict[str, list[tuple[_Target, str]]]:
+        responses: dict[str, list[tuple[_Target, str]]] = defaultdict(list)
+        for episode in self._episodes:
+            for step in episode.steps:
+                if step.span.response_id:
+                    target = _Target(episode.episode_id, step.index)
+                    responses[step.span.response_id].append((target, step.span.trace_id))
+        return responses
+
+    @cached_property
+    def _keys(self) -> dict[str, _Target]:
+        return {
+            episode.episode_key: _Target(episode.episode_id, None) for episode in self._episodes if episode.episode_key
+        }
+
+    @cached_property
+    def _spans(self) -> dict[SpanKey, _Target]:
+        spans: dict[SpanKey, _Target] = {}
+        for episode in self._episodes:
+            whole = _Target(episode.episode_id, None)
+            spans.update(dict.fromkeys([span.key for span in episode.context], whole))
+            spans.update((step.span.key, _Target(episode.episode_id, step.index)) for step in episode.steps)
+        return spans
+
+    @cached_property
+    def _traces(self) -> dict[str, set[str]]:
+        return self._episodes_by(lambda span: (span.trace_id,))
+
+    @cached_property
+    def _sessions(self) -> dict[str, set[str]]:
+        return self._episodes_by(lambda span: (span.session_id, span.conversation_id))
+
+    def _episodes_by(self, ids_of: Callable[[Span], Iterable[str]]) -> dict[str, set[str]]:
+        episodes: dict[str, set[str]] = defaultdict(set)
+        for episode in self._episodes:
+            for span in episode.spans:
+                for identity in ids_of(span):
+                    if identity:
+                        episodes[identity].add(episode.episode_id)
+        return episodes
 
     def episodes_of(self, trace_id: str, span_id: str) -> Iterable[str]:
         """The episode that a span belongs to; of a span that belongs to none, those of its trace."""
@@ -133,17 +157,17 @@ class _Index:
         return (target.episode_id,) if target else self._traces.get(trace_id, ())
 
     def locate(self, score: Score) -> _Target | str:
-        """What the score judges, or the reason why that cannot be told."""
+        """Return the target of a score, or the reason why it has none."""
         if score.response_id and (answers := self._responses.get(score.response_id)):
             nearby = [target for target, trace_id in answers if trace_id == score.trace_id]
             return _only(nearby or [target for target, _ in answers])
-        if score.episode_key in self._keys:
+        if score.episode_key and score.episode_key in self._keys:
             return self._keys[score.episode_key]
-        if (score.trace_id, score.span_id) in self._spans:
+        if score.span_id and (score.trace_id, score.span_id) in self._spans:
             return self._spans[score.trace_id, score.span_id]
-        if score.trace_id in self._traces:
+        if score.trace_id and score.trace_id in self._traces:
             return _only([_Target(episode_id, None) for episode_id in self._traces[score.trace_id]])
-        if score.session_id in self._sessions:
+        if score.session_id and score.session_id in self._sessions:
             return _only([_Target(episode_id, None) for episode_id in self._sessions[score.session_id]])
         return "score_without_episode"
 
@@ -170,7 +194,9 @@ def _rewards(items: Iterable[tuple[_Target, Score]], tags: Iterable[str]) -> Rew
     breakdown = {name: score.value for name, score in whole.items()}
     value = main_reward(breakdown)
     if value is None and steps:
-        per_step = [found for _, scores in sorted(steps.items()) if (found := main_reward(scores)) is not None]
+        per_step = [
+            step_reward for _, scores in sorted(steps.items()) if (step_reward := main_reward(scores)) is not None
+        ]
         value = math.fsum(per_step) / len(per_step) if per_step else None
     marks = tuple(sorted(label for label, marked in is_marked.items() if marked))
     named = whole.get(REWARD_NAME) or (next(iter(whole.values())) if len(whole) == 1 else None)

@@ -43,28 +43,28 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes, links: pl.DataF
     places = np.flatnonzero(has_event | attributes.rows_with(attributes.matching(_is_score)))
     if not len(places):
         return frames.empty(frames.SCORES)
-    told = spans.select(
+    carrier_spans = spans.select(
         "TraceId", "SpanId", pl.col("Timestamp", "IngestedAt").cast(pl.Int64), "Events.Name", "Events.Attributes"
     )[pl.Series(places)]
     values: list[Mapping[str, str]] = []
     counts: list[int] = []
-    is_own: list[bool] = []  # whether the span itself is the evaluation, and no event on the span that it judges
-    events = zip(*(told[name].to_list() for name in ("Events.Name", "Events.Attributes")), strict=True)
-    for (event_names, event_attributes), own in zip(events, attributes.texts(places), strict=True):
+    is_evaluation_span: list[bool] = []  # whether the span is the evaluation; else an event on the judged span is
+    events = zip(*(carrier_spans[name].to_list() for name in ("Events.Name", "Events.Attributes")), strict=True)
+    for (event_names, event_attributes), span_attributes in zip(events, attributes.texts(places), strict=True):
         before = len(values)
         values += [
             _texts(items)
             for name, items in zip(event_names or (), event_attributes or (), strict=False)
             if name == names.EVALUATION_EVENT_NAME
         ]
-        if names.GEN_AI_EVALUATION_SCORE_VALUE in own:
-            values.append(own)
-        values += _lightning(own) or _returned(own)
+        if names.GEN_AI_EVALUATION_SCORE_VALUE in span_attributes:
+            values.append(span_attributes)
+        values += _lightning(span_attributes) or _returned(span_attributes)
         counts.append(len(values) - before)
-        is_own += [value is own for value in values[before:]]
+        is_evaluation_span += [value is span_attributes for value in values[before:]]
     carried = np.repeat(np.arange(len(counts)), counts)
-    carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[carried]
-    targets = carriers if links is None else _targets(carriers, links[pl.Series(places[carried])], is_own)
+    carriers = carrier_spans.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[carried]
+    targets = carriers if links is None else _targets(carriers, links[pl.Series(places[carried])], is_evaluation_span)
     numbers = [number for count in counts for number in range(count)]
     ids = zip(carriers["TraceId"].to_list(), carriers["SpanId"].to_list(), numbers, strict=True)
     scores: dict[str, Sequence[object] | pl.Series] = {
@@ -78,8 +78,8 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes, links: pl.DataF
         "scored_at": carriers["Timestamp"],
         "ingested_at": carriers["IngestedAt"],
     }
-    found = pl.DataFrame([pl.Series(name, column, dtype=_raw(name)) for name, column in scores.items()])
-    delivered_once = found.sort("ingested_at", maintain_order=True).unique(
+    score_rows = pl.DataFrame([pl.Series(name, column, dtype=_raw(name)) for name, column in scores.items()])
+    delivered_once = score_rows.sort("ingested_at", maintain_order=True).unique(
         ("score_id", "name", "value", "label", "response_id"), keep="first", maintain_order=True
     )
     return frames.conform(delivered_once, frames.SCORES).with_columns(
@@ -87,9 +87,9 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes, links: pl.DataF
     )
 
 
-def _targets(carriers: pl.DataFrame, links: pl.DataFrame, is_own: Sequence[bool]) -> pl.DataFrame:
+def _targets(carriers: pl.DataFrame, links: pl.DataFrame, is_evaluation_span: Sequence[bool]) -> pl.DataFrame:
     """The span that each score judges: the only one that an evaluation's span links to, else the carrier itself."""
-    has_one = pl.Series(is_own, dtype=pl.Boolean) & (pl.col("Links.SpanId").list.len() == 1)
+    has_one = pl.Series(is_evaluation_span, dtype=pl.Boolean) & (pl.col("Links.SpanId").list.len() == 1)
     return carriers.hstack(links).select(
         pl.when(has_one).then(pl.col(f"Links.{name}").list.first()).otherwise(name).alias(name)
         for name in ("TraceId", "SpanId")
@@ -102,26 +102,26 @@ def _raw(column: str) -> pl.DataType:
     return pl.Int64() if dtype in {frames.TIME_NS, frames.TIME_US} else dtype
 
 
-def _lightning(own: Mapping[str, str]) -> list[dict[str, str]]:
+def _lightning(span_attributes: Mapping[str, str]) -> list[dict[str, str]]:
     """Agent Lightning's rewards under OpenTelemetry's names; its ``primary`` one is the reward."""
-    found: list[dict[str, str]] = []
-    for key in sorted(own):
-        numbered = _LIGHTNING.match(key)
-        if numbered is not None:
-            name = own.get(f"agentlightning.reward.{numbered.group(1)}.name", "")
+    scores: list[dict[str, str]] = []
+    for key in sorted(span_attributes):
+        match = _LIGHTNING.match(key)
+        if match is not None:
+            name = span_attributes.get(f"agentlightning.reward.{match.group(1)}.name", "")
             score = {names.GEN_AI_EVALUATION_NAME: "reward" if name == "primary" else name}
-            found.append({**score, names.GEN_AI_EVALUATION_SCORE_VALUE: own[key]})
-    return found
+            scores.append({**score, names.GEN_AI_EVALUATION_SCORE_VALUE: span_attributes[key]})
+    return scores
 
 
 _RETURNED: Final = ("agentops.task.output", "agentops.entity.output")
 
 
-def _returned(own: Mapping[str, str]) -> list[dict[str, str]]:
+def _returned(span_attributes: Mapping[str, str]) -> list[dict[str, str]]:
     """The reward that a function returned which AgentOps traced."""
-    for found in (fields_of(own[key]) for key in _RETURNED if "reward" in own.get(key, "")):
-        value = found.get("value")
-        if found.get("type") == "reward" and isinstance(value, int | float):
+    for returned in (fields_of(span_attributes[key]) for key in _RETURNED if "reward" in span_attributes.get(key, "")):
+        value = returned.get("value")
+        if returned.get("type") == "reward" and isinstance(value, int | float):
             text = str(value + 0)  # true is 1; the text of a whole number beyond float64 is read as infinite
             return [{names.GEN_AI_EVALUATION_NAME: "reward", names.GEN_AI_EVALUATION_SCORE_VALUE: text}]
     return []

@@ -45,7 +45,7 @@ def tags_in_spans(spans: pl.DataFrame, attributes: Attributes) -> Tags:
 
 
 def _labels(text: str) -> Iterator[str]:
-    found = decoded(text)
-    items = cast("list[object]", found) if isinstance(found, list) else text.split(",")
+    parsed = decoded(text)
+    items = cast("list[object]", parsed) if isinstance(parsed, list) else text.split(",")
     labels = (item.strip() for item in items if isinstance(item, str))
     return (label for label in labels if label and not _OF_FRAMEWORKS.fullmatch(label))

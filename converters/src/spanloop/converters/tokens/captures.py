@@ -7,7 +7,7 @@ that claim one, are ``ambiguous_capture``; a capture that contradicts itself or 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
@@ -137,15 +137,14 @@ def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> d
     claims: dict[str, int] = defaultdict(int)
     for call in calls:
         claims[call.response_id] += 1
-    contexts: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    near = _near_captures(spans, by_context) if by_context else {}
     found: dict[tuple[str, str], Capture] = {}
     for call in calls:
         fitting = by_response.get(call.response_id, []) if call.response_id else []
         if fitting and claims[call.response_id] == 1 and _is_one_response(fitting):
             found[call.key] = checked(call, fitting, BY_RESPONSE_ID)
             continue
-        contexts = contexts or _contexts(spans)
-        nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
+        nearby = near.get(call.key, ())
         if fitting:
             shared = [capture for capture in fitting if capture in nearby]
             claimed = 1 if shared else claims[call.response_id]
@@ -155,17 +154,21 @@ def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> d
     return found
 
 
-def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Model call → trace contexts under which it may have called out: its own and that of an HTTP span below it."""
-    found = {span.key: [span.key] for span in spans if span.kind is SpanKind.LLM}
-    for span in spans:
-        above = (span.trace_id, span.parent_span_id)
-        if span.kind is SpanKind.OTHER and above in found:
-            found[above].append(span.key)
-    return found
+def _near_captures(
+    spans: Sequence[Span], by_context: Mapping[tuple[str, str], Sequence[Generation]]
+) -> dict[tuple[str, str], list[Generation]]:
+    """Model call → captures of the trace contexts under which it may have called out: its own, an HTTP span's below."""
+    near: dict[tuple[str, str], list[Generation]] = defaultdict(list)
+    within = [span for span in spans if span.key in by_context]
+    for kind in (SpanKind.LLM, SpanKind.OTHER):
+        for span in within:
+            if span.kind is kind:
+                caller = span.key if kind is SpanKind.LLM else (span.trace_id, span.parent_span_id)
+                near[caller] += by_context[span.key]
+    return near
 
 
-def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:
+def _only(call: Span, fitting: Sequence[Generation], join: str, *, claims: int = 1) -> Capture:
     if claims == 1 and _is_one_response(fitting):
         return checked(call, fitting, join)
     named = ", ".join(sorted(capture.generation_id for capture in fitting)[:5])
@@ -196,11 +199,12 @@ def checked(call: Span, response: Sequence[Generation], join: str) -> Capture:
         response: The captured choices of one response, in any order; at least one.
         join: How they were found.
     """
-    choices = tuple(sorted(response, key=lambda choice: choice.choice_index))
+    choices = tuple(sorted(response, key=lambda choice: choice.choice_index)) if len(response) > 1 else (*response,)
     newest_us = max(choice.ingested_us for choice in choices)
     has_several = choices[-1].choice_index > 0
     capture = Capture(choices[0], join, None, newest_us, choices if has_several else ())
-    return capture._replace(problem=_mismatch(call, choices[0], capture))
+    problem = _mismatch(call, choices[0], capture)
+    return capture if problem is None else capture._replace(problem=problem)
 
 
 def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem | None:

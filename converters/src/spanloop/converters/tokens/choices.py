@@ -268,7 +268,7 @@ def _finish_reason(call: Span, used: _Used, generation: Generation | None) -> st
     return STOP if call.finish_reason == TOOL_CALL else call.finish_reason
 
 
-def next_calls(continues: Sequence[int | None], following: Mapping[int, int]) -> dict[int, list[int]]:
+def later_calls(continues: Sequence[int | None], following: Mapping[int, int]) -> dict[int, list[int]]:
     """Place of a call → places of the calls that continue it, else of the one that follows it in its thread."""
     later: dict[int, list[int]] = defaultdict(list)
     for place, above in enumerate(continues):

@@ -34,12 +34,18 @@ class MessageNumbers:
 
     def add(self, history: History) -> Ranges:
         """Number a state and return its ranges."""
+        known = self._by_history.get(history)
+        if known is not None and known is self._recent[-1]:
+            return known
         ranges = self._extended(history)
         if ranges is None:
             ranges = self._edited([message.json for message in history.messages])
         if history.length:
             self._by_history[history] = ranges
-            self._recent = [*(each for each in self._recent if each != ranges), ranges][-_RECENT:]
+            if ranges in self._recent:
+                self._recent.remove(ranges)
+            self._recent.append(ranges)
+            del self._recent[:-_RECENT]
         return ranges
 
     def text(self, ranges: Sequence[int]) -> list[str]:
@@ -67,6 +73,11 @@ class MessageNumbers:
 
     def _append(self, ranges: list[int], texts: Sequence[str], *, reuse: bool) -> Ranges:
         """Continue the ranges with ``texts``: known messages where they follow, new ones else."""
+        count = len(self.messages)
+        if ranges and ranges[-1] == count and not reuse:
+            self.messages += texts
+            self._last.update(zip(texts, range(count, len(self.messages)), strict=True))
+            return (*ranges[:-1], len(self.messages))
         for text in texts:
             at = ranges[-1] if ranges else 0
             if at == len(self.messages) or self.messages[at] != text:

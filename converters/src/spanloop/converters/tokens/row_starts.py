@@ -6,7 +6,7 @@ the template's doing (the server's, where it is the beginning that is gone); a p
 spelled otherwise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from spanloop.converters.enums import RowStart
@@ -70,14 +70,21 @@ def common(one: Sequence[_Item], other: Sequence[_Item]) -> int:
 def _lacks_a_piece(whole: Sequence[_Item], now: Sequence[_Item], shared: int) -> bool:
     """Whether ``now`` goes on after the ``shared`` items with an end of ``whole``, so that only a piece is missing."""
     return any(
-        whole[place] == now[shared] and whole[place:] == now[shared : shared + len(whole) - place]
-        for place in range(shared + 1, len(whole))
+        whole[place:] == now[shared : shared + len(whole) - place] for place in _places(whole, now[shared], shared + 1)
     )
 
 
 def _comes_later(rest: Sequence[_Item], now: Sequence[_Item], shared: int) -> bool:
     """Whether ``rest`` stands in ``now`` as it is, behind what comes after the ``shared`` items."""
-    return any(
-        now[place] == rest[0] and now[place : place + len(rest)] == rest
-        for place in range(shared + 1, len(now) - len(rest) + 1)
-    )
+    return any(now[place : place + len(rest)] == rest for place in _places(now, rest[0], shared + 1))
+
+
+def _places(items: Sequence[_Item], item: _Item, start: int) -> Iterator[int]:
+    """Positions of ``item``, from ``start`` on."""
+    try:
+        while True:
+            start = items.index(item, start)
+            yield start
+            start += 1
+    except ValueError:
+        return

@@ -107,7 +107,7 @@ def decisions(
             [
                 (
                     each.candidate,
-                    each.verdict.value,
+                    each.outcome.value,
                     each.champion,
                     f"{each.decided_at:%Y-%m-%d %H:%M}",
                     each.job_id or "hand",
@@ -216,7 +216,7 @@ def print_decision(decision: "Decision") -> None:
     """Print a decision with its evidence."""
     evidence = decision.evidence
     rival = f" against {decision.champion}" if decision.champion else ""
-    out.print(f"{decision.candidate} {decision.verdict.value}{rival}: {evidence.reason}", markup=False)
+    out.print(f"{decision.candidate} {decision.outcome.value}{rival}: {evidence.reason}", markup=False)
     if evidence.measured is not None:
         print_table(("", decision.candidate, decision.champion, ""), _measured_rows(evidence.measured))
     if evidence.guards:

@@ -85,7 +85,7 @@ def run(
     """
     from spanloop.evaluation.runner.planning import RunRequest, plan_run
     from spanloop.evaluation.runner.run import run_attempts
-    from spanloop.foundation.settings.sources import validated
+    from spanloop.foundation.settings.environment import validated
     from spanloop.store import connect
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
@@ -172,7 +172,8 @@ def _print_summary(directory: "DataDir", run_id: str, summary: "Summary") -> Non
     if summary.grading_failures:
         rows.append(("not graded", f"{summary.grading_failures}; the same command grades them again"))
     print_table(("run", run_id), rows)
-    err.print(f"more: {command_line(f'runs show {run_id}', directory)}", markup=False)
+    if summary.states:
+        err.print(f"more: {command_line(f'runs show {run_id}', directory)}", markup=False)
 
 
 @app.command("list")

@@ -104,7 +104,7 @@ def preview(schedule: ScheduleArgument, data_dir: DataDirOption = None) -> None:
         out.print(f"It submits its job once. Next tick: {_next_text(found)}", markup=False)
         return
     decision, data = decide_tick(directory, found, now=utc_now())
-    outcome = {"submitted": "a job is submitted", "skipped": "no job", "waiting": "no job yet"}[decision.verdict]
+    outcome = {"submitted": "a job is submitted", "skipped": "no job", "waiting": "no job yet"}[decision.outcome]
     out.print(f"{outcome}: {decision.reason}", markup=False)
     out.print(f"[dim]next tick[/dim] {escape(_next_text(found))}")
     if data is not None:

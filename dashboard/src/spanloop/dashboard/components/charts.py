@@ -146,11 +146,11 @@ def value_by_version(
 
 
 def champion_by_decision(frame: pl.DataFrame, title: str, *, is_share: bool) -> AnyChart:
-    """Draw each candidate in the colour of its verdict, and the champion after each decision as steps.
+    """Draw each candidate in the colour of its outcome, and the champion after each decision as steps.
 
     The frame is a ``champion_series``; with ``is_share`` values lie between 0 and 1 and are shown as percentages.
     """
-    verdicts = {"champion": BLUE, "promoted": GREEN, "kept": GREY, "undecided": AMBER, "rolled_back": RED}
+    outcomes = {"champion": BLUE, "promoted": GREEN, "kept": GREY, "undecided": AMBER, "rolled_back": RED}
     scale = alt.Scale(domain=[0, 1]) if is_share else alt.Scale(zero=False, nice=True, padding=8)
     number_format = ".1%" if is_share else ".3f"
     base = alt.Chart(frame, height=_HEIGHT).encode(
@@ -168,7 +168,7 @@ def champion_by_decision(frame: pl.DataFrame, title: str, *, is_share: bool) -> 
         y=alt.Y("value:Q", title=title, scale=scale, axis=axis),
         color=alt.Color(
             "decision:N",
-            scale=alt.Scale(domain=list(verdicts), range=list(verdicts.values())),
+            scale=alt.Scale(domain=list(outcomes), range=list(outcomes.values())),
             legend=alt.Legend(orient="top", title=None),
         ),
         tooltip=[

@@ -14,13 +14,13 @@ from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
 from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 MARKS: Final = {
-    PromotionVerdict.PROMOTED: ":green[▲ promoted]",
-    PromotionVerdict.KEPT: ":gray[■ not promoted]",
-    PromotionVerdict.ROLLED_BACK: ":red[▼ rolled back]",
-    PromotionVerdict.UNDECIDED: ":orange[◆ undecided]",
+    PromotionOutcome.PROMOTED: ":green[▲ promoted]",
+    PromotionOutcome.KEPT: ":gray[■ not promoted]",
+    PromotionOutcome.ROLLED_BACK: ":red[▼ rolled back]",
+    PromotionOutcome.UNDECIDED: ":orange[◆ undecided]",
 }
 
 
@@ -31,7 +31,7 @@ def show(decisions: Sequence[Decision]) -> None:
     st.markdown("**Decisions**")
     for number_of, decision in enumerate(decisions):
         rival = f" against {escape_md(decision.champion)}" if decision.champion else ""
-        heading = f"{MARKS[decision.verdict]}{rival}, {ago(decision.decided_at, resources.now())}"
+        heading = f"{MARKS[decision.outcome]}{rival}, {ago(decision.decided_at, resources.now())}"
         with st.expander(heading, expanded=number_of == 0):
             _evidence(decision)
 

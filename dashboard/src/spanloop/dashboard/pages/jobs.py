@@ -155,7 +155,7 @@ def _schedule_columns() -> tables.Columns:
 
 
 def _tick_row(tick: Tick) -> dict[str, object]:
-    return {"at": tick.at, "times": tick.times, "did": tick.verdict.value, "why": tick.reason, "job": tick.job_id}
+    return {"at": tick.at, "times": tick.times, "did": tick.outcome.value, "why": tick.reason, "job": tick.job_id}
 
 
 def _schedule_actions(schedule: Schedule) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from spanloop.training.promotion.evidence import Decision
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 SCHEMA = {
     "look": pl.Int64,
@@ -27,7 +27,7 @@ def champion_series(decisions: Sequence[Decision]) -> pl.DataFrame:
         decisions: About versions of one model and one metric, newest first.
 
     Returns:
-        Columns of ``SCHEMA``: the version with its mean of the metric and the verdict, and the champion after the
+        Columns of ``SCHEMA``: the version with its mean of the metric and the outcome, and the champion after the
         decision with its mean in this comparison.
     """
     rows: list[tuple[int, str, str, float, str, float, str]] = []
@@ -40,6 +40,6 @@ def champion_series(decisions: Sequence[Decision]) -> pl.DataFrame:
         if not rows:
             rows.append((0, old[0], FIRST, old[1], *old, "It was there first."))
         # after a rollback the champion is the version that is not the candidate
-        after = new if decision.verdict is PromotionVerdict.PROMOTED else old
-        rows.append((len(rows), new[0], decision.verdict.value, new[1], *after, decision.evidence.reason))
+        after = new if decision.outcome is PromotionOutcome.PROMOTED else old
+        rows.append((len(rows), new[0], decision.outcome.value, new[1], *after, decision.evidence.reason))
     return pl.DataFrame(rows, SCHEMA, orient="row")

@@ -12,12 +12,13 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.environment import find_configuration
 
 from .dashboard import Dashboard, TrustedProxy
+from .environment import with_variables
 from .evaluation import Evaluation
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
 from .promotion import Guard, Promotion
 from .roles import Serve
-from .section import Section
+from .section import Section, VariableSection
 from .services import Services, Storage, export_settings
 from .tls import Tls
 
@@ -101,21 +102,21 @@ def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:
 
 
 def load_configuration(data_dir: Path, file: Path | None = None) -> Configuration:
-    """Read the configuration; the defaults where there is no file.
+    """Read the configuration; the defaults where there is no file. Variables of the environment win over the file.
 
     Args:
         data_dir: Where a file is looked for last.
         file: The file to read; None looks for one.
 
     Raises:
-        ConfigurationError: The file cannot be read, or holds what is not known.
+        ConfigurationError: The file cannot be read, or holds what is not known, or a variable has an invalid value.
     """
     path = file or find_configuration(data_dir)
     if path is None:
-        return Configuration()
+        return _with_variables(Configuration())
     try:
         context = {"folder": path.absolute().parent}
-        return Configuration.model_validate(tomllib.loads(path.read_text("utf-8")), context=context)
+        return _with_variables(Configuration.model_validate(tomllib.loads(path.read_text("utf-8")), context=context))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."
@@ -128,3 +129,9 @@ def load_configuration(data_dir: Path, file: Path | None = None) -> Configuratio
         raise ConfigurationError(
             f"{path}: {problems}.", next_step="See docs/reference/configuration.md for all sections and keys."
         ) from error
+
+
+def _with_variables(configuration: Configuration) -> Configuration:
+    sections = ((name, section) for name, section in configuration if isinstance(section, VariableSection))
+    changed = {name: new for name, section in sections if (new := with_variables(section)) is not section}
+    return configuration.model_copy(update=changed)

@@ -5,10 +5,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .section import OptionName, Section
+from .section import OptionName, VariableSection
 
 
-class Evaluation(Section):
+class Evaluation(VariableSection):
     """``[evaluation]``: the options of ``spanloop run``, here for versions whose job has ``--deploy``."""
 
     tasks: str = ""

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from spanloop.foundation.settings.metric import Metric
 
-from .section import Section
+from .section import Section, VariableSection
 
 
 class Guard(Section):
@@ -40,7 +40,7 @@ class Guard(Section):
 DEFAULT_GUARDS: Final = {Metric.CRASHES: Guard(at_most=0.25)}
 
 
-class Promotion(Section):
+class Promotion(VariableSection):
     """``[promotion]``: when a candidate is promoted."""
 
     metric: Metric = Metric.SUCCESS

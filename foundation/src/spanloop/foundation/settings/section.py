@@ -24,6 +24,20 @@ class Section(BaseModel):
         return next(names, f"--{field.replace('_', '-')}")
 
 
+class VariableSection(Section):
+    """A section whose keys are variables of the environment, too."""
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the environment variable of a field, such as ``SPANLOOP_PROMOTION_MARGIN``."""
+        return f"{cls.variable_prefix()}{field}".upper()
+
+    @classmethod
+    def variable_prefix(cls) -> str:
+        """Return the first characters of the section's variables."""
+        return f"SPANLOOP_{cls.__name__}_".upper()
+
+
 def _from_folder_of_file(path: Path, info: ValidationInfo) -> Path:
     context = cast("dict[str, Any] | None", info.context)
     return (context["folder"] / path.expanduser()).absolute() if context else path

@@ -4,10 +4,13 @@ Invariant: the frame has exactly the columns of its schema. Text decoded from JS
 UTF-8 column can; they become U+FFFD.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import cast
 
 import polars as pl
+import pyarrow as pa
 
 from spanloop.foundation.surrogates import replace_surrogates
 
@@ -57,14 +60,14 @@ def map_series(name: str, values: Sequence[Mapping[str, object]], dtype: pl.Map)
         positions = {identity: position for position, identity in enumerate(distinct)}
         once = map_series(name, list(distinct.values()), dtype)
         return once.gather(pl.Series([positions[id(items)] for items in values], dtype=pl.UInt32))
-    rows = pl.DataFrame({"row": pl.int_range(len(values), dtype=pl.UInt32, eager=True)})
     flat = pl.DataFrame(
         [
-            pl.Series("row", [row for row, items in enumerate(values) for _ in items], dtype=pl.UInt32),
             pl.Series("key", [key for items in values for key in items], dtype=dtype.key),
             pl.Series("value", [value for items in values for value in items.values()], dtype=dtype.value),
         ]
     )
-    items = flat.group_by("row", maintain_order=True).agg(pl.struct("key", "value").alias(name))
-    joined = rows.join(items, on="row", how="left", maintain_order="left")
-    return joined[name].fill_null([]).cast(dtype)
+    items = flat.to_struct().to_arrow()
+    ends = array("q", accumulate(map(len, values), initial=0))
+    buffers = [None, pa.py_buffer(ends)]
+    lists = pa.Array.from_buffers(pa.large_list(items.type), len(values), buffers, children=[items])
+    return pl.Series(name, lists).cast(dtype)

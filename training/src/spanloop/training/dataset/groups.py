@@ -47,11 +47,11 @@ def compare_groups(checked: pl.DataFrame, recipe: PolicyGradient) -> pl.DataFram
         .sort("group_id", "reward", "started_at", "episode_id")
         .with_columns(rank=rank, members=members, parts=(members + (recipe.group_size - 1)) // recipe.group_size)
         .with_columns(part=_part_name())
-        .with_columns(session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), verdict=_verdict(recipe))
+        .with_columns(session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), rejection=_rejection(recipe))
     )
-    compared = episodes.select("episode_id", "part", "session", "verdict", advantage=_advantages(episodes, recipe))
-    reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
-    return checked.join(compared, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
+    compared = episodes.select("episode_id", "part", "session", "rejection", advantage=_advantages(episodes, recipe))
+    reason = pl.when(pl.col("reason") == "").then(pl.col("rejection")).otherwise(pl.col("reason"))
+    return checked.join(compared, on="episode_id", how="left").with_columns(reason=reason).drop("rejection")
 
 
 def _part_name() -> pl.Expr:
@@ -68,18 +68,18 @@ def _compared(of_all: pl.Expr, comparison: Comparison) -> pl.Expr:
     return of_all.over("group_id") if comparison is Comparison.GROUP else of_all
 
 
-def _verdict(recipe: PolicyGradient) -> pl.Expr:
+def _rejection(recipe: PolicyGradient) -> pl.Expr:
     comparison = recipe.comparison
     if comparison is Comparison.NONE:
         return pl.lit("")
     is_constant = pl.col("compared_reward").max() - pl.col("compared_reward").min() <= REWARD_TOLERANCE
     constant, accepted = pl.lit(Rejection.REWARD_CONSTANT.value), pl.lit("")
     is_alike = _compared(is_constant & ~pl.col("steps_vary").any(), comparison)
-    verdict = pl.when(is_alike).then(constant).otherwise(accepted)
+    rejection = pl.when(is_alike).then(constant).otherwise(accepted)
     if not isinstance(recipe, GroupRelative):
-        return verdict
+        return rejection
     is_small = pl.col("members") < recipe.repeats_per_task
-    return pl.when(is_small).then(pl.lit(Rejection.GROUP_TOO_SMALL.value)).otherwise(verdict)
+    return pl.when(is_small).then(pl.lit(Rejection.GROUP_TOO_SMALL.value)).otherwise(rejection)
 
 
 def _advantages(episodes: pl.DataFrame, recipe: PolicyGradient) -> pl.Series:

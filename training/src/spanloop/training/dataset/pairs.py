@@ -166,16 +166,16 @@ def _with_reasons(
 ) -> pl.DataFrame:
     """Return the rows with the reason why they are in no pair.
 
-    A row that cannot be on a side of its episode has the reason of that side. When its episode has none, the verdict on
-    the group comes first, unless the row itself is why the episode has no side.
+    A row that cannot be on a side of its episode has the reason of that side. When its episode has none, the rejection
+    of the group comes first, unless the row itself is why the episode has no side.
     """
     chosen, rejected = (sides[side] for side in Side)
-    verdicts = pl.DataFrame(
-        [(group, _verdict(attempts, pairing)) for group, attempts in groups.items()],
-        schema={"group_id": pl.String, "verdict": pl.String},
+    rejections = pl.DataFrame(
+        [(group, _rejection(attempts, pairing)) for group, attempts in groups.items()],
+        schema={"group_id": pl.String, "rejection": pl.String},
         orient="row",
     )
-    if_chosen, if_rejected, verdict = pl.col("reason"), pl.col("rejected_reason"), pl.col("verdict")
+    if_chosen, if_rejected, rejection = pl.col("reason"), pl.col("rejected_reason"), pl.col("rejection")
     is_chosen, is_rejected = (pl.col("episode_id").is_in(_episodes(members, side).implode()) for side in Side)
     is_used = (is_chosen & (if_chosen == "")) | (is_rejected & (if_rejected == ""))
     of_either_side = pl.when(if_chosen != "").then(if_chosen).otherwise(if_rejected)
@@ -184,20 +184,22 @@ def _with_reasons(
         .then(pl.lit(""))
         .when(is_chosen | is_rejected)
         .then(pl.when(is_chosen).then(if_chosen).otherwise(if_rejected))
-        .when(((if_chosen != "") & (if_rejected != "")) | ((of_either_side != "") & (verdict == Rejection.NOT_PAIRED)))
+        .when(
+            ((if_chosen != "") & (if_rejected != "")) | ((of_either_side != "") & (rejection == Rejection.NOT_PAIRED))
+        )
         .then(of_either_side)
-        .otherwise(verdict)
+        .otherwise(rejection)
     )
     frame = chosen.with_columns(rejected["reason"].alias("rejected_reason"))
-    frame = frame.join(verdicts, on="group_id", how="left", maintain_order="left")
-    return frame.with_columns(reason=reason).drop("rejected_reason", "verdict")
+    frame = frame.join(rejections, on="group_id", how="left", maintain_order="left")
+    return frame.with_columns(reason=reason).drop("rejected_reason", "rejection")
 
 
 def _episodes(members: pl.DataFrame, side: Side) -> pl.Series:
     return members.filter(pl.col("side") == side)["episode_id"].unique()
 
 
-def _verdict(attempts: Sequence[Attempt], pairing: Pairing) -> str:
+def _rejection(attempts: Sequence[Attempt], pairing: Pairing) -> str:
     """Return why an episode of the group that is usable is in no pair."""
     rewards = [attempt.reward for attempt in attempts]
     spread = max(rewards) - min(rewards)

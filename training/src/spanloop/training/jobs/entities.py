@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow, TickRow
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT, SpecT_co
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_settings import ScheduleSettings
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.jobs.states import JobState
 
@@ -96,14 +96,14 @@ class Tick:
     at: datetime
     """Of the last one."""
     times: int
-    verdict: TickVerdict
+    outcome: TickOutcome
     reason: str
     job_id: str | None
     """The job that it submitted."""
 
     def __str__(self) -> str:
         times = f" ({self.times} times)" if self.times > 1 else ""
-        return f"{self.verdict}{times}: {self.reason}"
+        return f"{self.outcome}{times}: {self.reason}"
 
 
 def read_spec(row: JobRow | ScheduleRow, parse_spec: ParseSpec[SpecT]) -> SpecT:
@@ -209,4 +209,4 @@ def schedule_from_row(row: ScheduleRow, parse_spec: ParseSpec[SpecT]) -> StoredS
 
 def tick_from_row(row: TickRow) -> Tick:
     """Return the tick in ``row``."""
-    return Tick(row.ticked_at, row.times, TickVerdict(row.verdict), row.reason, row.job_id or None)
+    return Tick(row.ticked_at, row.times, TickOutcome(row.verdict), row.reason, row.job_id or None)

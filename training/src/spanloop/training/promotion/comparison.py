@@ -90,7 +90,7 @@ def with_earlier_look(values: Values, earlier: Sequence[Decision]) -> Values:
 
 
 def by_metric(values: Values) -> Mapping[Metric, TaskPairs]:
-    """Return the values as the rule's verdict needs them."""
+    """Return the values as the rule needs them."""
     found: dict[Metric, dict[str, Pair]] = {}
     for task, of_task in values.items():
         for metric, pair in of_task.items():

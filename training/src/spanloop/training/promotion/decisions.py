@@ -21,7 +21,7 @@ from spanloop.training.jobs.leases import JobLease, state_of
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.aliases import REMOVED, find_alias, list_moves, move_alias
 from spanloop.training.models.registry import ModelVersion, Registry
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .evidence import Decision, Evidence, Judgement
 
@@ -99,7 +99,7 @@ class Decisions:
     def record(
         self, contest: Contest, judgement: Judgement, *, rule: Promotion | None, lease: JobLease | None = None
     ) -> Decision:
-        """Store a verdict and let ``champion`` and ``candidate`` name what it says; it deploys nothing.
+        """Store a decision and let ``champion`` and ``candidate`` name what it says; it deploys nothing.
 
         Raises:
             JobError: The champion has changed since it was compared.
@@ -115,13 +115,13 @@ class Decisions:
                 candidate=contest.candidate.reference,
                 champion=contest.champion_reference,
                 rule="" if rule is None else rule.model_dump_json(),
-                verdict=judgement.verdict.value,
+                verdict=judgement.outcome.value,
                 evidence=judgement.evidence.model_dump_json(),
                 job_id=None if lease is None else lease.job_id,
             )
             session.add(row)
             session.flush()
-            _move_aliases(session, contest, judgement.verdict, now)
+            _move_aliases(session, contest, judgement.outcome, now)
             return _value(row)
 
     def rollback_target(self, name: str) -> Contest:
@@ -141,8 +141,8 @@ class Decisions:
         return Contest(self._registry.get(alias.reference), self._registry.get(alias.rolls_back_to))
 
 
-def _move_aliases(session: Session, contest: Contest, verdict: PromotionVerdict, now: datetime) -> None:
-    """Let ``champion`` and ``candidate`` name what the verdict says.
+def _move_aliases(session: Session, contest: Contest, outcome: PromotionOutcome, now: datetime) -> None:
+    """Let ``champion`` and ``candidate`` name what the outcome says.
 
     Raises:
         JobError: Another version is the champion by now.
@@ -150,7 +150,7 @@ def _move_aliases(session: Session, contest: Contest, verdict: PromotionVerdict,
     name, candidate, rival = contest.candidate.name, contest.candidate, contest.champion
     champion, marked = find_alias(session, name, CHAMPION), find_alias(session, name, CANDIDATE)
     serves = champion is not None and champion.reference == candidate.reference
-    if verdict is PromotionVerdict.ROLLED_BACK and serves and rival is not None:
+    if outcome is PromotionOutcome.ROLLED_BACK and serves and rival is not None:
         number = number_of(rival.version) if rival.name == name else REMOVED
         before = _champion_before(session, rival.reference)
         move_alias(session, name, CHAMPION, number, rolls_back_to=before, now=now)
@@ -160,16 +160,16 @@ def _move_aliases(session: Session, contest: Contest, verdict: PromotionVerdict,
             f"{contest.champion_reference or 'none'}.",
             next_step=f"Decide again: spanloop promote {candidate.reference}",
         )
-    elif verdict is PromotionVerdict.PROMOTED:
+    elif outcome is PromotionOutcome.PROMOTED:
         number = number_of(candidate.version)
         move_alias(session, name, CHAMPION, number, rolls_back_to=contest.champion_reference, now=now)
     elif champion is None and rival is not None and rival.name == name:
         # what was compared as the champion is one from now on
         move_alias(session, name, CHAMPION, number_of(rival.version), rolls_back_to="", now=now)
     is_marked = marked is not None and marked.reference == candidate.reference
-    if verdict is PromotionVerdict.UNDECIDED and not is_marked:
+    if outcome is PromotionOutcome.UNDECIDED and not is_marked:
         move_alias(session, name, CANDIDATE, number_of(candidate.version), rolls_back_to="", now=now)
-    elif verdict is not PromotionVerdict.UNDECIDED and is_marked:
+    elif outcome is not PromotionOutcome.UNDECIDED and is_marked:
         move_alias(session, name, CANDIDATE, REMOVED, rolls_back_to="", now=now)
 
 
@@ -187,7 +187,7 @@ def _value(row: DecisionRow) -> Decision:
         candidate=row.candidate,
         champion=row.champion,
         rule=Promotion.model_validate_json(row.rule) if row.rule else None,
-        verdict=PromotionVerdict(row.verdict),
+        outcome=PromotionOutcome(row.verdict),
         evidence=Evidence.model_validate_json(row.evidence),
         job_id=row.job_id,
     )

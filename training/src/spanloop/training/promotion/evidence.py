@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from spanloop.evaluation.results import Interval
 from spanloop.foundation.settings import Promotion
 from spanloop.foundation.settings.metric import Metric
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 
 class _Record(BaseModel):
@@ -84,9 +84,9 @@ class Evidence(_Record):
 
 
 class Judgement(_Record):
-    """A verdict with its evidence."""
+    """An outcome with its evidence."""
 
-    verdict: PromotionVerdict
+    outcome: PromotionOutcome
     evidence: Evidence
 
 
@@ -103,7 +103,7 @@ class Decision(_Record):
     """``name@version`` before the decision; empty when there was none."""
     rule: Promotion | None
     """None when no rule was asked: a rollback by hand, or a deployment without a condition."""
-    verdict: PromotionVerdict
+    outcome: PromotionOutcome
     evidence: Evidence
     job_id: str | None
     """The job that decided; None for the command line, the page or the gateway."""

@@ -14,7 +14,7 @@ from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.store import Store
 from spanloop.training.jobs.leases import JobLease, JobLeaseLostError
 from spanloop.training.models.registry import ModelVersion, Registry
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .decisions import Contest, Decisions
 from .evaluation_run import EvaluationRun
@@ -34,7 +34,7 @@ def decide_in_job(
     """
     decisions = Decisions(data_dir)
     decided = decisions.of_job(lease.job_id)
-    if decided is not None and decided.verdict is not PromotionVerdict.UNDECIDED:
+    if decided is not None and decided.outcome is not PromotionOutcome.UNDECIDED:
         return decided
     configuration = load_configuration(data_dir.path)
     contest = decisions.contest(version.reference)
@@ -45,9 +45,9 @@ def decide_in_job(
             decision = promote(store, version.reference, configuration.promotion, actions, evaluation=name)
         except EvaluationError as error:
             evidence = Evidence(reason=f"{error.what} Next: {error.next_step}")
-            judgement = Judgement(verdict=PromotionVerdict.UNDECIDED, evidence=evidence)
+            judgement = Judgement(outcome=PromotionOutcome.UNDECIDED, evidence=evidence)
             decision = decisions.record(contest, judgement, rule=configuration.promotion, lease=lease)
-        served.stays = decision.verdict is PromotionVerdict.PROMOTED
+        served.stays = decision.outcome is PromotionOutcome.PROMOTED
     return decision
 
 

@@ -1,4 +1,4 @@
-"""The verdict of a rule on the evidence: pure, so that simulations measure what decides.
+"""The outcome of a rule on the evidence: pure, so that simulations measure what decides.
 
 Invariant: a candidate is promoted only when the sequential test shows that it is better by more than the margin and
 every guard holds. Guards on bounded metrics (shares of attempts, rewards) hold when a test of the same level shows that
@@ -15,7 +15,7 @@ import numpy as np
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings import Guard, Promotion
 from spanloop.foundation.settings.metric import Metric
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .canary.session_blocks import CanaryTest, Session
 from .evidence import Evidence, GuardCheck, Judgement, Measured
@@ -34,7 +34,7 @@ TaskPairs = Mapping[str, Pair]
 
 
 def judge(rule: Promotion, pairs: Mapping[Metric, TaskPairs]) -> Judgement:
-    """Return the verdict on a candidate whose tasks the champion attempted too.
+    """Return the outcome on a candidate whose tasks the champion attempted too.
 
     Args:
         rule: What must be shown.
@@ -46,7 +46,7 @@ def judge(rule: Promotion, pairs: Mapping[Metric, TaskPairs]) -> Judgement:
     compared = list(pairs.get(rule.metric, {}).values())
     if not compared:
         reason = f"The versions have no task in common with {rule.metric}."
-        return Judgement(verdict=PromotionVerdict.UNDECIDED, evidence=Evidence(reason=reason))
+        return Judgement(outcome=PromotionOutcome.UNDECIDED, evidence=Evidence(reason=reason))
     for metric, of_tasks in pairs.items():
         _check_values(rule, metric, itertools.chain.from_iterable(of_tasks.values()))
     width = rule.bounds[1] - rule.bounds[0]
@@ -71,11 +71,11 @@ def judge(rule: Promotion, pairs: Mapping[Metric, TaskPairs]) -> Judgement:
         for metric, guard in rule.guards.items()
         for check in _paired_checks(rule, metric, guard, list(pairs.get(metric, {}).values()))
     )
-    return _verdict(rule, measured, guards, _TASKS)
+    return _judge(rule, measured, guards, _TASKS)
 
 
 def judge_canary(rule: Promotion, sessions: Mapping[Metric, Sequence[Session]]) -> Judgement:
-    """Return the verdict on a candidate that serves a share of the sessions: promoted, rolled back, kept or undecided.
+    """Return the outcome on a candidate that serves a share of the sessions: promoted, rolled back, kept or undecided.
 
     Args:
         rule: What must be shown; its numbers of tasks are rewarded sessions of the candidate.
@@ -104,23 +104,23 @@ def judge_canary(rule: Promotion, sessions: Mapping[Metric, Sequence[Session]]) 
         for metric, guard in rule.guards.items()
         for check in _canary_checks(rule, metric, guard, sessions.get(metric, ()))
     )
-    return _verdict(rule, measured, guards, _SESSIONS)
+    return _judge(rule, measured, guards, _SESSIONS)
 
 
 class _Setting(NamedTuple):
     """Where the versions are compared."""
 
     unit: str
-    worse: PromotionVerdict
-    """The verdict on a candidate that is worse."""
+    worse: PromotionOutcome
+    """The outcome on a candidate that is worse."""
     is_live: bool
 
 
-_TASKS: Final = _Setting("tasks", PromotionVerdict.KEPT, is_live=False)
-_SESSIONS: Final = _Setting("sessions", PromotionVerdict.ROLLED_BACK, is_live=True)
+_TASKS: Final = _Setting("tasks", PromotionOutcome.KEPT, is_live=False)
+_SESSIONS: Final = _Setting("sessions", PromotionOutcome.ROLLED_BACK, is_live=True)
 
 
-def _verdict(rule: Promotion, measured: Measured, guards: tuple[GuardCheck, ...], setting: _Setting) -> Judgement:
+def _judge(rule: Promotion, measured: Measured, guards: tuple[GuardCheck, ...], setting: _Setting) -> Judgement:
     most = rule.max_sessions if setting.is_live else rule.max_tasks
     is_worse, is_better = (
         (value or 0.0) >= 1 / rule.alpha for value in (measured.worse_e_value, measured.better_e_value)
@@ -128,18 +128,18 @@ def _verdict(rule: Promotion, measured: Measured, guards: tuple[GuardCheck, ...]
     broken = ", ".join(f"{check.metric} {check.limit}" for check in guards if not check.holds)
     difference = f"{measured.metric} differs by {measured.difference:+.3f} on {measured.count} {setting.unit}"
     if is_worse:
-        verdict, reason = setting.worse, f"The candidate is worse: {difference}."
+        outcome, reason = setting.worse, f"The candidate is worse: {difference}."
     elif is_better and measured.count >= rule.min_tasks and not broken:
-        verdict, reason = PromotionVerdict.PROMOTED, f"The candidate is better: {difference}."
+        outcome, reason = PromotionOutcome.PROMOTED, f"The candidate is better: {difference}."
     elif measured.count >= most:
-        verdict = PromotionVerdict.KEPT
+        outcome = PromotionOutcome.KEPT
         missing = f"that it keeps to {broken}" if is_better else "that the candidate is better"
         reason = f"{most} {setting.unit} did not show {missing}: {difference}."
     else:
-        verdict = PromotionVerdict.UNDECIDED
+        outcome = PromotionOutcome.UNDECIDED
         missing = f"not shown yet: {broken}" if is_better and broken else "not enough to decide"
         reason = f"{difference}; {missing}. At least {rule.min_tasks} are needed, and at most {most} are compared."
-    return Judgement(verdict=verdict, evidence=Evidence(reason=reason, measured=measured, guards=guards))
+    return Judgement(outcome=outcome, evidence=Evidence(reason=reason, measured=measured, guards=guards))
 
 
 class _Limit(NamedTuple):

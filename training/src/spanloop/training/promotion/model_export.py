@@ -178,7 +178,7 @@ def _evaluation_row(evaluation: Evaluation) -> tuple[str, ...]:
 
 def _decision_row(decision: Decision) -> tuple[str, ...]:
     champion = decision.champion or "none"
-    return f"{decision.decided_at:%Y-%m-%d %H:%M}", champion, decision.verdict.value, decision.evidence.reason
+    return f"{decision.decided_at:%Y-%m-%d %H:%M}", champion, decision.outcome.value, decision.evidence.reason
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

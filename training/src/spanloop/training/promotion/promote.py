@@ -14,7 +14,7 @@ from spanloop.training.jobs.leases import JobLease
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.registry import ModelVersion
 from spanloop.training.promotion.deploy import deploy
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .comparison import by_metric, find_evaluations, task_pairs, with_earlier_look
 from .decisions import Contest, Decisions
@@ -48,7 +48,7 @@ class Actions(NamedTuple):
 def weigh(
     store: Store, contest: Contest, rule: Promotion, *, evaluation: str = "", earlier: tuple[Decision, ...] = ()
 ) -> Judgement:
-    """Return the verdict of a rule on a candidate, from stored evaluations; stores nothing.
+    """Return the judgement of a rule on a candidate, from stored evaluations; stores nothing.
 
     Args:
         store: The store.
@@ -63,7 +63,7 @@ def weigh(
     """
     if contest.champion is None:
         reason = "There is no champion that it has to beat."
-        return Judgement(verdict=PromotionVerdict.PROMOTED, evidence=Evidence(reason=reason))
+        return Judgement(outcome=PromotionOutcome.PROMOTED, evidence=Evidence(reason=reason))
     compared = find_evaluations(store, contest.candidate.reference, contest.champion.reference, name=evaluation)
     ids = tuple(each.evaluation_id for each in compared)
     looks = [each for each in earlier if (each.rule, each.evidence.evaluations) == (rule, ids)]
@@ -101,7 +101,7 @@ def promote(store: Store, reference: str, rule: Promotion, actions: Actions, *, 
     judgement = weigh(store, contest, rule, evaluation=evaluation, earlier=earlier)
     if earlier and _is_same(earlier[0], contest, rule, judgement):
         return earlier[0]
-    if judgement.verdict is PromotionVerdict.PROMOTED:
+    if judgement.outcome is PromotionOutcome.PROMOTED:
         actions.serve(contest.candidate)
     return decisions.record(contest, judgement, rule=rule, lease=actions.lease)
 
@@ -116,7 +116,7 @@ def promote_always(reference: str, actions: Actions) -> Decision:
     contest = decisions.contest(reference)
     actions.serve(contest.candidate)
     evidence = Evidence(reason="It was deployed without asking a rule (--deploy-always).")
-    judgement = Judgement(verdict=PromotionVerdict.PROMOTED, evidence=evidence)
+    judgement = Judgement(outcome=PromotionOutcome.PROMOTED, evidence=evidence)
     return decisions.record(contest, judgement, rule=None, lease=actions.lease)
 
 
@@ -130,7 +130,7 @@ def roll_back(name: str, actions: Actions, *, reason: str = "It was rolled back 
     decisions = Decisions(actions.data_dir)
     contest = decisions.rollback_target(name)
     return _go_back(
-        decisions, contest, actions, Judgement(verdict=PromotionVerdict.ROLLED_BACK, evidence=Evidence(reason=reason))
+        decisions, contest, actions, Judgement(outcome=PromotionOutcome.ROLLED_BACK, evidence=Evidence(reason=reason))
     )
 
 
@@ -150,7 +150,7 @@ def roll_back_by_rule(
     worse = found.measured.worse_e_value if found.measured else None
     if worse is None or worse < 1 / rule.alpha:
         return None
-    return _go_back(decisions, contest, actions, Judgement(verdict=PromotionVerdict.ROLLED_BACK, evidence=found), rule)
+    return _go_back(decisions, contest, actions, Judgement(outcome=PromotionOutcome.ROLLED_BACK, evidence=found), rule)
 
 
 def _go_back(
@@ -164,8 +164,8 @@ def _go_back(
 def _is_same(last: Decision, contest: Contest, rule: Promotion, judgement: Judgement) -> bool:
     """Whether a decision has nothing new: the same rule and champion, and evaluations that were not computed again."""
     return (
-        (last.rule, last.champion, last.verdict) == (rule, contest.champion_reference, judgement.verdict)
+        (last.rule, last.champion, last.outcome) == (rule, contest.champion_reference, judgement.outcome)
         and last.evidence.evaluations == judgement.evidence.evaluations
         and last.evidence.revisions == judgement.evidence.revisions
-        and judgement.verdict is not PromotionVerdict.PROMOTED
+        and judgement.outcome is not PromotionOutcome.PROMOTED
     )

@@ -74,8 +74,8 @@ def _evaluate(trained: TrainedJob, trace: JobTrace, on_progress: Callable[[str],
         trace.span("rl.evaluate", {names.RL_MODEL_VERSION: reference}) as span,
     ):
         decision = decide_in_job(trained.data_dir, store, trained.version, trained.lease, on_progress)
-        span.attributes[names.RL_VERDICT] = decision.verdict.value
-    on_progress(f"{reference} {decision.verdict}: {decision.evidence.reason}")
+        span.attributes[names.RL_VERDICT] = decision.outcome.value
+    on_progress(f"{reference} {decision.outcome}: {decision.evidence.reason}")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ CHANCE: Final = 0.5
 
 
 def judge(recipe: Recipe, scored: pl.DataFrame) -> GateResult:
-    """Return the verdict on a stage.
+    """Return the result of the gate after a stage.
 
     sft: the held-out rows, which are good episodes, are at least as likely as before. Policy gradients: the rows with
     a reward above the mean are; of their group, where the recipe compares a group's episodes. dpo: at least half of
@@ -66,7 +66,7 @@ def _accuracy(scored: pl.DataFrame) -> GateResult:
 
 
 def run_gate(folder: Path, recipe: Recipe, *, before: Path, after: Path, device: Device) -> GateResult:
-    """Score the held-out rows of a stage's folder under both models, and keep the verdict in the folder.
+    """Score the held-out rows of a stage's folder under both models, and keep the result in the folder.
 
     Args:
         folder: Of the stage.

@@ -28,11 +28,11 @@ class GateResult(BaseModel):
 
     def __str__(self) -> str:
         limit = "at most" if self.measure == NLL else "at least"
-        verdict = "passed" if self.passed else "failed"
-        return f"{self.measure} {verdict}: got {self.got:.4f}, expected {limit} {self.expected:.4f} ({self.rows} rows)"
+        outcome = "passed" if self.passed else "failed"
+        return f"{self.measure} {outcome}: got {self.got:.4f}, expected {limit} {self.expected:.4f} ({self.rows} rows)"
 
 
 def read_gate(folder: Path) -> GateResult | None:
-    """Return the verdict on a stage; None before it."""
+    """Return the result of the gate after a stage; None before it."""
     path = folder / GATE_NAME
     return GateResult.model_validate_json(path.read_bytes()) if path.exists() else None

@@ -60,8 +60,8 @@ SPEC_NAME: Final = "spec.json"
 """File of a job's folder with the value of every setting."""
 
 
-class Attempt(NamedTuple):
-    """One run of one job."""
+class StageRun(NamedTuple):
+    """One stage of a job in one process."""
 
     data_dir: DataDir
     job: Job
@@ -110,61 +110,61 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
             started = stage if not versions else stage.starting_from(versions[-1].reference)
             steps_before = sum(last_step(version) for version in versions)
             stage_folder = ControlPaths.of(data_dir).job(training_id(job_id, stage.number))
-            attempt = Attempt(data_dir, job, token, started, steps_before, stage_folder, registry, pause, trace)
-            versions.append(registry.of_training(attempt.training_id) or _run_stage(attempt))
+            stage_run = StageRun(data_dir, job, token, started, steps_before, stage_folder, registry, pause, trace)
+            versions.append(registry.of_training(stage_run.training_id) or _run_stage(stage_run))
             _clear_scratch(stage_folder)
         deploy_as_asked(TrainedJob(data_dir, job, token, versions[-1]), trace, pause, _log)
     _log(f"done: {versions[-1].reference}")
     return versions[-1]
 
 
-def _run_stage(attempt: Attempt) -> ModelVersion:
-    stage = attempt.stage
+def _run_stage(stage_run: StageRun) -> ModelVersion:
+    stage = stage_run.stage
     if stage.total > 1:
         _log(f"{stage.title} from {stage.spec.base}")
-    attempt.folder.mkdir(parents=True, exist_ok=True)
-    return _train_and_register(attempt)
+    stage_run.folder.mkdir(parents=True, exist_ok=True)
+    return _train_and_register(stage_run)
 
 
-def _train_and_register(attempt: Attempt) -> ModelVersion:
-    with connect(attempt.data_dir) as store:
-        manifest, base = _dataset(attempt, store)
-        is_last = attempt.stage.number == attempt.stage.total
+def _train_and_register(stage_run: StageRun) -> ModelVersion:
+    with connect(stage_run.data_dir) as store:
+        manifest, base = _dataset(stage_run, store)
+        is_last = stage_run.stage.number == stage_run.stage.total
         # a later stage and the gate load full weights
-        kept_adapter = adapter_to_keep(attempt.spec, attempt.registry.get(base.reference)) if is_last else None
-        watch = TrainingWatch(store, attempt.training_id, attempt.spec, attempt.folder, attempt.trace)
-        ended = read_ended(attempt.folder)
+        kept_adapter = adapter_to_keep(stage_run.spec, stage_run.registry.get(base.reference)) if is_last else None
+        watch = TrainingWatch(store, stage_run.training_id, stage_run.spec, stage_run.folder, stage_run.trace)
+        ended = read_ended(stage_run.folder)
         limit = ended.step if ended else None
-        checkpoint = latest_checkpoint(attempt.folder / "checkpoints", at_most=limit)
-        steps, _ = planned_steps(attempt.spec, manifest)
+        checkpoint = latest_checkpoint(stage_run.folder / "checkpoints", at_most=limit)
+        steps, _ = planned_steps(stage_run.spec, manifest)
         if ended is None and (checkpoint is None or checkpoint.step < steps):
-            checkpoint = _train(attempt, manifest, base, watch)
+            checkpoint = _train(stage_run, manifest, base, watch)
         watch.flush()
         if checkpoint is None:
             raise JobError(
-                f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec."
+                f"Job {stage_run.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec."
             )
-        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept_adapter=kept_adapter)
-        gate = _pass_gate(attempt, store, base, model, checkpoint.step)
+        model = assemble_model(checkpoint, base.path, stage_run.folder / "model", kept_adapter=kept_adapter)
+        gate = _pass_gate(stage_run, store, base, model, checkpoint.step)
     _log(f"registering the weights of step {checkpoint.step}")
-    with attempt.trace.span("rl.register") as span:
-        version = attempt.registry.add(
-            attempt.job.spec.result_name,
+    with stage_run.trace.span("rl.register") as span:
+        version = stage_run.registry.add(
+            stage_run.job.spec.result_name,
             model,
             parent=base.reference,
-            job_id=attempt.job.id,
-            stage=attempt.stage.number,
-            token=attempt.token,
+            job_id=stage_run.job.id,
+            stage=stage_run.stage.number,
+            token=stage_run.token,
             metadata={
-                "kind": attempt.spec.kind,
-                "stage": attempt.stage.number,
+                "kind": stage_run.spec.kind,
+                "stage": stage_run.stage.number,
                 "steps": checkpoint.step,
                 "gate": str(gate) if gate else "",
-                "ended_early": _end_reason(attempt, steps),
+                "ended_early": _end_reason(stage_run, steps),
                 "dataset_sha256": manifest.data_sha256,
                 "episodes": manifest.episodes.accepted,
                 "mean_reward": manifest.mean_reward,
-                "final_metrics": dict(_final_metrics(attempt.folder)),
+                "final_metrics": dict(_final_metrics(stage_run.folder)),
                 **({ADAPTER_BASE: kept_adapter.base} if kept_adapter else {}),
             },
         )
@@ -172,82 +172,82 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
     return version
 
 
-def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path, step: int) -> GateResult | None:
+def _pass_gate(stage_run: StageRun, store: Store, base: BaseModelFacts, model: Path, step: int) -> GateResult | None:
     """Measure the model of a stage that another one follows; None for other stages.
 
     Raises:
         JobError: It is worse than the version that the stage started from, or could not be measured.
     """
-    if not attempt.stage.has_gate:
+    if not stage_run.stage.has_gate:
         return None
-    with attempt.trace.span("rl.gate"):
+    with stage_run.trace.span("rl.gate"):
         gate = run_gate(
-            attempt.folder, attempt.spec.recipe, before=base.path, after=model, device=attempt.spec.run.device
+            stage_run.folder, stage_run.spec.recipe, before=base.path, after=model, device=stage_run.spec.run.device
         )
         metrics = {f"gate/{gate.measure}": gate.got, f"gate/{gate.measure}/expected": gate.expected}
-        writer = MetricsWriter(store, attempt.training_id)
+        writer = MetricsWriter(store, stage_run.training_id)
         writer.add([StepMetrics(step, metrics)])
-        _log(f"gate after {attempt.stage.title}: {gate}")
+        _log(f"gate after {stage_run.stage.title}: {gate}")
         if not gate.passed:
             raise JobError(
-                f"Job {attempt.job.id}: the gate after {attempt.stage.title} ended it: {gate}. The last good version "
-                f"is {base.reference}.",
+                f"Job {stage_run.job.id}: the gate after {stage_run.stage.title} ended it: {gate}. "
+                f"The last good version is {base.reference}.",
                 next_step="Look at the stage's curves; submit a new job with a smaller learning rate, fewer steps or "
                 "more data for this stage.",
             )
     return gate
 
 
-def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
-    job = attempt.job
-    manifest = load_manifest(attempt.folder)
+def _dataset(stage_run: StageRun, store: Store) -> tuple[Manifest, BaseModelFacts]:
+    job = stage_run.job
+    manifest = load_manifest(stage_run.folder)
     if manifest is not None and manifest.forgotten_rows:
         raise JobError(
             f"Job {job.id}: {manifest.forgotten_episodes} episodes of its dataset were erased (spanloop forget).",
             next_step="Submit a new job with the same spec; it exports its dataset again.",
         )
-    version = attempt.registry.get(manifest.base if manifest else attempt.spec.base)
-    weights = full_weights(attempt.registry, version, attempt.folder / _MERGED_BASE)
-    base = with_lineage(read_base_model(version.reference, weights), attempt.registry)
+    version = stage_run.registry.get(manifest.base if manifest else stage_run.spec.base)
+    weights = full_weights(stage_run.registry, version, stage_run.folder / _MERGED_BASE)
+    base = with_lineage(read_base_model(version.reference, weights), stage_run.registry)
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
-        with attempt.trace.span("rl.export") as span:
+        with stage_run.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                attempt.spec.changed(policy_version=attempt.registry.exact(attempt.spec.episodes.policy_version)),
+                stage_run.spec.changed(policy_version=stage_run.registry.exact(stage_run.spec.episodes.policy_version)),
                 base,
-                tokenizer_of=attempt.registry.tokenizer_fingerprint,
-                job_id=attempt.training_id,
-                folder=attempt.folder,
-                held_out_share=attempt.stage.held_out_share,
-                consumed=_consumed(attempt),
+                tokenizer_of=stage_run.registry.tokenizer_fingerprint,
+                job_id=stage_run.training_id,
+                folder=stage_run.folder,
+                held_out_share=stage_run.stage.held_out_share,
+                consumed=_consumed(stage_run),
             )
             span.attributes[names.RL_ROWS] = manifest.rows.accepted
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 
 
-def _consumed(attempt: Attempt) -> tuple[Training, ...]:
+def _consumed(stage_run: StageRun) -> tuple[Training, ...]:
     """Return the earlier trainings of the job's schedule; none for a job without one."""
-    job_ids = JobApi(attempt.data_dir).jobs_of_schedule(attempt.job.schedule_id)
-    return trainings_of_schedule(attempt.registry, job_ids - {attempt.job.id})
+    job_ids = JobApi(stage_run.data_dir).jobs_of_schedule(stage_run.job.schedule_id)
+    return trainings_of_schedule(stage_run.registry, job_ids - {stage_run.job.id})
 
 
-def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
-    spec = attempt.spec
-    plan_path = attempt.folder / "plan.json"
-    attempt.registry.check_lease(attempt.job.id, attempt.token)
-    claim(attempt.folder / "checkpoints", attempt.token)
-    discard_old(attempt.folder / "checkpoints", keep=spec.run.max_ckpt_to_keep)
+def _train(stage_run: StageRun, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
+    spec = stage_run.spec
+    plan_path = stage_run.folder / "plan.json"
+    stage_run.registry.check_lease(stage_run.job.id, stage_run.token)
+    claim(stage_run.folder / "checkpoints", stage_run.token)
+    discard_old(stage_run.folder / "checkpoints", keep=spec.run.max_ckpt_to_keep)
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
             spec,
             base,
             manifest,
-            folder=attempt.folder,
-            attempt=attempt.job.attempt,
+            folder=stage_run.folder,
+            attempt=stage_run.job.attempt,
             ray_folder=ray_temp_dir,
-            lease_token=attempt.token,
+            lease_token=stage_run.token,
         )
         if plan.steps < spec.optimiser.steps:
             limits = spec.optimiser
@@ -256,16 +256,16 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
-        if attempt.job.spec.run.pause_serving:
-            attempt.pause.begin()
-        with attempt.trace.span("rl.train") as span, verl_process(plan, plan_path, token=attempt.token) as run:
-            ending = _follow(attempt, run, watch)
+        if stage_run.job.spec.run.pause_serving:
+            stage_run.pause.begin()
+        with stage_run.trace.span("rl.train") as span, verl_process(plan, plan_path, token=stage_run.token) as run:
+            ending = _follow(stage_run, run, watch)
             if ending is not None:
                 span.attributes[names.RL_ENDED_EARLY] = ending.cause
-    return _finished(attempt, plan, ending)
+    return _finished(stage_run, plan, ending)
 
 
-def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlyStop | None:
+def _follow(stage_run: StageRun, run: VerlProcess, watch: TrainingWatch) -> EarlyStop | None:
     """Store each step's metrics and progress until verl ends, or until there is a reason to end it, which is returned.
 
     Raises:
@@ -280,32 +280,32 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
         status = run.exit_status()
         steps, ending = watch.look(tail)
         if steps:
-            _report_progress(attempt, steps[-1].step, run.plan.steps)
+            _report_progress(stage_run, steps[-1].step, run.plan.steps)
         is_last = bool(steps) and steps[-1].step >= run.plan.steps
         if ending is not None and not (ending.takes_newest and is_last):
             return ending
     ending = read_early_stop(run.plan.failure_path)
     if status != 0 and ending is None:
-        raise failure_of(run, is_paused=attempt.job.spec.run.pause_serving)
+        raise failure_of(run, is_paused=stage_run.job.spec.run.pause_serving)
     return ending
 
 
-def _report_progress(attempt: Attempt, step: int, steps: int) -> None:
+def _report_progress(stage_run: StageRun, step: int, steps: int) -> None:
     """Store the steps of all stages; one that has not begun counts with its setting."""
-    later = stages_of(attempt.job.spec)[attempt.stage.number :]
-    total = attempt.steps_before + steps + sum(stage.spec.optimiser.steps for stage in later)
-    report_progress(attempt.data_dir, attempt.job.id, attempt.token, attempt.steps_before + step, total)
+    later = stages_of(stage_run.job.spec)[stage_run.stage.number :]
+    total = stage_run.steps_before + steps + sum(stage.spec.optimiser.steps for stage in later)
+    report_progress(stage_run.data_dir, stage_run.job.id, stage_run.token, stage_run.steps_before + step, total)
 
 
-def _end_reason(attempt: Attempt, steps: int) -> str:
-    ended = read_ended(attempt.folder)
+def _end_reason(stage_run: StageRun, steps: int) -> str:
+    ended = read_ended(stage_run.folder)
     if ended is not None:
         return ended.reason
-    is_cut = steps < attempt.spec.optimiser.steps
-    return f"max_passes ended it at step {steps} of {attempt.spec.optimiser.steps}" if is_cut else ""
+    is_cut = steps < stage_run.spec.optimiser.steps
+    return f"max_passes ended it at step {steps} of {stage_run.spec.optimiser.steps}" if is_cut else ""
 
 
-def _last_good(attempt: Attempt, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:
+def _last_good(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:
     """Return the last good checkpoint of a training that was ended.
 
     Raises:
@@ -322,14 +322,14 @@ def _last_good(attempt: Attempt, plan: TrainPlan, ending: EarlyStop) -> Checkpoi
     ended = EndedEarly(
         step=checkpoint.step, reason=f"{ending.cause} ended it at step {checkpoint.step}: {ending.reason}"
     )
-    write_atomically(attempt.folder / ENDED_NAME, ended.model_dump_json(indent=1))
+    write_atomically(stage_run.folder / ENDED_NAME, ended.model_dump_json(indent=1))
     _log(ended.reason)
     return checkpoint
 
 
-def _finished(attempt: Attempt, plan: TrainPlan, ending: EarlyStop | None) -> Checkpoint:
+def _finished(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop | None) -> Checkpoint:
     if ending is not None:
-        return _last_good(attempt, plan, ending)
+        return _last_good(stage_run, plan, ending)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     if checkpoint is None or checkpoint.step < plan.steps:
         reached = checkpoint.step if checkpoint else 0

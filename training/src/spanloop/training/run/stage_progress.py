@@ -27,7 +27,7 @@ class StageProgress(NamedTuple):
     version: str
     """The ``name@version`` that it registered; empty before that."""
     gate: GateResult | None
-    """The verdict of the gate after it; None before that, and for a stage without one."""
+    """The result of the gate after it; None before that, and for a stage without one."""
 
 
 def stage_progress(data_dir: HasPath, registry: Registry, job: Job) -> list[StageProgress]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
-from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 
 from ..jobs.schedules.schedule_settings import FailureTrigger
 from ..jobs.schedules.schedule_ticks import Decision
@@ -43,17 +43,17 @@ def decide_tick(data_dir: DataDir, schedule: Schedule, *, now: datetime) -> Tick
     """
     obstacle = JobApi(data_dir, clock=lambda: now).obstacle(schedule)
     if obstacle:
-        return TickPreview(Decision(TickVerdict.SKIPPED, obstacle), None)
+        return TickPreview(Decision(TickOutcome.SKIPPED, obstacle), None)
     try:
         if schedule.settings.when_failures is not None:
             waiting = _too_few_failures(data_dir, schedule, schedule.settings.when_failures, now)
             if waiting:
-                return TickPreview(Decision(TickVerdict.WAITING, waiting), None)
+                return TickPreview(Decision(TickOutcome.WAITING, waiting), None)
         return _decide_by_data(data_dir, schedule)
     except SpanloopError as error:
         if is_transient(error):
             raise
-        return TickPreview(Decision(TickVerdict.SKIPPED, f"its job could not run: {error.what}"), None)
+        return TickPreview(Decision(TickOutcome.SKIPPED, f"its job could not run: {error.what}"), None)
 
 
 def _decide_by_data(data_dir: DataDir, schedule: Schedule) -> TickPreview:
@@ -64,12 +64,12 @@ def _decide_by_data(data_dir: DataDir, schedule: Schedule) -> TickPreview:
     wanted = schedule.settings.after_transitions or 0
     if data.transitions < wanted:
         reason = f"{data.transitions:,} of {wanted:,} new trainable transitions"
-        return TickPreview(Decision(TickVerdict.WAITING, reason), data)
+        return TickPreview(Decision(TickOutcome.WAITING, reason), data)
     if not data.transitions or not data.steps:
-        return TickPreview(Decision(TickVerdict.SKIPPED, _nothing_new(first.spec, data)), data)
+        return TickPreview(Decision(TickOutcome.SKIPPED, _nothing_new(first.spec, data)), data)
     groups = f" in {data.groups.accepted:,} groups" if first.spec.recipe.has_groups else ""
     reason = f"{data.episodes.accepted:,} new trainable episodes{groups}, {data.transitions:,} transitions"
-    return TickPreview(Decision(TickVerdict.SUBMITTED, reason), data)
+    return TickPreview(Decision(TickOutcome.SUBMITTED, reason), data)
 
 
 def _nothing_new(spec: JobSpec, data: Preview) -> str:

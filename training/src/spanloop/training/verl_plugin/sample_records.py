@@ -165,9 +165,8 @@ class SftRecorder:
 
     path: Path | None
     step: int = 0
-    _samples: list[int] = field(default_factory=list)
-    _tokens: list[int] = field(default_factory=list)
-    _losses: list[float] = field(default_factory=list)
+    _rows: dict[int, tuple[int, float]] = field(default_factory=dict)
+    """Tokens and loss of each sample; the engine may compute a row again in a smaller pass."""
     _is_paused: bool = False
 
     def around_loss(self, loss_fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,9 +186,13 @@ class SftRecorder:
             output = train_batch(data=data)
             self.step += 1
             if self.path is not None:
-                columns: dict[str, list[Any]] = {SAMPLE: self._samples, "tokens": self._tokens, "loss": self._losses}
+                columns: dict[str, list[Any]] = {
+                    SAMPLE: list(self._rows),
+                    "tokens": [tokens for tokens, _ in self._rows.values()],
+                    "loss": [loss for _, loss in self._rows.values()],
+                }
                 append_line(self.path, self.step, columns)
-            self._samples, self._tokens, self._losses = [], [], []
+            self._rows = {}
             return output
 
         return recorded
@@ -209,13 +212,11 @@ class SftRecorder:
     def _add(self, logprobs: torch.Tensor, data: Any) -> None:
         if self._is_paused:
             return
-        self._samples += _positions(data)
-        for row, mask in zip(logprobs.unbind(), data["loss_mask"].unbind(), strict=True):
+        for sample, row, mask in zip(_positions(data), logprobs.unbind(), data["loss_mask"].unbind(), strict=True):
             # the engine's number at a token is that of the next one
             trained = mask[1:].bool()
             tokens = int(trained.sum())
-            self._tokens.append(tokens)
-            self._losses.append(-float(row[:-1][trained].double().sum()) / max(1, tokens))
+            self._rows[sample] = (tokens, -float(row[:-1][trained].double().sum()) / max(1, tokens))
 
 
 def _positions(data: Any) -> list[int]:

@@ -7,7 +7,8 @@ Here a prompt is a group of the dataset and its trajectories are the group's row
 are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
 of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
 importance correction, losses, updates) is stock, but for the recipe's importance weights and loss. A batch of any
-size is one optimizer step. Where its rows do not divide by the ranks, verl adds rows without a trained token.
+size is one optimizer step. Each rank gets whole groups where there are enough; ranks with fewer rows than others are
+filled up with verl's padding rows, which have no trained token.
 """
 
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from torch.utils.data import Dataset
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.protocol import DataProto
 from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
+from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
@@ -41,8 +43,10 @@ from spanloop.training.verl_plugin.drift import require_within
 
 from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
+from .engine.prefix_tree import packed_tokens
 from .overrides.policy_gradient import STORED_ADVANTAGES
 from .policy_loss import GAP, mean_gap
+from .rank_shares import LARGEST_SHARE, share_groups, with_padding
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
@@ -102,6 +106,29 @@ class StoredTrainer(PPOTrainer):
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return dp_size
+
+    def _balance_batch(
+        self,
+        batch: Any,
+        metrics: dict[str, Any],
+        logging_prefix: str = "global_seqlen",
+        keep_minibatch: bool = False,  # noqa: FBT001, FBT002 - verl's signature
+    ) -> Any:
+        """Give each rank whole groups; verl balances single rows, which would lose common prefixes."""
+        dispatch = self.actor_rollout_wg._dispatch_info  # noqa: SLF001 - as verl's method of this name
+        if "actor" not in dispatch:
+            dispatch["actor"] = self.actor_rollout_wg._query_dispatch_info("actor")  # noqa: SLF001
+        ranks = max(dispatch["actor"]) + 1
+        shares = share_groups(batch.tags, ranks) if ranks > 1 else None
+        if shares is None:
+            return super()._balance_batch(batch, metrics, logging_prefix, keep_minibatch)
+        count = len(batch)
+        padded = upsample_batch_to_divisible_size(
+            batch, ranks * max(map(len, shares.rows)), self.tokenizer.eos_token_id
+        )
+        padded.reorder(with_padding(shares.rows, range(count, len(padded))))
+        metrics[LARGEST_SHARE] = shares.largest
+        return padded
 
     def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
         with open_dict(self.config):
@@ -258,11 +285,12 @@ class StoredRollouts:
             self._put_group(_plain(uid), self.rows[_plain(group_id)])
 
     def _put_group(self, uid: str, rows: pl.DataFrame) -> None:
-        keys, fields, tags = [], [], []
+        keys, fields = [], []
         for row in rows.iter_rows(named=True):
             keys.append(f"{uid}_{row['session']}_{row['row_number']}")
             fields.append(_fields(uid, row))
-            tags.append(_tag(row))
+        group = {"group": uid, "group_tokens": packed_tokens([row["input_ids"] for row in fields])}
+        tags = [_tag(row) | group for row in rows.iter_rows(named=True)]
         tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id="train")
         tq.kv_put(key=uid, partition_id="train", tag={"status": "finished"})
 

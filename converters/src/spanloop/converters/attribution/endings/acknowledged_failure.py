@@ -15,5 +15,5 @@ def acknowledgement_after(step: Step, episode: Episode) -> str:
     after = episode.steps[step.following].span if step.following is not None else None
     if after is None or not after.output or after.output[0].tool_calls:
         return ""
-    found = _DID_NOT_WORK.search(after.output[0].text[:_WITHIN].replace("\u2019", "'"))
-    return found.group(0) if found else ""
+    match = _DID_NOT_WORK.search(after.output[0].text[:_WITHIN].replace("\u2019", "'"))
+    return match.group(0) if match else ""

@@ -51,35 +51,35 @@ def is_farewell(text: str) -> bool:
 def origin_of_answer(episode: Episode) -> tuple[Step, str] | None:
     """The step that first said the final answer, or got it from a tool, and the answer; None where it has no value."""
     for last in reversed(episode.steps):
-        said = last.span.output[0].text if last.span.output else ""
-        value = _value(said)
+        text = last.span.output[0].text if last.span.output else ""
+        value = _value(text)
         if value:
             given = "\n".join(message.text for message in episode.first_step.span.input)
-            if _says(given, value):
+            if _has_value(given, value):
                 return None
             return next(step for step in episode.steps if step is last or _brought(step, value)), value
-        if len(said.split()) > _FEW_WORDS:
+        if len(text.split()) > _FEW_WORDS:
             return None
     return None
 
 
 def _value(text: str) -> str:
-    """What the text gives as its result; empty when nothing stands out."""
+    """Return the result that a text states; empty when nothing stands out."""
     for pattern in _MARKED:
-        found = [match.group(1).strip() for match in pattern.finditer(text)]
-        if found and any(character.isalnum() for character in found[-1]) and not found[-1].endswith(":"):
-            numbers = _NUMBER.findall(found[-1])
-            return numbers[-1] if len(numbers) == 1 else found[-1]
+        values = [match.group(1).strip() for match in pattern.finditer(text)]
+        if values and any(character.isalnum() for character in values[-1]) and not values[-1].endswith(":"):
+            numbers = _NUMBER.findall(values[-1])
+            return numbers[-1] if len(numbers) == 1 else values[-1]
     numbers = _NUMBER.findall(text)
     return numbers[-1] if len(set(numbers)) == 1 and len(numbers[-1]) > 1 else ""
 
 
 def _brought(step: Step, value: str) -> bool:
-    said = step.span.output[0].text if step.span.output else ""
-    return _says(said, value) or any(_says(result.content, value) for result in step.results)
+    text = step.span.output[0].text if step.span.output else ""
+    return _has_value(text, value) or any(_has_value(result.content, value) for result in step.results)
 
 
-def _says(text: str, value: str) -> bool:
+def _has_value(text: str, value: str) -> bool:
     return bool(text) and _word(value).search(text) is not None
 
 

@@ -5,10 +5,12 @@ confidence that says so.
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
 
+from ...errors.error_texts import inner_text
 from ...errors.failure_patterns import failure_pattern
 from ...steps import Episode, Step
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
@@ -81,16 +83,20 @@ class Declined(EndingRule):
 
 
 class ReportedFailure(EndingRule):
-    """The last answer apologises for a failure that nothing else recorded."""
+    """The last answer tells of a failure that nothing else recorded."""
 
     def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
-        """The last answer apologises for an outage, or after a remark of a tool's: nobody is to blame."""
+        """The last answer apologises for an outage, or passes on a tool's remark: the words show no culprit."""
         last = episode.steps[-1]
         answer = last.span.output[0].text[:_DECLINES_WITHIN].replace("\u2019", "'") if last.span.output else ""
         results = [result for step in episode.steps for result in step.results]
-        if not results or _APOLOGY.search(answer) is None:
+        if not results or not answer:
             return None
-        error_class = environment_fault(answer) or (ErrorClass.TOOL_ERROR if _is_remark(results[-1].content) else None)
+        is_apology = _APOLOGY.search(answer) is not None
+        remark = inner_text(results[-1].content)
+        error_class = environment_fault(answer) if is_apology else None
+        if error_class is None and _is_passed_on(remark, answer, _given_figures(episode), is_apology=is_apology):
+            error_class = ErrorClass.TOOL_ERROR
         if error_class is None:
             return None
         evidence: dict[str, object] = {"reward": repr(reward), "answer": answer, "result": results[-1].content[:500]}
@@ -98,13 +104,42 @@ class ReportedFailure(EndingRule):
         return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
 
 
-def _is_remark(content: str) -> bool:
-    """Whether a tool's answer is a short sentence without figures: words about the call instead of data."""
-    is_short = 0 < len(content) <= _MOST_REMARK and "\n" not in content.strip() and content[:1] not in "{[<"
-    return is_short and not any(character.isdigit() for character in content)
+def _is_passed_on(remark: str, answer: str, given: AbstractSet[str], *, is_apology: bool) -> bool:
+    """Whether an answer only passes on a short remark of a tool, words about the call instead of data.
+
+    The answer apologises and the remark has no figures of its own; or both are negative, or a question follows a
+    negative remark, and the answer makes no figure up.
+
+    Args:
+        remark: The text of the newest tool result.
+        answer: The beginning of the last answer.
+        given: Figures of the task and of the actions.
+        is_apology: Whether the answer apologises.
+    """
+    if not 0 < len(remark) <= _MOST_REMARK or "\n" in remark.strip() or remark[0] in "[<":
+        return False
+    figures = set(_FIGURE.findall(remark))
+    if is_apology and remark[0] != "{" and figures <= given:
+        return True
+    is_reply = _NEGATION.search(answer) is not None or answer.rstrip().endswith(("?", "\uff1f"))
+    return is_reply and _NEGATION.search(remark) is not None and set(_FIGURE.findall(answer)) <= given | figures
+
+
+def _given_figures(episode: Episode) -> frozenset[str]:
+    """Words with digits of the task and of the actions: a tool that repeats them brings nothing new."""
+    texts = [message.text for message in episode.first_step.span.input]
+    texts += [call.arguments for step in episode.steps for said in step.span.output[:1] for call in said.tool_calls]
+    return frozenset(figure for text in texts for figure in _FIGURE.findall(text))
 
 
 _MOST_REMARK: Final = 200
+_FIGURE: Final = re.compile(r"[A-Za-z_-]*\d[\w-]*")
+_NEGATION: Final = re.compile(
+    r"\b(?:no|not|none|nobody|nothing|never|cannot|without|kein\w*|nicht\w*|nie|niemand|ohne|ning[uú]n\w*|nunca|nada|nadie"
+    r"|sin|pas|aucun\w*|jamais|rien|sans|não|nenhum\w*|sem|не|нет|ничего|без)\b|n't\b|[不没沒无無未非]|ない|ません|なし",
+    re.IGNORECASE,
+)
+"""Words of negation."""
 
 
 class WrongAnswer(EndingRule):

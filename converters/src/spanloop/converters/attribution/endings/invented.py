@@ -13,7 +13,7 @@ from ...errors.failure_patterns import failure_pattern
 from ...steps import Episode
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
 
-_SAYS_SO: Final = failure_pattern("invented_data")
+_INVENTED: Final = failure_pattern("invented_data")
 
 _HINTS: Final = (
     *("simulat", "hypothetical", "placeholder", "mock", "dummy", "made", "fictitious", "fake", "sample", "illustrat"),
@@ -31,17 +31,17 @@ class InventedData(EndingRule):
     def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
         """Return the finding; None without one."""
         outputs = [(step, step.span.output[0]) for step in episode.steps if step.span.output]
-        words = ["\n".join([said.text, *(call.arguments for call in said.tool_calls)]) for _, said in outputs]
+        words = ["\n".join([output.text, *(call.arguments for call in output.tool_calls)]) for _, output in outputs]
         folded = "\n".join(words).casefold()
         if not any(hint in folded for hint in _HINTS):
             return None
-        for (step, said), text in zip(outputs, words, strict=True):
-            found = _SAYS_SO.search(text.replace("\u2019", "'"))
-            if found is not None:
+        for (step, output), text in zip(outputs, words, strict=True):
+            match = _INVENTED.search(text.replace("\u2019", "'"))
+            if match is not None:
                 evidence: dict[str, object] = {
                     "reward": repr(reward),
-                    "said": found.group(0),
-                    "message": said.text[:500],
+                    "said": match.group(0),
+                    "message": output.text[:500],
                 }
                 message = "the policy says that it goes on with data of its own making"
                 return LocatedFinding(

@@ -11,7 +11,7 @@ import re
 from typing import ClassVar, Final
 
 from spanloop.converters.enums import FaultOwner
-from spanloop.messages import ToolCall
+from spanloop.messages import ToolCall, parse_json_or_none
 
 from ...steps import Episode
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
@@ -99,6 +99,8 @@ def _lack(call: ToolCall, content: str) -> str:
 def _breaks_off(content: str) -> bool:
     if not content.lstrip().startswith(("{", "[")):
         return _CUT_WORDS.search(content[-_NEAR_END:]) is not None or _lacks_fields(content)
+    if parse_json_or_none(content) is not None:
+        return False
     text = _CUT_MARK.sub("", content).strip()
     if not text.startswith(("{", "[")):
         return False

@@ -50,11 +50,11 @@ class TeamAnswer(EndingRule):
 
 
 def _is_substantive(step: Step) -> bool:
-    said = step.span.output[0] if step.span.output else None
-    return said is not None and (bool(said.tool_calls) or len(said.text.split()) > _FEW_WORDS)
+    output = step.span.output[0] if step.span.output else None
+    return output is not None and (bool(output.tool_calls) or len(output.text.split()) > _FEW_WORDS)
 
 
 def _length(step: Step) -> int:
     """Characters of a step's message and of what it asked tools for."""
-    said = step.span.output[0]
-    return len(said.text) + sum(len(call.arguments) for call in said.tool_calls)
+    output = step.span.output[0]
+    return len(output.text) + sum(len(call.arguments) for call in output.tool_calls)

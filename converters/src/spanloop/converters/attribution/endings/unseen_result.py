@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from spanloop.converters.enums import FaultOwner
 
-from ...linking.continuation import continues
 from ...spans import SpanKind
 from ...steps import Episode, Step
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
@@ -35,12 +34,9 @@ class UnseenResult(EndingRule):
 
 def _unseen(step: Step, episode: Episode) -> int | None:
     """Position of a call whose result only the tool's span holds; None without one."""
-    if step.following is None or not step.results:
+    if step.continuation is None or not step.is_continued or not step.results:
         return None
-    continuation = continues(step.span, episode.steps[step.following].span)
-    if continuation.choice != 0:
-        return None
-    news = continuation.new_messages
+    news = step.continuation.new_messages
     recorded = {span.key: span.tool_result.strip() for span in episode.context if span.kind is SpanKind.TOOL}
     responses = "\n".join(response.content for message in news for response in message.tool_responses).strip()
     shown = "\n".join([responses, *(message.text for message in news[1:])])

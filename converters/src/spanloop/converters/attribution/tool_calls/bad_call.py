@@ -10,7 +10,7 @@ from spanloop.messages.chat_forms import as_fields
 
 from ...errors.failure_patterns import failure_pattern
 from ...errors.status_codes import class_of_status
-from ..base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
+from ..base import ErrorClass, Finding, ToolCallContext, ToolCallRule, error_message
 from ..environment import environment_fault
 from .running_code import runs_code
 from .tool_kinds import is_hand_over
@@ -20,10 +20,10 @@ _REFUSED: Final = failure_pattern("arguments_refused")
 """Errors of frameworks that refuse arguments."""
 
 _UNFIT: Final = failure_pattern("arguments_unfit")
-"""What tools say of arguments, whichever; a service that is down may say it too."""
+"""Errors about arguments that name none; a service that is down may report them too."""
 
 _DEMANDED: Final = failure_pattern("argument_demanded")
-"""What says so of an argument that it names."""
+"""Errors that demand something of an argument that they name."""
 
 
 class UnknownTool(ToolCallRule):
@@ -37,8 +37,8 @@ class UnknownTool(ToolCallRule):
         offered = ", ".join(sorted(context.offered))
         message = f"the action calls {name!r}, which it was not offered"
         is_strange = name not in context.offered and not _exists(context)
-        says_so = not context.offered and bool(_UNKNOWN.search(context.error))
-        if not (is_strange if context.offered else says_so):
+        is_reported = not context.offered and bool(_UNKNOWN.search(context.error))
+        if not (is_strange if context.offered else is_reported):
             return None
         confidence = 0.97 if context.offered else 0.85
         return context.finding(
@@ -78,8 +78,8 @@ class MalformedArguments(ToolCallRule):
 
 
 def _is_blank(arguments: str) -> bool:
-    found = parse_json_or_none(arguments)
-    return not (found if isinstance(found, str) else arguments).strip()
+    parsed = parse_json_or_none(arguments)
+    return not (parsed if isinstance(parsed, str) else arguments).strip()
 
 
 class SeveralHandOvers(ToolCallRule):
@@ -134,12 +134,12 @@ class RefusedArguments(ToolCallRule):
         wrong = schema_violation(context.call.arguments, schema)
         if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
             is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
-            said = wrong or (
+            is_refused = wrong or (
                 not runs_code(context.call)
                 and not _names_other(context, schema)
                 and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
             )
-            if not said or (
+            if not is_refused or (
                 environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)
             ):
                 return None
@@ -150,8 +150,10 @@ class RefusedArguments(ToolCallRule):
 def _names_other(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
     """Whether valid arguments are refused by names that the schema does not know: the tool's own data do not fit."""
     known = {*_properties(schema), *cast("dict[str, object]", parse_json(context.call.arguments)), context.call.name}
-    names = [name for groups in _QUOTED.findall(context.told[:_MOST_TEXT]) for name in groups if name]
-    return bool(_properties(schema)) and bool(names) and known.isdisjoint(names) and "argument" not in context.told
+    names = [name for groups in _QUOTED.findall(context.result_text[:_MOST_TEXT]) for name in groups if name]
+    return (
+        bool(_properties(schema)) and bool(names) and known.isdisjoint(names) and "argument" not in context.result_text
+    )
 
 
 _QUOTED: Final = re.compile(r"['`]([A-Za-z_]\w*)['`]|^([A-Za-z_]\w*)\n\s|validation errors? for (\w+)", re.MULTILINE)
@@ -165,11 +167,11 @@ def _properties(schema: Mapping[str, object]) -> dict[str, object]:
 def _demands(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
     """Whether the error demands something of an argument, by the name that the schema or the call has for it."""
     result = context.result
-    if result is None or not _DEMANDED.search(context.told[:_MOST_TEXT]):
+    if result is None or not _DEMANDED.search(context.result_text[:_MOST_TEXT]):
         return False
     names = {*cast("dict[str, object]", parse_json(context.call.arguments)), *_properties(schema)}
-    said = own_words(context.told, result.error_type)[:_MOST_TEXT]
-    return any(re.search(rf"(?a:(?<!\w)){re.escape(name)}(?a:(?!\w))", said) for name in names if len(name) > _SHORT)
+    message = error_message(context.result_text, result.error_type)[:_MOST_TEXT]
+    return any(re.search(rf"(?a:(?<!\w)){re.escape(name)}(?a:(?!\w))", message) for name in names if len(name) > _SHORT)
 
 
 _MOST_TEXT: Final = 2_000
@@ -187,7 +189,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 def schema_violation(arguments: str, schema: Mapping[str, object], *, allows_conversion: bool = False) -> str:
-    """How ``arguments`` (a JSON object) breaks its schema's top level; empty when it does not.
+    """Return the violation of a schema's top level by ``arguments`` (a JSON object); empty without one.
 
     Looks at required names, types, enumerations, and unknown names where the schema forbids them.
 
@@ -228,7 +230,7 @@ def _value_violation(name: str, value: object, schema: object) -> str:
 
 
 class SchemaSigns(NamedTuple):
-    """What in the text of arguments shows that they may break a schema; looked for before anything is parsed."""
+    """Signs in the text of arguments of a violation of a schema; they are searched before anything is parsed."""
 
     required: tuple[str, ...]
     """Required names, in quotes."""

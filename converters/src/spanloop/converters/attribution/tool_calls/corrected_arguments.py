@@ -12,7 +12,7 @@ from spanloop.converters.enums import FaultOwner
 from ...errors.failure_patterns import failure_pattern
 from ..base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 
-_OF_THE_ASKED: Final = failure_pattern("of_the_asked")
+_ABOUT_REQUEST: Final = failure_pattern("of_the_asked")
 
 
 class CorrectedArguments(ToolCallRule):
@@ -24,7 +24,7 @@ class CorrectedArguments(ToolCallRule):
         """Return the finding; None without one."""
         result = context.result
         worked = context.corrected_arguments[:500]
-        if not worked or result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
+        if not worked or result is None or not result.is_error or not _ABOUT_REQUEST.search(context.result_text):
             return None
         confidence = 0.7 * result.confidence
         return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, worked_later=worked)

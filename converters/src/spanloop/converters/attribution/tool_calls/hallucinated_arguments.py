@@ -23,7 +23,7 @@ from spanloop.messages import Message, parse_json
 
 from ...errors.failure_patterns import failure_pattern
 from ...spans import Span
-from ..base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
+from ..base import ErrorClass, Finding, ToolCallContext, ToolCallRule, error_message
 from .running_code import runs_code
 
 _MISSING: Final = failure_pattern("missing")
@@ -52,9 +52,9 @@ class HallucinatedArguments(ToolCallRule):
             strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
             if strange:
                 sure = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
-                told = {"argument": name, "value": str(value), "not_given": ", ".join(strange)}
+                evidence = {"argument": name, "value": str(value), "not_given": ", ".join(strange)}
                 confidence = sure * context.result.confidence
-                return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **told)
+                return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **evidence)
         return None
 
 
@@ -70,11 +70,11 @@ class GivenValue(ToolCallRule):
         if given is None or context.result is None:
             return None
         name, value = named[0]
-        told = {"argument": name, "value": str(value)}
-        return context.finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.5 * context.result.confidence, **told)
+        evidence = {"argument": name, "value": str(value)}
+        return context.finding(ErrorClass.TOOL_ERROR, FaultOwner.UNKNOWN, 0.5 * context.result.confidence, **evidence)
 
 
-class WronglyGiven(ToolCallRule):
+class WrongUserValue(ToolCallRule):
     """A tool did not find an identifier that only the user had given."""
 
     needs_sign: ClassVar[bool] = True
@@ -82,24 +82,27 @@ class WronglyGiven(ToolCallRule):
     def find(self, context: ToolCallContext) -> Finding | None:
         """An identifier that is not there, and that only the user ever named."""
         result, span = context.result, context.step.span
-        if result is None or not result.is_error or not _MISSING.search(f"{result.error_type}: {context.told}"):
+        if result is None or not result.is_error or not _MISSING.search(f"{result.error_type}: {context.result_text}"):
             return None
         for name, value in _named(context):
             text = str(value)
             if not _IDENTIFIER.fullmatch(text.strip()):
                 continue
-            by_user = [index for index, message in enumerate(span.input) if _says(message, "user", text)]
+            by_user = [index for index, message in enumerate(span.input) if _has_value(message, "user", text)]
             by_others = any(
-                _says(message, "system", text) or any(_names(answer.content, text) for answer in message.tool_responses)
+                _has_value(message, "system", text)
+                or any(_names(answer.content, text) for answer in message.tool_responses)
                 for message in span.input
             )
             if by_user and not by_others and not _names(span.tools, text):
-                told: dict[str, object] = {"argument": name, "value": text, "message": by_user[0]}
-                return context.finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, 0.7 * result.confidence, **told)
+                evidence: dict[str, object] = {"argument": name, "value": text, "message": by_user[0]}
+                return context.finding(
+                    ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, 0.7 * result.confidence, **evidence
+                )
         return None
 
 
-def _says(message: Message, role: str, value: str) -> bool:
+def _has_value(message: Message, role: str, value: str) -> bool:
     return message.role == role and _names(message.text, value)
 
 
@@ -108,7 +111,7 @@ def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
     result, span = context.result, context.step.span
     if result is None or not result.is_error or not context.call.is_valid or not span.input or span.problem is not None:
         return []
-    kind = f"{result.error_type}: {context.told}"
+    kind = f"{result.error_type}: {context.result_text}"
     is_missing = _MISSING.search(kind) is not None
     if not is_missing and not _REFUSED.search(kind) and not _is_about_arguments(context):
         return []
@@ -117,7 +120,7 @@ def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
         for name, value in _values(context.call.arguments)
         if (is_missing or isinstance(value, str))
         and not _is_any_word(value)
-        and _names(own_words(context.told, result.error_type), str(value))
+        and _names(error_message(context.result_text, result.error_type), str(value))
     ]
 
 
@@ -142,7 +145,7 @@ def names_value(context: ToolCallContext) -> bool:
     """Whether the error names an identifier among the call's arguments: it speaks of what was asked for."""
     if context.result is None or not context.call.is_valid:
         return False
-    message = own_words(context.told, context.result.error_type)
+    message = error_message(context.result_text, context.result.error_type)
     values = (str(value) for _, value in _values(context.call.arguments))
     return any(_IDENTIFIER.fullmatch(value.strip()) and _names(message, value) for value in values)
 
@@ -160,11 +163,11 @@ def _of_sort(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
     result, span = context.result, context.step.span
     if result is None or not result.is_error or not context.call.is_valid or not span.input or span.problem is not None:
         return []
-    said = own_words(context.told, result.error_type)
-    found = _SORT_MISSING.search(said[:_MOST_TEXT])
-    if found is None:
+    message = error_message(context.result_text, result.error_type)
+    match = _SORT_MISSING.search(message[:_MOST_TEXT])
+    if match is None:
         return []
-    sort = {word.casefold().removesuffix("s") for word in _WORD.findall(found.group(1) or found.group(2))}
+    sort = {word.casefold().removesuffix("s") for word in _WORD.findall(match.group(1) or match.group(2))}
     return [
         (name, value)
         for name, value in _values(context.call.arguments)
@@ -198,13 +201,27 @@ def _word(value: str) -> re.Pattern[str]:
 
 
 def _given(span: Span) -> str | None:
-    """All text that the policy did not write itself; None when part of it cannot be read."""
+    """All text that the policy did not write itself; None when part of it cannot be read.
+
+    What a tool's answer repeats of the arguments of its own call is the policy's text.
+    """
     given = [message for message in span.input if message.role != "assistant"]
     if not all(_is_readable(message) for message in given):
         return None
     texts = [message.text for message in given]
-    texts += [response.content for message in given for response in message.tool_responses]
+    calls = {call.id: call for message in span.input for call in message.tool_calls if call.id and call.is_valid}
+    for response in (response for message in given for response in message.tool_responses):
+        call = calls.get(response.id)
+        texts.append(_without_arguments(response.content, call.arguments) if call else response.content)
     return "\n".join([span.tools, *texts]).casefold()
+
+
+def _without_arguments(content: str, arguments: str) -> str:
+    """``content`` without the texts among ``arguments``."""
+    for _, value in _values(arguments):
+        if isinstance(value, str) and value.strip() and not _is_any_word(value):
+            content = _word(value.strip()).sub(" ", content)
+    return content
 
 
 def _is_readable(message: Message) -> bool:

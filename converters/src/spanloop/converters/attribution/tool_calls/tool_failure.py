@@ -17,7 +17,7 @@ from .running_code import runs_code
 
 _BROKEN_CODE: Final = failure_pattern("broken_code")
 
-_CANNOT_BE: Final = failure_pattern("cannot_be")
+_IMPOSSIBLE: Final = failure_pattern("impossible_action")
 _RAISED: Final = failure_pattern("raised")
 
 
@@ -52,7 +52,7 @@ class BrokenCode(ToolCallRule):
         return context.finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, 0.85 * result.confidence)
 
 
-class CannotBe(ToolCallRule):
+class ImpossibleAction(ToolCallRule):
     """A tool that works says in words that the action cannot be done."""
 
     needs_sign: ClassVar[bool] = True
@@ -63,8 +63,8 @@ class CannotBe(ToolCallRule):
         if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
             return None
         begun = CALL_FAILED.match(result.words)  # "the tool cannot be used" is no word about the action
-        said = result.words[begun.end() :] if begun else result.words
-        if _RAISED.search(said) or not _CANNOT_BE.search(said):
+        words = result.words[begun.end() :] if begun else result.words
+        if _RAISED.search(words) or not _IMPOSSIBLE.search(words):
             return None
         return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.65 * result.confidence)
 

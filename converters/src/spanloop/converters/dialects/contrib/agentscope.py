@@ -53,39 +53,39 @@ def _call(columns: dict[str, str]) -> dict[str, ColumnValue]:
                 part["response"] = answer(as_text(part.get("response")))
         item.pop("finish_reason", None)
     answered = columns.get("output_messages", "")
-    said = messages(decoded_messages(answered, "gen_ai.output.messages"), "assistant") if answered else []
+    output = messages(decoded_messages(answered, "gen_ai.output.messages"), "assistant") if answered else []
     reasons = decoded(columns.get("finish_reasons", ""))
     first = as_text(next(iter(as_list(reasons)), None if isinstance(reasons, list) else reasons))
-    reason = "tool_call" if _asks(said) and first == "stop" else first
-    for item in said:
+    reason = "tool_call" if _asks(output) and first == "stop" else first
+    for item in output:
         item["finish_reason"] = reason
     return {
         **({"error_type": reason} if reason == _STOPPED else {}),
         "kind": str(SpanKind.LLM),
         "finish_reasons": reason,
         "input_messages": seen,
-        "output_messages": said,
+        "output_messages": output,
     }
 
 
-def _asks(said: list[Fields]) -> bool:
-    return any(as_fields(part).get("type") == "tool_call" for item in said for part in as_list(item["parts"]))
+def _asks(output: list[Fields]) -> bool:
+    return any(as_fields(part).get("type") == "tool_call" for item in output for part in as_list(item["parts"]))
 
 
 def _tool(columns: dict[str, str]) -> dict[str, str]:
-    told = columns.get("tool_result", "")
-    failed = _FAILED.search(told)
-    found = {"kind": str(SpanKind.TOOL), "tool_result": answer(told)}
-    return found | ({"error_type": f"ToolResultState.{failed.group(1)}"} if failed else {})
+    result = columns.get("tool_result", "")
+    failed = _FAILED.search(result)
+    tool_columns = {"kind": str(SpanKind.TOOL), "tool_result": answer(result)}
+    return tool_columns | ({"error_type": f"ToolResultState.{failed.group(1)}"} if failed else {})
 
 
 def answer(text: str) -> str:
-    """What a tool said, out of the repr of text blocks that AgentScope writes, at times as JSON text."""
-    found = decoded(text)
-    if listed := as_list(found):
-        pieces = [as_text(item) for item in listed]
-        return "".join(map(text_of_repr, pieces)) if any("TextBlock(" in piece for piece in pieces) else text
-    return text_of_repr(found) if isinstance(found, str) else text
+    """Return a tool's answer, out of the repr of text blocks that AgentScope writes, at times as JSON text."""
+    value = decoded(text)
+    if listed := as_list(value):
+        texts = [as_text(item) for item in listed]
+        return "".join(map(text_of_repr, texts)) if any("TextBlock(" in part for part in texts) else text
+    return text_of_repr(value) if isinstance(value, str) else text
 
 
 def _first_release(span: RawSpan) -> dict[str, ColumnValue]:
@@ -109,20 +109,20 @@ def _first_release(span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, ColumnValue]:
-    asked, listed = as_fields(given.get("kwargs")), as_list(given.get("args"))
-    seen = messages(asked.get("messages") or next(iter(listed), None))
-    tools = as_list(asked.get("tools") or next(iter(listed[1:]), None))
+    keywords, listed = as_fields(given.get("kwargs")), as_list(given.get("args"))
+    seen = messages(keywords.get("messages") or next(iter(listed), None))
+    tools = as_list(keywords.get("tools") or next(iter(listed[1:]), None))
     response = as_fields(value_of_repr(output))
     usage = as_fields(response.get("usage"))
     blocks = as_list(response.get("content"))
-    said = messages([{"role": "assistant", "content": blocks}]) if blocks else []
+    output_messages = messages([{"role": "assistant", "content": blocks}]) if blocks else []
     return {
         "request_model": as_text(metadata.get("model_name")),
         "is_streaming": as_text(metadata.get("stream")),
         "tools": dump(tools) if tools else "",
         "input_messages": seen,
-        "output_messages": said,
-        "finish_reasons": ("tool_call" if _asks(said) else "stop") if said else "",
+        "output_messages": output_messages,
+        "finish_reasons": ("tool_call" if _asks(output_messages) else "stop") if output_messages else "",
         **{name: as_text(usage.get(name)) for name in ("input_tokens", "output_tokens")},
     }
 

@@ -60,7 +60,7 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _bodies(span: RawSpan) -> dict[str, ColumnValue]:
-    """What the request and the response say that the span has records of."""
+    """Return the columns of the request and the response that the span has records of."""
     columns: dict[str, ColumnValue] = {}
     for name, record in span.events:
         if name not in {REQUEST, RESPONSE}:
@@ -79,7 +79,7 @@ def _output(span: RawSpan) -> str:
 
 
 def _below(text: str) -> str:
-    """What stands below the line ``[TOOL INPUT: name]`` or ``[TOOL RESULT: name]``."""
+    """Return the text below the line ``[TOOL INPUT: name]`` or ``[TOOL RESULT: name]``."""
     return text.partition("\n")[2] if text.startswith("[TOOL ") else text
 
 

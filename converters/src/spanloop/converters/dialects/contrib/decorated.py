@@ -28,7 +28,7 @@ _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanK
 
 @dataclass(frozen=True)
 class Decorator:
-    """How one library writes down a function.
+    """The attributes in which one library records a function.
 
     Attributes:
         name: Of the dialect.
@@ -70,12 +70,12 @@ def read(library: Decorator, span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _call(given: Fields, returned: object, columns: Mapping[str, str]) -> dict[str, ColumnValue]:
-    asked, answered = request_columns(_request(given)), response_columns(returned)
-    found = {**asked, **columns, **answered}
-    if not found.get("finish_reasons"):
+    requested, answered = request_columns(_request(given)), response_columns(returned)
+    call_columns = {**requested, **columns, **answered}
+    if not call_columns.get("finish_reasons"):
         # A function that returns the words alone says nothing about a stream.
-        found["is_streaming"] = ""
-    return found
+        call_columns["is_streaming"] = ""
+    return call_columns
 
 
 _MESSAGES: Final = ("messages", "input", "contents")
@@ -93,20 +93,20 @@ def _has_messages(given: Fields) -> bool:
 
 
 def _value(text: str) -> object:
-    """What a function returned: JSON, a repr of models or of a literal, or words; None where its repr says nothing."""
-    found = decoded(text.removeprefix(_AGENTA_JSON)) if text else None
-    if not isinstance(found, str):
-        items = as_list(found)
+    """Return a function's result: JSON, a repr of models or of a literal, or words; None for a repr without content."""
+    parsed = decoded(text.removeprefix(_AGENTA_JSON)) if text else None
+    if not isinstance(parsed, str):
+        items = as_list(parsed)
         # The chunks of a stream that the function itself handed on.
-        return None if items and all(isinstance(item, str) for item in items) else found
-    value = value_of_repr(found)
-    return found if value is None and not _OPAQUE.match(found) else value
+        return None if items and all(isinstance(item, str) for item in items) else parsed
+    value = value_of_repr(parsed)
+    return parsed if value is None and not _OPAQUE.match(parsed) else value
 
 
 _AGENTA_JSON: Final = "@ag.type=json:"
 
 _OPAQUE: Final = re.compile(r"<[\w.]+ (?:object )?at 0x|<(?:async_)?generator |<coroutine |[A-Z]\w*\(\w+=")
-"""How reprs begin that are no words of a model: of objects, and of models with more in them than can be read."""
+"""Beginnings of reprs that are no words of a model: of objects, and of models with more in them than can be read."""
 
 
 def _called(name: str) -> str:
@@ -116,10 +116,10 @@ def _called(name: str) -> str:
 
 def _with_prefix(prefix: str) -> Callable[[RawSpan], Fields]:
     def given(span: RawSpan) -> Fields:
-        found = span.attributes.items()
+        items = span.attributes.items()
         return {
             key.removeprefix(prefix): decoded(value.removeprefix(_AGENTA_JSON))
-            for key, value in found
+            for key, value in items
             if key.startswith(prefix)
         }
 
@@ -162,7 +162,7 @@ _honeyhive_given: Final = _with_prefix(_HONEYHIVE_GIVEN)
 
 
 def _honeyhive_kind(span: RawSpan, kind: SpanKind) -> SpanKind:
-    """What a function is; around an instrumented client, without messages of its own, it is no second call."""
+    """Return what a function is; around an instrumented client, without messages of its own, it is no second call."""
     given = _honeyhive_given(span)
     # A span that only tells of a failure has nothing but the error.
     is_twin = "honeyhive_error" in span.attributes and not given
@@ -251,7 +251,8 @@ DECORATED: Final = tuple(
         & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
         columns=sources(before=library.columns),
         read=partial(read, library),
-        calls=library.calls or ({library.kind: [told for told, kind in library.kinds.items() if kind is _LLM]},),
+        calls=library.calls
+        or ({library.kind: [kind_text for kind_text, kind in library.kinds.items() if kind is _LLM]},),
     )
     for library in (TRULENS, HONEYHIVE, PROMPTLAYER, AGENTA, BASALT, ORQ)
 )

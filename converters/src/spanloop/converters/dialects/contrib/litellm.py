@@ -24,25 +24,25 @@ _MESSAGES: Final = frozenset({"messages", "choices"})
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one raw request."""
     items = span.attributes.items()
-    told: Fields = {
-        found[1]: (decoded_messages(value, key) if found[1] in _MESSAGES else decoded(value))
+    raw: Fields = {
+        match[1]: (decoded_messages(value, key) if match[1] in _MESSAGES else decoded(value))
         for key, value in items
-        if value and (found := _KEY.match(key))
+        if value and (match := _KEY.match(key))
     }
-    usage, tools = as_fields(told.get("usage")), as_list(told.get("tools"))
-    said = [item for item in messages(told.get("choices"), "assistant") if item.get("parts")]
+    usage, tools = as_fields(raw.get("usage")), as_list(raw.get("tools"))
+    output_messages = [item for item in messages(raw.get("choices"), "assistant") if item.get("parts")]
     return known(
         {
             "kind": str(SpanKind.LLM),
-            **parameters(told),
-            "request_model": as_text(told.get("model")),
-            "response_model": as_text(told.get("model")),
-            "response_id": as_text(told.get("id")),
+            **parameters(raw),
+            "request_model": as_text(raw.get("model")),
+            "response_model": as_text(raw.get("model")),
+            "response_id": as_text(raw.get("id")),
             "input_tokens": as_text(usage.get("prompt_tokens", usage.get("input_tokens"))),
             "output_tokens": as_text(usage.get("completion_tokens", usage.get("output_tokens"))),
             "tools": dump(tools) if tools else "",
-            "input_messages": messages(told.get("messages")),
-            "output_messages": said,
+            "input_messages": messages(raw.get("messages")),
+            "output_messages": output_messages,
         }
     )
 

@@ -23,31 +23,31 @@ from ..rows import as_text, as_unfinished, decoded, first_messages, known, param
 _RUN: Final = "llamaindex.run_id"
 _STEP: Final = "llamaindex.step.input_event"
 _GIVEN: Final = "llamaindex.step.input_summary"
-_ASKED: Final = ("LLMChatStartEvent", "LLMCompletionStartEvent")
-_ANSWERED: Final = ("LLMChatEndEvent", "LLMCompletionEndEvent")
+_STARTS: Final = ("LLMChatStartEvent", "LLMCompletionStartEvent")
+_ENDS: Final = ("LLMChatEndEvent", "LLMCompletionEndEvent")
 _AGENT: Final = re.compile(r"current_agent_name='([^']+)'")
 _RESPONSES: Final = ("choices", "content", "candidates", "output")
-"""What an API's own response has one of."""
+"""Keys of which an API's own response has one."""
 
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one span."""
-    told = dict(span.events)
-    asked = next((told[name] for name in _ASKED if name in told), None)
-    if asked is not None:
-        answered = next((told[name] for name in _ANSWERED if name in told), None)
-        columns = {} if answered is None else _answered(answered)
-        return known({**_asked(asked), **columns, "kind": str(SpanKind.LLM)})
+    events = dict(span.events)
+    start = next((events[name] for name in _STARTS if name in events), None)
+    if start is not None:
+        end = next((events[name] for name in _ENDS if name in events), None)
+        columns = {} if end is None else _response_columns(end)
+        return known({**_request_columns(start), **columns, "kind": str(SpanKind.LLM)})
     given, kind = span.attributes.get(_GIVEN, ""), SpanKind.OTHER
     if span.attributes.get(_STEP) == "ToolCall":
-        return known(_tool(as_fields(value_of_repr(given)), told.get("step.output", {}).get("output", "")))
+        return known(_tool(as_fields(value_of_repr(given)), events.get("step.output", {}).get("output", "")))
     named = _AGENT.search(given)
     if named and span.name.endswith(".run_agent_step"):
         kind = SpanKind.AGENT
     return known({"kind": str(kind), "agent_name": named.group(1) if named else ""})
 
 
-def _asked(event: Mapping[str, str]) -> dict[str, ColumnValue]:
+def _request_columns(event: Mapping[str, str]) -> dict[str, ColumnValue]:
     model, settings = _nested(event, "model_dict."), _nested(event, "additional_kwargs.")
     given = first_messages(event, "messages")
     listed = [_with_id(as_fields(item)) or item for item in as_list(given)]
@@ -65,35 +65,37 @@ def _with_id(item: Fields) -> Fields:
     """A message with what LlamaIndex keeps of OpenAI's form beside its blocks."""
     beside = as_fields(item.get("additional_kwargs"))
     blocks = [as_fields(block) for block in as_list(item.get("blocks"))]
-    found: Fields = {key: beside[key] for key in ("tool_call_id", "name") if key in beside}
+    kept: Fields = {key: beside[key] for key in ("tool_call_id", "name") if key in beside}
     if "tool_calls" in beside and not any(block.get("block_type") == "tool_call" for block in blocks):
-        found["tool_calls"] = beside["tool_calls"]
-    return {**item, **found}
+        kept["tool_calls"] = beside["tool_calls"]
+    return {**item, **kept}
 
 
-def _answered(event: Mapping[str, str]) -> dict[str, ColumnValue]:
+def _response_columns(event: Mapping[str, str]) -> dict[str, ColumnValue]:
     response = _nested(event, "response.")
-    raw, said = as_fields(response.get("raw")), as_fields(response.get("message"))
+    raw, answer = as_fields(response.get("raw")), as_fields(response.get("message"))
     columns = response_columns(raw)
     if not any(raw.get(key) for key in _RESPONSES):
-        found = messages(_with_id(said), "assistant") if said else response_messages({"text": response.get("text")})
-        columns["output_messages"] = found if any(item.get("parts") for item in found) else []
+        output_messages = (
+            messages(_with_id(answer), "assistant") if answer else response_messages({"text": response.get("text")})
+        )
+        columns["output_messages"] = output_messages if any(item.get("parts") for item in output_messages) else []
     return columns
 
 
 def _nested(event: Mapping[str, str], prefix: str) -> Fields:
     """The object that was flattened to the event's attributes below ``prefix``."""
-    found: Fields = {}
+    nested: Fields = {}
     for key, value in event.items():
         if key.startswith(prefix):
             *path, last = key.removeprefix(prefix).split(".")
-            place = found
+            place = nested
             for name in path:
                 inner: Fields = {}
                 place[name] = inner = as_fields(place.get(name)) or inner
                 place = inner
             place[last] = None if value == "null" else decoded(value)
-    return found
+    return nested
 
 
 def _tool(call: Fields, output: str) -> dict[str, str]:
@@ -110,8 +112,8 @@ def _tool(call: Fields, output: str) -> dict[str, str]:
 LLAMA_INDEX: Final = Dialect(
     name="llama_index",
     matches=attr(_RUN).is_not_null()
-    | pl.col("Events.Name").list.contains(_ASKED[0]).fill_null(value=False)
-    | pl.col("Events.Name").list.contains(_ASKED[1]).fill_null(value=False),
+    | pl.col("Events.Name").list.contains(_STARTS[0]).fill_null(value=False)
+    | pl.col("Events.Name").list.contains(_STARTS[1]).fill_null(value=False),
     read=read,
-    calls=({_RUN: "", "Events.Name": _ASKED},),
+    calls=({_RUN: "", "Events.Name": _STARTS},),
 )

@@ -22,8 +22,8 @@ _STEP: Final = "model_step"
 _INFERENCE: Final = "model_inference"
 _RUN: Final = "model_generation"
 _RUN_ID: Final = "mastra.metadata.runId"
-_ASKED: Final = "mastra.model_step.input"
-_SAID: Final = "mastra.model_step.output"
+_INPUT: Final = "mastra.model_step.input"
+_OUTPUT: Final = "mastra.model_step.output"
 _MESSAGES: Final = frozenset({"input_messages", "output_messages", "system_instructions"})
 
 
@@ -42,11 +42,11 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 def _step(span: RawSpan) -> dict[str, ColumnValue]:
     attributes = span.attributes
-    asked = first_messages(attributes, _ASKED)
-    listed = as_list(as_fields(asked).get("messages", asked))
-    seen = messages([told for item in listed if (told := _with_calls(as_fields(item)))] or as_unfinished(asked))
-    answer = fields_of(attributes.get(_SAID, ""))
-    said = [*parts(answer.get("text") or None), *parts(as_list(answer.get("toolCalls")) or None)]
+    request = first_messages(attributes, _INPUT)
+    listed = as_list(as_fields(request).get("messages", request))
+    seen = messages([entry for item in listed if (entry := _with_calls(as_fields(item)))] or as_unfinished(request))
+    answer = fields_of(attributes.get(_OUTPUT, ""))
+    answer_parts = [*parts(answer.get("text") or None), *parts(as_list(answer.get("toolCalls")) or None)]
     model = fields_of(attributes.get("mastra.metadata.modelMetadata", ""))
     response = fields_of(attributes.get("mastra.metadata.body", ""))
     return {
@@ -54,7 +54,7 @@ def _step(span: RawSpan) -> dict[str, ColumnValue]:
         "response_model": as_text(response.get("model")),
         "response_id": as_text(response.get("id")),
         "input_messages": seen,
-        "output_messages": [{"role": "assistant", "parts": said}] if said else [],
+        "output_messages": [{"role": "assistant", "parts": answer_parts}] if answer_parts else [],
     }
 
 

@@ -24,12 +24,12 @@ _AGENT_TYPE: Final = "agentic.invocation"
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one of Monocle's spans."""
     attributes = span.attributes
-    told = {name: values for name, values in span.events if name in {"data.input", "data.output", "metadata"}}
-    given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
+    events = {name: values for name, values in span.events if name in {"data.input", "data.output", "metadata"}}
+    given, answered = (events.get(name, {}) for name in ("data.input", "data.output"))
     kind = attributes[_TYPE]
     columns: dict[str, ColumnValue] = {"kind": str(SpanKind.OTHER)}
     if kind == "inference" or kind.startswith("inference."):
-        columns = _call(attributes, told)
+        columns = _call(attributes, events)
     elif kind in _TOOL_TYPES:
         columns = {
             "kind": str(SpanKind.TOOL),
@@ -42,16 +42,16 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
     return known({**columns, "conversation_id": attributes.get("scope.agentic.session", "")})
 
 
-def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) -> dict[str, ColumnValue]:
-    given, answered = (told.get(name, {}) for name in ("data.input", "data.output"))
-    meta = told.get("metadata", {})
+def _call(attributes: Mapping[str, str], events: Mapping[str, Mapping[str, str]]) -> dict[str, ColumnValue]:
+    given, answered = (events.get(name, {}) for name in ("data.input", "data.output"))
+    meta = events.get("metadata", {})
     listed = decoded_messages(given.get("input", ""), "input of data.input")
     seen = [_message(item) for item in (as_list(listed) or [listed]) if item]
     response = answered.get("response", "")
-    said = [_message(response, "assistant")] if response and not _has_failed(answered) else []
+    output = [_message(response, "assistant")] if response and not _has_failed(answered) else []
     reason = meta.get("finish_reason", "")
-    if canonical_finish_reason(reason) == TOOL_CALL and not any(_calls(item) for item in said):
-        said = []
+    if canonical_finish_reason(reason) == TOOL_CALL and not any(_calls(item) for item in output):
+        output = []
     return {
         "kind": str(SpanKind.LLM),
         "request_model": attributes.get("entity.2.name", ""),
@@ -59,7 +59,7 @@ def _call(attributes: Mapping[str, str], told: Mapping[str, Mapping[str, str]]) 
         "input_tokens": first(meta, "prompt_tokens", "input_tokens"),
         "output_tokens": first(meta, "completion_tokens", "output_tokens"),
         "input_messages": seen,
-        "output_messages": [item for item in said if item["parts"]],
+        "output_messages": [item for item in output if item["parts"]],
         **parameters(dict(meta)),
     }
 
@@ -82,10 +82,10 @@ def _message(item: object, role: str = "user") -> Fields:
     if len(fields) != 1:
         return message(item, role)
     ((name, content),) = fields.items()
-    told = [as_fields(decoded(item) if isinstance(item, str) else item) for item in as_list(content)]
+    entries = [as_fields(decoded(item) if isinstance(item, str) else item) for item in as_list(content)]
     calls = [
         {"id": as_text(call.get("tool_id")), "name": called, "arguments": call.get("tool_arguments")}
-        for call in told
+        for call in entries
         if (called := call.get("tool_name") or call.get("tool_function"))
     ]
     return message({"type": name, "role": name, **({"tool_calls": calls} if calls else {"content": content})})

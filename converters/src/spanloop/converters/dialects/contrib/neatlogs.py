@@ -36,18 +36,18 @@ _COLUMNS: Final = {
 
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
-    seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
+    seen, choices, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
     nothing: Fields = {}
-    answers: list[Fields] = [*said[:1]] or [nothing]
-    asked: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
-    told = [_with_calls(message(item, "assistant"), asked) for item in answers]
-    told = [item for item in told if item["parts"]]
+    answers: list[Fields] = [*choices[:1]] or [nothing]
+    requested_calls: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
+    output = [_with_calls(message(item, "assistant"), requested_calls) for item in answers]
+    output = [item for item in output if item["parts"]]
     return known(
         {
             "kind": str(SpanKind.LLM),
             "tools": dump(tools) if tools else "",
             "input_messages": seen,
-            "output_messages": told,
+            "output_messages": output,
         }
     )
 
@@ -58,8 +58,8 @@ def _seen(item: Fields) -> Fields:
     return flat_message(item, "user")
 
 
-def _with_calls(said: Fields, calls: list[object]) -> Fields:
-    return {**said, "parts": [*as_list(said["parts"]), *calls]}
+def _with_calls(answer: Fields, calls: list[object]) -> Fields:
+    return {**answer, "parts": [*as_list(answer["parts"]), *calls]}
 
 
 _LISTS: Final[Mapping[str, Callable[[Fields], object]]] = {

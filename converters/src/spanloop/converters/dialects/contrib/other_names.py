@@ -38,18 +38,18 @@ _ALTERNATIVES: Final = {
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one model call."""
     attributes = span.attributes
-    asked = request_columns(_messages(attributes, (*_REQUESTS, "input")))
+    requested = request_columns(_messages(attributes, (*_REQUESTS, "input")))
     answered = response_columns(_messages(attributes, (*_ANSWERS, "output")))
     calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
     if calls:
-        said = as_fields(next(iter(answered.get("output_messages", ())), None))
-        whole: Fields = {"role": "assistant", **said, "parts": [*as_list(said.get("parts")), *calls]}
+        answer = as_fields(next(iter(answered.get("output_messages", ())), None))
+        whole: Fields = {"role": "assistant", **answer, "parts": [*as_list(answer.get("parts")), *calls]}
         answered["output_messages"] = [whole]
     tools = tool_definitions(as_list(_value(first(attributes, *_TOOLS))))
     return known(
         {
             **({"tools": dump(tools)} if tools else {}),
-            **asked,
+            **requested,
             **answered,
             **span.columns,
             "kind": str(SpanKind.LLM),
@@ -58,23 +58,23 @@ def read(span: RawSpan) -> dict[str, ColumnValue]:
 
 
 def _messages(attributes: Mapping[str, str], keys: Sequence[str]) -> object:
-    found = first_messages(attributes, *keys)
-    return decoded(found) if type(found) is str else found
+    value = first_messages(attributes, *keys)
+    return decoded(value) if type(value) is str else value
 
 
 def _value(text: str) -> object:
-    found = decoded(text) if text else None
-    return decoded(found) if isinstance(found, str) else found
+    value = decoded(text) if text else None
+    return decoded(value) if isinstance(value, str) else value
 
 
-_IS_SILENT: Final = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
+_HAS_NO_MESSAGES: Final = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
 _HAS_REQUEST: Final = pl.any_horizontal(attr(key).is_not_null() for key in _REQUESTS)
 _HAS_PLAIN: Final = attr(_PLAIN[0]).is_not_null() & (attr(names.GEN_AI_OPERATION_NAME) == "chat")
 
 OTHER_NAMES: Final = Dialect(
     name="other_names",
     matches=attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
-    & _IS_SILENT
+    & _HAS_NO_MESSAGES
     & (_HAS_REQUEST | _HAS_PLAIN)
     & ~pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any().fill_null(value=False),
     columns=sources(behind=_ALTERNATIVES),
@@ -85,6 +85,6 @@ _LATENCY: Final = "gen_ai.latency.e2e"
 
 SERVER: Final = Dialect(
     name="server",
-    matches=attr(_LATENCY).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null() & _IS_SILENT,
+    matches=attr(_LATENCY).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null() & _HAS_NO_MESSAGES,
     columns={"kind": pl.lit(SpanKind.OTHER.value)},
 )

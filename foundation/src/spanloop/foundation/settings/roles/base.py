@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator
 
-from ..section import FilePath, Section
+from ..section import FilePath, Section, VariableSection
 
 
 def _is_port(port: int) -> int:
@@ -24,7 +24,7 @@ Port = Annotated[int, AfterValidator(_is_port)]
 """A TCP port; 0 lets the system choose, and the run file states it."""
 
 
-class RoleSettings(Section):
+class RoleSettings(VariableSection):
     """The settings of one role. A value that is made directly reads neither the file nor the environment."""
 
     role: ClassVar[str]
@@ -35,13 +35,8 @@ class RoleSettings(Section):
     """Defaults with ``spanloop serve ROLE`` that differ from those with ``spanloop up``."""
 
     @classmethod
-    def variable(cls, field: str) -> str:
-        """Return the environment variable of a field, such as ``SPANLOOP_SERVE_GATEWAY_PORT``."""
-        return f"{cls.variable_prefix()}{field}".upper()
-
-    @classmethod
     def variable_prefix(cls) -> str:
-        """Return the first characters of the role's variables."""
+        """Return the first characters of the role's variables, such as ``SPANLOOP_SERVE_GATEWAY_``."""
         return f"SPANLOOP_SERVE_{cls.role}_".upper()
 
 

@@ -173,7 +173,7 @@ def _replay(choice: _Choice, strategies: DataStrategies) -> None:
 
 
 def _with_reasons(rows: pl.DataFrame, left_out: dict[str, str]) -> pl.DataFrame:
-    reasons = pl.DataFrame(list(left_out.items()), schema={"unit": pl.String, "verdict": pl.String}, orient="row")
+    reasons = pl.DataFrame(list(left_out.items()), schema={"unit": pl.String, "rejection": pl.String}, orient="row")
     joined = rows.join(reasons, on="unit", how="left", maintain_order="left")
-    reason = pl.when(pl.col("reason") == "").then(pl.col("verdict").fill_null("")).otherwise(pl.col("reason"))
-    return joined.with_columns(reason=reason).drop("verdict")
+    reason = pl.when(pl.col("reason") == "").then(pl.col("rejection").fill_null("")).otherwise(pl.col("reason"))
+    return joined.with_columns(reason=reason).drop("rejection")

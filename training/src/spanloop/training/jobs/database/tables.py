@@ -164,8 +164,8 @@ class DecisionRow(Base):
     job_id: Mapped[str | None] = mapped_column(String(64))
 
 
-class CanaryVerdictRow(Base):
-    """A verdict about a canary that is being carried out."""
+class PendingDecisionRow(Base):
+    """A decision about a canary that is being carried out."""
 
     __tablename__ = "canary_verdicts"
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.telemetry import metrics
-from spanloop.training.jobs.schedules.verdict import TickVerdict
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.states import JobState
 
 from ..database.clock import database_time
@@ -31,7 +31,7 @@ _OF_A_SCHEDULER: Final[metrics.Families] = {
     "leading": ("gauge", "1 on the scheduler that decides."),
     "jobs": ("gauge", "Jobs in the control database, by state."),
     "oldest_queued_seconds": ("gauge", "Age of the oldest queued job; 0 when there is none."),
-    "ticks": ("gauge", "Ticks of all schedules that the control database remembers, by verdict."),
+    "ticks": ("gauge", "Ticks of all schedules that the control database remembers, by outcome."),
     **_OF_A_RUNNER,
 }
 
@@ -105,7 +105,7 @@ class SchedulerMetrics(RunnerMetrics):
         oldest = session.scalar(queued)
         age_s = 0.0 if oldest is None else (database_time(session) - oldest).total_seconds()
         self.set("oldest_queued_seconds", round(max(0.0, age_s), 3))
-        verdicts = select(TickRow.verdict, func.sum(TickRow.times)).group_by(TickRow.verdict)
-        ticks = {str(verdict): int(times) for verdict, times in session.execute(verdicts)}
-        for verdict in TickVerdict:
-            self.set("ticks", ticks.get(str(verdict), 0), verdict=str(verdict))
+        outcomes = select(TickRow.verdict, func.sum(TickRow.times)).group_by(TickRow.verdict)
+        ticks = {str(outcome): int(times) for outcome, times in session.execute(outcomes)}
+        for outcome in TickOutcome:
+            self.set("ticks", ticks.get(str(outcome), 0), verdict=str(outcome))

@@ -24,13 +24,13 @@ from spanloop.training.jobs.processes.poll_loop import poll
 from spanloop.training.jobs.processes.recovery import Recovery
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.jobs.schedules.tick_process import DEFAULT_TICK_COMMAND, TickProcess
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 
 log = logging.getLogger("spanloop.training.run.scheduler")
 
-_AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
+_AT_ITS_TIME: Final = Decision(TickOutcome.SUBMITTED, "its time has come")
 
 
 class Scheduler:

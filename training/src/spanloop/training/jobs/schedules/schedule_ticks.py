@@ -22,9 +22,9 @@ from spanloop.training.jobs.entities import StoredSchedule, schedule_from_row, s
 from spanloop.training.jobs.job_queue import insert_job
 from spanloop.training.jobs.leadership import CheckLeader, unfenced
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_settings import Budget, BudgetUnit
 from spanloop.training.jobs.schedules.stored_schedules import next_tick
-from spanloop.training.jobs.schedules.verdict import TickVerdict
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.jobs.states import JobState
 
@@ -43,7 +43,7 @@ log = logging.getLogger("spanloop.training.run.scheduler")
 class Decision(NamedTuple):
     """What a tick does, and why."""
 
-    verdict: TickVerdict
+    outcome: TickOutcome
     reason: str
 
 
@@ -96,7 +96,7 @@ def run_due_ticks(
         except SpanloopError as error:
             is_complete = False
             log.warning("%s: %s", schedule.id, error)
-            waiting = Decision(TickVerdict.WAITING, f"it is tried again: {error.what}")
+            waiting = Decision(TickOutcome.WAITING, f"it is tried again: {error.what}")
             with database.write() as session:
                 check(session)
                 add_to_history(session, schedule.id, waiting, now=clock())
@@ -105,12 +105,12 @@ def run_due_ticks(
             # Border: what is wrong with one schedule, such as a selection of the user's, must not hold up the others.
             log.exception("%s: its tick could not be decided", schedule.id)
             reason = f"it could not be decided: {type(error).__name__}: {error}"
-            decision = Decision(TickVerdict.SKIPPED, reason)
+            decision = Decision(TickOutcome.SKIPPED, reason)
         with database.write() as session:
             check(session)
             done = record_tick(session, schedule, decision, now=clock())
         if done is not None:
-            log.info("%s: %s: %s %s", schedule.id, done[0].verdict, done[0].reason, done[1] or "")
+            log.info("%s: %s: %s %s", schedule.id, done[0].outcome, done[0].reason, done[1] or "")
     return is_complete
 
 
@@ -150,11 +150,11 @@ def record_tick(
     claimed = session.execute(claim.values(next_at=following), execution_options={"synchronize_session": False})
     if cast("CursorResult[Any]", claimed).rowcount == 0:
         return None
-    obstacle = find_obstacle(session, schedule, now=now) if decision.verdict is TickVerdict.SUBMITTED else ""
+    obstacle = find_obstacle(session, schedule, now=now) if decision.outcome is TickOutcome.SUBMITTED else ""
     if obstacle:
-        decision = Decision(TickVerdict.SKIPPED, obstacle)
+        decision = Decision(TickOutcome.SKIPPED, obstacle)
     job_id = None
-    if decision.verdict is TickVerdict.SUBMITTED:
+    if decision.outcome is TickOutcome.SUBMITTED:
         job_id = insert_job(session, schedule.spec, now=now, schedule_id=schedule.id, fired_for=schedule.next_at).job_id
         submitted = update(ScheduleRow).where(ScheduleRow.schedule_id == schedule.id)
         session.execute(
@@ -169,7 +169,7 @@ def add_to_history(
 ) -> None:
     """Record a tick; one that repeats the last one counts there, and so does one that still waits."""
     last = session.scalars(list_ticks(schedule_id).limit(1)).first()
-    is_waiting = last is not None and last.verdict == decision.verdict == TickVerdict.WAITING
+    is_waiting = last is not None and last.verdict == decision.outcome == TickOutcome.WAITING
     if last is not None and job_id is None and (is_waiting or (last.verdict, last.reason) == decision):
         last.ticked_at, last.times, last.reason = now, last.times + 1, decision.reason
         return
@@ -177,7 +177,7 @@ def add_to_history(
         schedule_id=schedule_id,
         ticked_at=now,
         times=1,
-        verdict=decision.verdict.value,
+        verdict=decision.outcome.value,
         reason=decision.reason,
         job_id=job_id or "",
     )

@@ -1,7 +1,7 @@
 """Decide about the canary that runs: promote its candidate, roll it back, or keep the champion.
 
-Invariant: a verdict is in the control database before it is carried out, and removed when its decision is stored. So a
-kill in between neither loses a verdict nor stores it twice, whichever scheduler goes on, and a verdict that somebody
+Invariant: a decision is in the control database before it is carried out, and removed when it is stored. So a
+kill in between neither loses a decision nor stores it twice, whichever scheduler goes on, and a decision that somebody
 has overtaken is dropped. One process decides at a time, on all machines.
 """
 
@@ -26,14 +26,14 @@ from spanloop.training.promotion.canary.gateway_canary import (
     start_canary,
     stop_canary,
 )
-from spanloop.training.promotion.verdict import PromotionVerdict
+from spanloop.training.promotion.outcome import PromotionOutcome
 
 from ..aliases import Aliases
 from ..decisions import Contest, Decisions
 from ..evidence import Decision, Judgement
 from ..promote import Actions
 from .look import CanaryLook, check_rule, look
-from .pending_verdicts import remove_verdicts, save_verdict, stored_verdict
+from .pending_decisions import remove_pending, save_pending, stored_pending
 
 _DECISION: Final = "canary decision"
 
@@ -47,8 +47,8 @@ class CanaryState(NamedTuple):
     """None while it runs."""
 
 
-class _Verdict(BaseModel):
-    """A verdict that is being carried out."""
+class _PendingDecision(BaseModel):
+    """A decision that is being carried out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -101,54 +101,54 @@ def decide_canary(store: Store, data_dir: DataDir, rule: Promotion, actions: Act
         if canary is None or canary.is_shadow:
             return None
         found = look(store, canary.id, rule)
-        if found.judgement.verdict is PromotionVerdict.UNDECIDED:
+        if found.judgement.outcome is PromotionOutcome.UNDECIDED:
             return CanaryState(canary, found, None)
-        verdict = _verdict(canary, found, rule)
-        save_verdict(database, canary.id, verdict.model_dump_json())
-        return CanaryState(canary, found, _carry_out(data_dir, database, verdict, actions))
+        pending = _pending_decision(canary, found, rule)
+        save_pending(database, canary.id, pending.model_dump_json())
+        return CanaryState(canary, found, _carry_out(data_dir, database, pending, actions))
 
 
-def _verdict(canary: RunningCanary, found: CanaryLook, rule: Promotion) -> _Verdict:
+def _pending_decision(canary: RunningCanary, found: CanaryLook, rule: Promotion) -> _PendingDecision:
     evidence = found.judgement.evidence.model_copy(update={"canary": canary.id})
     judgement = found.judgement.model_copy(update={"evidence": evidence})
-    return _Verdict(
+    return _PendingDecision(
         canary=canary.id, candidate=canary.candidate, champion=canary.champion, rule=rule, judgement=judgement
     )
 
 
 def _finish_interrupted(data_dir: DataDir, database: ControlDatabase, actions: Actions) -> None:
-    document = stored_verdict(database)
+    document = stored_pending(database)
     if document is None:
         return
     try:
-        verdict = _Verdict.model_validate_json(document)
+        pending = _PendingDecision.model_validate_json(document)
     except ValidationError:
-        remove_verdicts(database)  # another version wrote it; the canary still runs, and is judged again
+        remove_pending(database)  # another version wrote it; the canary still runs, and is judged again
         return
     canary = running_canary(data_dir)
-    runs = canary is not None and canary.id == verdict.canary
-    is_promoted = verdict.judgement.verdict is PromotionVerdict.PROMOTED
-    if is_promoted and not runs and served_version(data_dir) != verdict.candidate:
-        remove_verdicts(database)  # somebody ended the canary meanwhile
+    runs = canary is not None and canary.id == pending.canary
+    is_promoted = pending.judgement.outcome is PromotionOutcome.PROMOTED
+    if is_promoted and not runs and served_version(data_dir) != pending.candidate:
+        remove_pending(database)  # somebody ended the canary meanwhile
         return
-    _carry_out(data_dir, database, verdict, actions)
+    _carry_out(data_dir, database, pending, actions)
 
 
-def _carry_out(data_dir: DataDir, database: ControlDatabase, verdict: _Verdict, actions: Actions) -> Decision:
+def _carry_out(data_dir: DataDir, database: ControlDatabase, pending: _PendingDecision, actions: Actions) -> Decision:
     decisions, registry = Decisions(data_dir), Registry(data_dir)
-    earlier = decisions.list(candidate=verdict.candidate, limit=10)
-    decision = next((each for each in earlier if each.evidence.canary == verdict.canary), None)
+    earlier = decisions.list(candidate=pending.candidate, limit=10)
+    decision = next((each for each in earlier if each.evidence.canary == pending.canary), None)
     if decision is None:
-        contest = Contest(registry.get(verdict.candidate), registry.get(verdict.champion))
-        if verdict.judgement.verdict is PromotionVerdict.PROMOTED:
+        contest = Contest(registry.get(pending.candidate), registry.get(pending.champion))
+        if pending.judgement.outcome is PromotionOutcome.PROMOTED:
             actions.serve(contest.candidate)  # which ends the canary
         canary = running_canary(data_dir)
-        if canary is not None and canary.id == verdict.canary:
-            stop_canary(data_dir, identity=verdict.canary)
+        if canary is not None and canary.id == pending.canary:
+            stop_canary(data_dir, identity=pending.canary)
         try:
-            decision = decisions.record(contest, verdict.judgement, rule=verdict.rule)
+            decision = decisions.record(contest, pending.judgement, rule=pending.rule)
         except JobError:
-            remove_verdicts(database)
+            remove_pending(database)
             raise
-    remove_verdicts(database)
+    remove_pending(database)
     return decision

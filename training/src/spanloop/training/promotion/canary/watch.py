@@ -16,7 +16,7 @@ from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.promotion.canary.gateway_canary import running_canary
 
-from .pending_verdicts import stored_verdict
+from .pending_decisions import stored_pending
 
 _EVERY_S: Final = 30.0
 _log: Final = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, st
 
 
 def _look_once(data_dir: DataDir) -> None:
-    is_pending = stored_verdict(ControlDatabase(ControlPaths.of(data_dir))) is not None
+    is_pending = stored_pending(ControlDatabase(ControlPaths.of(data_dir))) is not None
     if not is_pending and not _may_run(data_dir):
         return
     # The scheduler starts at once, and most have no canary.
@@ -65,7 +65,7 @@ def _look_once(data_dir: DataDir) -> None:
         state = decide_canary(store, data_dir, rule, Actions(data_dir, on_progress=_log.info))
     if state is not None and state.decision is not None:
         decision = state.decision
-        _log.info("canary of %s: %s; %s", decision.candidate, decision.verdict, decision.evidence.reason)
+        _log.info("canary of %s: %s; %s", decision.candidate, decision.outcome, decision.evidence.reason)
 
 
 def _may_run(data_dir: DataDir) -> bool:

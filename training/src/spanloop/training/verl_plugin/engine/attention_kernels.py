@@ -45,14 +45,16 @@ class Gradients(NamedTuple):
 class VarlenKernel(Protocol):
     """Attention of each run of queries to the run of keys of the same number."""
 
-    longest_run: int | None
-    """See :func:`~.attention_plan.plan_attention`."""
+    @property
+    def longest_run(self) -> int | None:
+        """See :func:`~.attention_plan.plan_attention`."""
+        ...
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return the type in which the kernel takes inputs of ``dtype``."""
         ...
 
-    def forward(  # noqa: PLR0917 - parallel tensors
+    def forward(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -99,7 +101,7 @@ class CpuKernel:
         """Return float32, or float64 for float64."""
         return torch.promote_types(dtype, torch.float32)
 
-    def forward(  # noqa: PLR0917
+    def forward(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -159,7 +161,7 @@ class CudaKernel:
         """Return ``dtype``; the kernel refuses others than bfloat16 and float16."""
         return dtype
 
-    def forward(  # noqa: PLR0917
+    def forward(
         self,
         query: torch.Tensor,
         key: torch.Tensor,

@@ -105,9 +105,9 @@ def _by_mask(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     groups = query.shape[1] // key.shape[1]
     with torch.enable_grad():
         batched = [query, *(tensor.repeat_interleave(groups, 1) for tensor in (key, value))]
-        output = scaled_dot_product_attention(
-            *(tensor.transpose(0, 1)[None] for tensor in batched), attn_mask=_visible(query.device)
-        )[0].transpose(0, 1)
+        queries, keys, values = (tensor.transpose(0, 1)[None] for tensor in batched)
+        attended = scaled_dot_product_attention(queries, keys, values, attn_mask=_visible(query.device))
+        output = attended[0].transpose(0, 1)
         return [output.detach(), *torch.autograd.grad(output, (query, key, value), upstream)]
 
 

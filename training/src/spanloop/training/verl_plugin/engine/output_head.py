@@ -32,7 +32,8 @@ class OutputHead:
 
     def __init__(self, linear: torch.nn.Linear) -> None:
         self.linear = linear
-        linear.forward = self._forward  # type: ignore[method-assign]
+        forward: Any = self._forward
+        linear.forward = forward  # type: ignore[method-assign]
 
     def _forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Take hidden states of shape (1, positions, size); return log-probabilities and entropies of the tokens."""

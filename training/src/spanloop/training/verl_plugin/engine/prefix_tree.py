@@ -11,6 +11,7 @@ Invariant: a token's descendants lie in one contiguous range after its segment. 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -76,6 +77,12 @@ def common_prefix_tokens(first: torch.Tensor, second: torch.Tensor) -> int:
     length = min(len(first), len(second))
     different = (first[:length] != second[:length]).nonzero()
     return int(different[0]) if len(different) else length
+
+
+def packed_tokens(rows: Sequence[torch.Tensor]) -> int:
+    """Return the number of tokens of ``rows`` when each common prefix is there once."""
+    order = [rows[index] for index in prefix_order(rows)]
+    return sum(map(len, rows)) - sum(common_prefix_tokens(*neighbours) for neighbours in pairwise(order))
 
 
 def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:

@@ -23,7 +23,7 @@ class TokenLogprobs(NamedTuple):
     """Of each position's distribution in nats, float32, without gradient; empty unless they were requested."""
 
 
-def token_logprobs(  # noqa: PLR0917 - one tensor each
+def token_logprobs(
     hidden: torch.Tensor,
     weight: torch.Tensor,
     rows: torch.Tensor,

@@ -27,7 +27,7 @@ class _Saved(NamedTuple):
 
 
 class TreeAttention(torch.autograd.Function):
-    """``(query, key, value, plan, scale) -> output``; all (tokens, heads, size), with fewer heads of keys and values."""
+    """``(query, key, value, plan, scale) -> output``, (tokens, heads, size); keys and values may have fewer heads."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - autograd passes by position

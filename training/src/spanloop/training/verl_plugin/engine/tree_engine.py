@@ -33,8 +33,10 @@ from .attention_plan import plan_attention
 from .batch_metrics import ENTROPY, nested_entropy
 from .engine_choice import use_flash_attention, why_stock
 from .lora_dropout import set_lora_dropout
+from .memory_recovery import discard_pass, recovery_problem
 from .output_head import OutputHead, SelectedTokens, head_problem
 from .packed_batch import PackedBatch, micro_batches, pack_batch, split_into
+from .prefix_tree import packed_tokens
 from .tree_attention import ATTENTION, tree_attention
 
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
@@ -52,6 +54,8 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     """Why the forward pass is that of verl's stock engine; empty when rows are packed as trees."""
     _needs_mask = False
     """Whether the stock engine's attention computes a mask over a whole pass."""
+    _largest_pass = 0
+    """Tokens of a pass after one ran out of memory; 0 while none did."""
 
     def _build_fsdp_module(self, module: Any) -> Any:
         base = module.get_base_model() if self._is_lora else module
@@ -86,17 +90,7 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     ) -> Any:
         """Run forward, and backward unless ``forward_only``, over ``data``; return verl's outputs and metrics."""
         self._count_over_ranks(data)
-        parts, indices = self._micro_batches(data)
-        outputs: list[dict[str, Any]] = []
-        for number, part in enumerate(parts):
-            is_last = number == len(parts) - 1
-            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=is_last):
-                loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
-                if not forward_only:
-                    loss.backward()
-            # losses and records of the whole batch are computed beside its rows, on the CPU
-            output["model_output"] = {name: values.cpu() for name, values in output["model_output"].items()}
-            outputs.append(output)
+        outputs, indices = self._in_passes(data, loss_function, forward_only=forward_only)
         result: Any = postprocess_batch_func(output_lst=outputs, indices=indices, data=data)
         if not forward_only:
             logprobs = result["model_output"].get("log_probs")
@@ -112,6 +106,45 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
             result["model_output"] = {}
         return result
+
+    def _in_passes(self, data: Any, loss_function: Any, *, forward_only: bool) -> tuple[list[dict[str, Any]], Any]:
+        """Return the outputs of each micro-batch, and the micro-batches' rows.
+
+        When the device runs out of memory, the batch starts again in passes of half the size.
+        """
+        while True:
+            parts, indices = self._micro_batches(data)
+            try:
+                return self._run_passes(parts, loss_function, forward_only=forward_only), indices
+            except torch.OutOfMemoryError as error:
+                smaller = self._smaller_pass(parts)
+                problem = recovery_problem(self.module, dist.get_world_size())
+                if problem or not smaller:
+                    error.add_note(f"spanloop: the pass is not repeated: {problem or 'each pass has one row'}")
+                    raise
+            # here nothing refers to the failed pass any more
+            print(f"spanloop: out of memory; passes have at most {smaller:,} tokens from now on", flush=True)  # noqa: T201 - the job's log
+            self._largest_pass = smaller
+            discard_pass(self.module)
+
+    def _run_passes(self, parts: list[Any], loss_function: Any, *, forward_only: bool) -> list[dict[str, Any]]:
+        outputs: list[dict[str, Any]] = []
+        for number, part in enumerate(parts):
+            is_last = number == len(parts) - 1
+            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=is_last):
+                loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
+                if not forward_only:
+                    loss.backward()
+            # losses and records of the whole batch are computed beside its rows, on the CPU
+            output["model_output"] = {name: values.cpu() for name, values in output["model_output"].items()}
+            outputs.append(output)
+        return outputs
+
+    def _smaller_pass(self, parts: list[Any]) -> int:
+        """Return half the tokens of the largest pass; 0 where each has one row, or the stock engine divides them."""
+        if self._stock_reason or all(len(part) == 1 for part in parts):
+            return 0
+        return max(packed_tokens(_rows(part["input_ids"])) for part in parts) // 2
 
     @contextmanager
     def disable_adapter(self) -> Generator[None]:
@@ -157,7 +190,8 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
                 # the mask is the square of the tokens of a pass
                 tu.assign_non_tensor(data, max_token_len_per_gpu=max(map(len, rows)))
             return prepare_micro_batches(data=data, dp_group=self.get_data_parallel_group())
-        indices = micro_batches(rows, data["max_token_len_per_gpu"])
+        limit = data["max_token_len_per_gpu"]
+        indices = micro_batches(rows, min(limit, self._largest_pass or limit))
         # every rank runs as many passes as the one with the most: each pass may exchange weights
         count = torch.tensor(len(indices), device=self._device())
         dist.all_reduce(count, op=dist.ReduceOp.MAX, group=self.get_data_parallel_group())

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class TickVerdict(StrEnum):
+class TickOutcome(StrEnum):
     """What a tick of a schedule did."""
 
     SUBMITTED = "submitted"

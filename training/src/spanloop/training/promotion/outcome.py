@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class PromotionVerdict(StrEnum):
+class PromotionOutcome(StrEnum):
     """What was decided about a candidate."""
 
     PROMOTED = "promoted"

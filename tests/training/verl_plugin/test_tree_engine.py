@@ -1,0 +1,140 @@
+# pyright: basic
+"""The engine within verl's jobs, in this process: what it computes does not depend on how rows are packed."""
+
+import importlib
+import itertools
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from spanloop.training.verl_plugin.engine import attention_kernels, engine_choice, packed_batch, prefix_tree
+
+from ..debug_training import debug_plan, train_here, write_dataset
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "dr_grpo": {},
+    "gspo": {"kl_coefficient": 0.1},
+    "ppo": {},
+    "sft": {},
+    "dpo": {},
+    "dr_grpo with an adapter": {"lora_rank": 4},
+}
+
+
+def gradients(module: Any) -> torch.Tensor:
+    """All gradients of an FSDP2 model as one vector."""
+    parts = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    return torch.cat([getattr(part, "full_tensor", lambda part=part: part)().flatten() for part in parts]).clone()
+
+
+def assert_close(computed: torch.Tensor, expected: torch.Tensor) -> None:
+    """The norm of the difference is below 1e-5 of the gradient's."""
+    assert expected.norm() > 0
+    assert (computed - expected).norm() <= 1e-5 * expected.norm()
+
+
+@pytest.fixture
+def engine() -> Any:
+    """The engine's class; verl warns of engines that are not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("spanloop.training.verl_plugin.engine.tree_engine").TreeEngine
+
+
+def record_gradients(engine: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[torch.Tensor]]:
+    """Record the gradients of each update, by the class of the engine."""
+    recorded: dict[str, list[torch.Tensor]] = {}
+    compute = engine.forward_backward_batch
+
+    def recording(self: Any, data: Any, loss_function: Any, forward_only: bool = False) -> Any:  # noqa: FBT001, FBT002
+        result = compute(self, data, loss_function, forward_only)
+        if not forward_only:
+            recorded.setdefault(type(self).__name__, []).append(gradients(self.module))
+        return result
+
+    monkeypatch.setattr(engine, "forward_backward_batch", recording)
+    return recorded
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_trees_merged_rows_and_passes_of_one_row_have_the_same_gradient(
+    name: str, engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first update computes its batch in each way."""
+    recorded = record_gradients(engine, monkeypatch)
+    compute = engine.forward_backward_batch
+
+    def three_times(self: Any, data: Any, loss_function: Any, forward_only: bool = False) -> Any:  # noqa: FBT001, FBT002
+        if not forward_only:
+            with monkeypatch.context() as merged:
+                merged.setattr(packed_batch, "pack", lambda rows, **_: prefix_tree.pack(rows, share=False))
+                compute(self, data, loss_function)
+            self.optimizer_zero_grad()
+            self._largest_pass = 1
+            compute(self, data, loss_function)
+            self.optimizer_zero_grad()
+            self._largest_pass = 0
+        return compute(self, data, loss_function, forward_only)
+
+    monkeypatch.setattr(engine, "forward_backward_batch", three_times)
+    kind = name.split(maxsplit=1)[0]
+    write_dataset(tiny_model, tmp_path, kind=kind, groups=2, episodes=2)
+    train_here(debug_plan(tiny_model, tmp_path, kind=kind, steps=1, samples_path=None, **RECIPES[name]))
+    assert set(recorded) == {"PolicyTreeEngine", *(["ValueTreeEngine"] if kind == "ppo" else [])}
+    for merged, single, tree in recorded.values():
+        assert_close(merged, tree)
+        assert_close(single, tree)
+
+
+@pytest.mark.parametrize(("kernel", "call"), [("_CPU_BACKWARD", 9), ("_CPU_FORWARD", 4)])
+def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
+    kernel: str,
+    call: int,
+    engine: Any,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The first pass ends within the backward pass of a layer that others follow, or within a forward pass."""
+    monkeypatch.setattr(engine_choice, "attention_problem", lambda *_: "")
+    recorded = record_gradients(engine, monkeypatch)
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=3)
+    plan = debug_plan(tiny_model, tmp_path, steps=1)
+    train_here(plan)
+    monkeypatch.setattr(attention_kernels, kernel, failing_at(call, getattr(attention_kernels, kernel)))
+    train_here(plan)
+    assert_close(*recorded["PolicyTreeEngine"])
+    lines = [line for line in capfd.readouterr().out.splitlines() if "spanloop: out of memory" in line]
+    assert len(lines) == 1
+    assert "passes have at most" in lines[0]
+
+
+def failing_at(call: int, kernel: Any) -> Any:
+    """A kernel that runs out of memory once."""
+    calls = itertools.count(1)
+
+    def run(*arguments: Any, **settings: Any) -> Any:
+        if next(calls) == call:
+            raise torch.OutOfMemoryError("CUDA out of memory (a test)")
+        return kernel(*arguments, **settings)
+
+    return run
+
+
+def test_a_model_that_cannot_be_packed_is_computed_by_the_stock_engine(
+    engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recorded = record_gradients(engine, monkeypatch)
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
+    plan = debug_plan(tiny_model, tmp_path, steps=1)
+    train_here(plan)
+    monkeypatch.setattr(engine_choice, "_FAMILIES", frozenset())
+    train_here(plan)
+    assert_close(*recorded["PolicyTreeEngine"])
+    printed = capfd.readouterr().out
+    assert "spanloop: rows are computed by packed prefix trees" in printed
+    assert "spanloop: rows are computed by verl's stock engine: models of type 'llama' are not known" in printed
