@@ -6,7 +6,7 @@
 
 ``FOLDER`` has ``rows.parquet`` (``gpu_rows.py``), the tiny model with its figures on a CPU (``--record``), and takes
 ``results.json`` and the jobs' files. A part whose figures are in ``results.json`` is not measured again, so a run that
-was interrupted goes on. ``python benchmarks/gpu_report.py`` writes them into ``docs/benchmarks.md``.
+was interrupted goes on. ``gpu_report.py`` takes them into docs/benchmarks.md.
 
 The models have Qwen2.5's shapes and random weights; a step is four tasks with four attempts each. Of each size are
 measured: the model alone (forward and backward of a tree, of merged rows, of one row for each turn, and of many

@@ -28,8 +28,8 @@ from gpu_training import recipes
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
     "TransferQueue", "antlr4-python3-runtime", "annotated-types", "cachetools", "codetiming", "datasets", "dill",
-    "fastapi", "hydra-core", "importlib_metadata", "jsonschema", "jsonschema-specifications", "lz4", "msgspec",
-    "multiprocess", "omegaconf", "orjson", "polars", "polars-runtime-32", "pydantic", "pydantic-core",
+    "fastapi", "hydra-core", "importlib_metadata", "jsonschema", "jsonschema-specifications", "lazy-importer", "lz4", "msgspec",
+    "multiprocess", "omegaconf", "opentelemetry-api", "orjson", "polars", "polars-runtime-32", "pydantic", "pydantic-core",
     "pydantic-settings", "pylatexenc", "python-dotenv", "pyvers", "pyzmq", "ray", "referencing", "rpds-py", "starlette",
     "tensordict", "tokenizers", "torchdata", "transformers", "typing-inspection", "uvicorn", "verl",
 )  # fmt: skip
@@ -165,6 +165,7 @@ def add_code(tar: tarfile.TarFile) -> None:
         *ROOT.glob("*/src"),
         *(ROOT / "benchmarks" / name for name in ("gpu.py", "gpu_report.py", "gpu_training")),
     ]
+    sources.append(ROOT / "Makefile")
     for source in sources:
         if source.exists():
             tar.add(source, str(source.relative_to(ROOT)), filter=_without_bytecode)
