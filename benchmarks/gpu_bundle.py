@@ -27,11 +27,12 @@ from gpu_training import recipes
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
-    "TransferQueue", "antlr4-python3-runtime", "annotated-types", "cachetools", "codetiming", "datasets", "dill",
-    "fastapi", "hydra-core", "importlib_metadata", "jsonschema", "jsonschema-specifications", "lazy-importer", "lz4", "msgspec",
-    "multiprocess", "omegaconf", "opentelemetry-api", "orjson", "polars", "polars-runtime-32", "pydantic", "pydantic-core",
-    "pydantic-settings", "pylatexenc", "python-dotenv", "pyvers", "pyzmq", "ray", "referencing", "rpds-py", "starlette",
-    "tensordict", "tokenizers", "torchdata", "transformers", "typing-inspection", "uvicorn", "verl",
+    "annotated-types", "antlr4-python3-runtime", "cachetools", "codetiming", "datasets", "dill", "fastapi",
+    "hydra-core", "importlib_metadata", "jsonschema", "jsonschema-specifications", "lazy-importer", "lz4",
+    "msgspec", "multiprocess", "omegaconf", "opentelemetry-api", "orjson", "polars", "polars-runtime-32",
+    "pydantic", "pydantic-core", "pydantic-settings", "pylatexenc", "python-dotenv", "pyvers", "pyzmq", "ray",
+    "referencing", "rpds-py", "starlette", "tensordict", "tokenizers", "torchdata", "TransferQueue", "transformers",
+    "typing-inspection", "uvicorn", "verl",
 )  # fmt: skip
 """What training imports and a usual image with torch lacks, or has in a version that verl does not work with."""
 LEFT_OUT: Final = ("ray/jars/", "ray/rllib/", "ray/dashboard/client/")

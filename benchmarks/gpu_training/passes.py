@@ -158,7 +158,7 @@ class Passes:
         ).logprobs
         loss = -logprobs.sum() / trained
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
