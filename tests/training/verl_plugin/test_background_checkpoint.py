@@ -1,6 +1,7 @@
 # pyright: basic
 """Checkpoints that are written beside the next steps: what they hold, and which one is left by a training that ends."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,6 @@ import pytest
 import torch
 
 from spanloop.training.models.checkpoints import latest_checkpoint
-from spanloop.training.verl_plugin.engine import background_checkpoint
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..debug_training import debug_plan, train_here, trained_weights, write_dataset
@@ -43,16 +43,19 @@ sys.exit(main.main(Path(sys.argv[1])))
 
 
 @pytest.fixture
-def beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checkpoints are written as on a GPU, and only after the next step has begun."""
-    monkeypatch.setattr(background_checkpoint, "writes_beside", lambda _: True)
-    late: Any = background_checkpoint._Writer._run
+def beside(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module. Checkpoints are written as on a GPU, and only after the next step has begun."""
+    # verl warns about itself when it is imported
+    module: Any = importlib.import_module("spanloop.training.verl_plugin.engine.background_checkpoint")
+    monkeypatch.setattr(module, "writes_beside", lambda _: True)
+    late: Any = module._Writer._run
 
     def run(writer: Any) -> None:
         time.sleep(0.3)
         late(writer)
 
-    monkeypatch.setattr(background_checkpoint._Writer, "_run", run)
+    monkeypatch.setattr(module._Writer, "_run", run)
+    return module
 
 
 def trained(model: Path, folder: Path, kind: str, **changes: Any) -> TrainPlan:
@@ -63,12 +66,11 @@ def trained(model: Path, folder: Path, kind: str, **changes: Any) -> TrainPlan:
 
 
 @pytest.mark.parametrize("kind", ["dr_grpo", "sft"])
-@pytest.mark.usefixtures("beside")
 def test_a_checkpoint_written_beside_the_next_step_is_that_of_its_own_step(
-    kind: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, beside: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = trained(tiny_model, tmp_path / "beside", kind, max_ckpt_to_keep=2)
-    monkeypatch.setattr(background_checkpoint, "writes_beside", lambda _: False)
+    monkeypatch.setattr(beside, "writes_beside", lambda _: False)
     stock = trained(tiny_model, tmp_path / "stock", kind, max_ckpt_to_keep=2)
     for step in (1, 2):
         weights, expected = trained_weights(plan, step), trained_weights(stock, step)
@@ -89,11 +91,10 @@ def assert_same(one: Any, other: Any) -> None:
             assert_same(one[key], other[key])
 
 
-@pytest.mark.usefixtures("beside")
-def test_tensors_that_share_memory_share_their_copy() -> None:
+def test_tensors_that_share_memory_share_their_copy(beside: Any) -> None:
     weight = torch.arange(6.0).reshape(2, 3)
     content = {"head": weight, "embedding": weight.view(2, 3), "part": weight[0], "lists": [(weight, 1)]}
-    copied = background_checkpoint._Copies().of(content)
+    copied = beside._Copies().of(content)
     weight.zero_()
     assert copied["head"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert copied["head"] is copied["embedding"] is copied["lists"][0][0]
@@ -145,6 +146,15 @@ def test_a_write_that_fails_fails_the_job_and_leaves_the_checkpoint_before(
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     assert checkpoint is not None
     assert checkpoint.step == 1
+
+
+@pytest.mark.parametrize("kind", ["ppo", "sft"])
+def test_checkpoints_that_nothing_resumes_from_have_the_weights_alone(
+    kind: str, beside: Any, tiny_model: Path, tmp_path: Path
+) -> None:
+    plan = trained(tiny_model, tmp_path, kind, resumable=False)
+    assert trained_weights(plan, 2)
+    assert not list(plan.checkpoint_dir.rglob("*_world_size_1_rank_0.pt"))
 
 
 @pytest.mark.slow
