@@ -45,7 +45,7 @@ from spanloop.training.spec.choices import Device
 PARTS: Final = ("recipes", "1.5b", "0.5b", "7b")
 DEFAULT_PARTS: Final = PARTS[:3]
 PASS_TOKENS: Final = 32_768
-REHEARSED: Final = ("dr_grpo", "sft", "dpo")
+REHEARSED: Final = ("dr_grpo", "dpo")
 """Recipes of a rehearsal."""
 _SECONDS: Final = 480.0
 _RECIPES_S: Final = 150.0

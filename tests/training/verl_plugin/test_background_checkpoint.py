@@ -150,7 +150,7 @@ def test_a_write_that_fails_fails_the_job_and_leaves_the_checkpoint_before(
 
 @pytest.mark.parametrize("kind", ["ppo", "sft"])
 def test_checkpoints_that_nothing_resumes_from_have_the_weights_alone(
-    kind: str, beside: Any, tiny_model: Path, tmp_path: Path
+    kind: str, tiny_model: Path, tmp_path: Path
 ) -> None:
     plan = trained(tiny_model, tmp_path, kind, resumable=False)
     assert trained_weights(plan, 2)
