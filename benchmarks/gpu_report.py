@@ -19,8 +19,9 @@ _INTRODUCTION: Final = """## Training on a GPU
 `python benchmarks/gpu.py`: models of Qwen2.5's shapes with random weights, bfloat16; rows of a real airline agent
 (tau-bench), four tasks with four attempts each in a step. `tree` computes each common prefix once; `merged` has one row
 for each attempt and nothing shared; `turns` one row for each turn. MFU counts 6 operations for each parameter and
-computed token, attention's visible pairs, and the output head where the loss needs it; recomputed activations are not
-counted. verl's own figure counts the tokens of all rows.
+computed token, attention's visible pairs, and the output head where the loss needs it. Every forward pass is computed
+again in the backward pass, which MFU does not count; the utilisation of the hardware (HFU) does, and is 4/3 of it.
+verl's own figure counts the tokens of all rows.
 """
 
 
@@ -76,7 +77,7 @@ def size_lines(part: str, measured: dict[str, Any]) -> Iterator[str]:
             "computed tokens",
             "s",
             "tokens/s",
-            "MFU",
+            "MFU (HFU)",
             "peak",
             "slower than the tree",
             "tokens by the tree's",
@@ -97,7 +98,7 @@ def size_lines(part: str, measured: dict[str, Any]) -> Iterator[str]:
             "update",
             "`old_log_prob`",
             "row tokens/s",
-            "MFU",
+            "MFU (HFU) of the update",
             "verl's MFU",
             "peak",
             "compiled after step 3",
@@ -131,7 +132,7 @@ def _layout_lines(title: str, layouts: dict[str, Any]) -> Iterator[str]:
             f"{layout['tokens']:,}",
             f"{layout['seconds']:.2f}",
             f"{layout['tokens'] / layout['seconds']:,.0f}",
-            f"{layout['mfu']:.2f}",
+            _utilisation(layout["mfu"]),
             f"{layout['peak_gb']:.1f} GB",
             ratio,
             tokens,
@@ -157,11 +158,15 @@ def _job_row(name: str, job: dict[str, Any]) -> str:
         f"{job['update_s']:.2f} s",
         f"{job['old_log_prob_s']:.2f} s",
         f"{job['tokens_per_s']:,.0f}",
-        f"{job['mfu_step']:.2f}",
+        _utilisation(job["mfu_update"]),
         f"{job['mfu_verl']:.2f}",
         f"{job['gpu_gb']:.0f} GB",
         str(job["late_compilations"]),
     )
+
+
+def _utilisation(mfu: float) -> str:
+    return f"{mfu:.2f} ({4 / 3 * mfu:.2f})"
 
 
 def _row(*cells: str) -> str:

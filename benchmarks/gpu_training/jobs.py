@@ -70,6 +70,7 @@ class JobResult(NamedTuple):
     """Files that torch's and Triton's compilers wrote after the third step."""
     problem: str
     """End of the log of a job that failed; empty otherwise."""
+    backbone: str
 
     def median(self, name: str) -> float:
         """Return the median of a metric over the steps after the first, which warms up; 0 without it."""
@@ -121,7 +122,7 @@ def run_here(job: Job, folder: Path) -> JobResult:
         torch.set_num_threads(threads)
         os.environ.clear()
         os.environ.update(environment)
-    return JobResult(_steps(plan), time.monotonic() - started_s, 0.0, 0, "")
+    return JobResult(_steps(plan), time.monotonic() - started_s, 0.0, 0, "", plan.run.backbone.value)
 
 
 class RunningJob:
@@ -163,7 +164,8 @@ class RunningJob:
         self._watcher.join()
         if status:
             problem += (self._folder / "log.txt").read_text(errors="replace")[-_LOG_CHARACTERS:]
-        return JobResult(_steps(self._plan), seconds, self._gpu_gb, self._late_compilations(), problem)
+        late = self._late_compilations()
+        return JobResult(_steps(self._plan), seconds, self._gpu_gb, late, problem, self._plan.run.backbone.value)
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):

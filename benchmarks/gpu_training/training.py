@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 import torch
 
-from spanloop.training.spec.choices import Device
+from spanloop.training.spec.choices import Backbone, Device
 
 from .jobs import NO_CHECKPOINTS, Job, JobResult, RunningJob, run_here
 from .models import Size
@@ -24,7 +24,7 @@ STOCK_ENGINE: Final = (
     "actor_rollout_ref.actor.calculate_entropy=False",
 )
 """Overrides of verl that leave its engine as it is, with the loss of a step whose start is recomputed."""
-_OUT_OF_MEMORY: Final = "out of memory"
+OUT_OF_MEMORY: Final = "out of memory"
 _SHORTER: Final = (6_144, 4_096)
 """Lengths to which rows are cut for both engines where the stock engine's memory does not suffice for the longest."""
 _LEARNING_RATE: Final = 1e-6
@@ -61,10 +61,15 @@ class Setup(NamedTuple):
         )
 
     def run(self, name: str, job: Job) -> JobResult:
-        """Run a job to its end, or to the end of the time."""
+        """Run a job to its end, or to the end of the time; without Ray where it does not reach a step with it."""
         if self.device is Device.CPU:
             return run_here(job, self.work / name)
-        return RunningJob(job, self.work / name).result(timeout_s=self.seconds_left())
+        result = RunningJob(job, self.work / name).result(timeout_s=self.seconds_left())
+        if result.steps or OUT_OF_MEMORY in result.problem.lower():
+            return result
+        print(f"{name} without Ray, after: {result.problem[-1000:]}", flush=True)
+        debug = job._replace(backbone=Backbone.DEBUG)
+        return RunningJob(debug, self.work / f"{name}_debug").result(timeout_s=self.seconds_left())
 
 
 def measure_tree(setup: Setup, *, steps: int = 5) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def measure_stock(setup: Setup, *, steps: int = 2) -> dict[str, Any]:
         figures = _figures(setup, rows, result, pass_tokens=longest, share=False)
         if not result.problem and limit:
             figures["tree"] = _tree(setup, rows, f"tree_{longest}", steps=3)
-        if _OUT_OF_MEMORY not in result.problem.lower():
+        if OUT_OF_MEMORY not in result.problem.lower():
             break
     return figures
 
@@ -140,6 +145,7 @@ def _figures(setup: Setup, rows: pl.DataFrame, result: JobResult, *, pass_tokens
         "longest_row": int(row_tokens(rows).max() or 0),  # type: ignore[arg-type]
         "mfu_step": mean.flops / step_s / peak if step_s and peak else 0.0,
         "mfu_update": mean.flops / update_s / peak if update_s and peak else 0.0,
+        "backbone": result.backbone,
         "mfu_verl": result.median("perf/mfu/actor"),
         "allocated_gb": max((step.get("perf/max_memory_allocated_gb", 0.0) for step in result.steps), default=0.0),
         "gpu_gb": result.gpu_gb,
