@@ -8,12 +8,12 @@ import torch
 from transformers import LlamaConfig, MistralConfig, Qwen2Config
 
 from spanloop.training.verl_plugin.engine import engine_choice
-from spanloop.training.verl_plugin.engine.attention_kernels import Attended, CpuKernel
+from spanloop.training.verl_plugin.engine.attention_kernels import Attended, CpuKernel, CudaKernel
 from spanloop.training.verl_plugin.engine.engine_choice import use_flash_attention, why_stock
 from spanloop.training.verl_plugin.engine.output_head import head_problem
 
 CPU = torch.device("cpu")
-SHAPE = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SHAPE: dict[str, Any] = {"hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
 def reason(config: Any, **settings: int) -> str:
@@ -49,6 +49,19 @@ def test_a_kernel_that_fails_or_computes_something_else_is_named(monkeypatch: py
     monkeypatch.setattr(CpuKernel, "forward", refused)
     assert reason(LlamaConfig(**SHAPE)) == (
         "the self-test of its kernels failed: FlashAttention only supports Ampere GPUs or newer."
+    )
+
+
+def test_torch_merges_partial_results_where_triton_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(CudaKernel, "is_fused", True)
+    monkeypatch.setattr(
+        engine_choice, "_self_test", lambda *_: "Failed to find C compiler." if CudaKernel.is_fused else ""
+    )
+    assert why_stock(LlamaConfig(**SHAPE), torch.bfloat16, torch.device("cuda"), sequence_parallel=1) == ""
+    assert (
+        capsys.readouterr().out == "spanloop: torch merges partial results of attention: Failed to find C compiler.\n"
     )
 
 

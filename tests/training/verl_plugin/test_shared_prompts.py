@@ -215,7 +215,7 @@ def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.Monke
 
     hidden, weight = torch.randn(64, 4, requires_grad=True), torch.randn(500, 4, requires_grad=bool(trained))
     rows, labels = torch.arange(64), torch.randint(500, (64,))
-    with Sizes():
+    with Sizes():  # type: ignore[no-untyped-call]
         token_logprobs(hidden, weight, rows, labels, with_entropy=True).logprobs.sum().backward()
     assert max(sizes) == 2_000
 

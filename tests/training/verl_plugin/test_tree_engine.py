@@ -4,13 +4,22 @@
 import importlib
 import itertools
 import warnings
+from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from spanloop.training.verl_plugin.engine import attention_kernels, engine_choice, packed_batch, prefix_tree
+from spanloop.training.verl_plugin.engine import (
+    attention_kernels,
+    engine_choice,
+    packed_batch,
+    prefix_tree,
+    tree_attention,
+)
 
 from ..debug_training import debug_plan, train_here, write_dataset
 
@@ -123,6 +132,28 @@ def failing_at(call: int, kernel: Any) -> Any:
         return kernel(*arguments, **settings)
 
     return run
+
+
+def test_checkpointed_activations_are_computed_again_without_their_attention(
+    engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = record_gradients(engine, monkeypatch)
+    kernel, attention = attention_kernels._CPU_FORWARD, tree_attention.tree_attention
+    calls: Counter[tuple[str, bool]] = Counter()
+
+    def counted(name: str, function: Any, *arguments: Any, **settings: Any) -> Any:
+        calls[name, is_checkpointed] += 1
+        return function(*arguments, **settings)
+
+    monkeypatch.setattr(attention_kernels, "_CPU_FORWARD", partial(counted, "kernel", kernel))
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, tree_attention.ATTENTION, partial(counted, "attention", attention))
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
+    for is_checkpointed in (False, True):
+        override = f"actor_rollout_ref.model.enable_gradient_checkpointing={is_checkpointed}"
+        train_here(debug_plan(tiny_model, tmp_path, steps=1, verl=(override,)))
+    assert_close(*recorded["PolicyTreeEngine"])
+    assert calls["attention", True] == 2 * calls["attention", False] > 0
+    assert calls["kernel", True] == calls["kernel", False]
 
 
 def test_a_model_that_cannot_be_packed_is_computed_by_the_stock_engine(

@@ -6,12 +6,13 @@ shape (tokens, heads, size); neighbouring query heads share a key head when ther
 """
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from .attention_plan import Runs
+from .attention_plan import Index, Runs
 
 _CPU_FORWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001 - see the module's docstring
 _CPU_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward  # noqa: SLF001
@@ -81,12 +82,43 @@ class VarlenKernel(Protocol):
         causal: bool,
         scale: float,
     ) -> Gradients:
-        """Return the gradients of these pairs.
+        """Return the gradients of these pairs of runs.
 
         ``attended`` has the output and log-sum-exp over all keys of each query, those of other calls included, and the
         state of the forward pass of these pairs. So gradients of several calls add up.
         """
         ...
+
+    def merge(self, merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
+        """See :func:`merge`."""
+        ...
+
+
+def merge(merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
+    """Merge attention of some queries to further keys into that of all queries, in place.
+
+    Args:
+        merged: Output so far, in the type of ``total``; shape (tokens, heads, size).
+        total: Its log-sum-exp; shape (heads, tokens).
+        part: Of the further keys.
+        index: Positions of the part's queries.
+    """
+    before = take(total, index, 1)
+    both = torch.logaddexp(before, part.logsumexp)
+    kept, added = ((weight - both).exp_().t().unsqueeze(2) for weight in (before, part.logsumexp))
+    output = take(merged, index).mul_(kept).addcmul_(part.output, added)
+    if isinstance(index, slice):
+        before.copy_(both)
+    else:
+        merged.index_copy_(0, index, output)
+        total.index_copy_(1, index, both)
+
+
+def take(tensor: torch.Tensor, index: Index, dimension: int = 0) -> torch.Tensor:
+    """Return the positions ``index`` of a dimension: a view for a slice, else a copy."""
+    if isinstance(index, slice):
+        return tensor.narrow(dimension, index.start, index.stop - index.start)
+    return tensor.index_select(dimension, index)
 
 
 class CpuKernel:
@@ -151,11 +183,17 @@ class CpuKernel:
                 gradient[run] = part[0].transpose(0, 1)
         return gradients
 
+    def merge(self, merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
+        """See :func:`merge`."""
+        merge(merged, total, part, index)
+
 
 class CudaKernel:
     """One call of torch's variable-length flash kernel for all pairs of runs, in bfloat16 or float16."""
 
     longest_run = _CUDA_LONGEST_RUN
+    is_fused = find_spec("triton") is not None
+    """Whether partial results are merged by a kernel of Triton, which CUDA builds of torch bring."""
 
     def compute_dtype(self, dtype: torch.dtype) -> torch.dtype:
         """Return ``dtype``; the kernel refuses others than bfloat16 and float16."""
@@ -196,6 +234,15 @@ class CudaKernel:
         runs = (queries.starts_on_device, keys.starts_on_device, queries.longest, keys.longest)
         inputs = (upstream, query, key, value, attended.output, attended.logsumexp.contiguous())
         return Gradients(*CUDA_BACKWARD(*inputs, *runs, _NO_DROPOUT, causal, *attended.state, scale=scale))
+
+    def merge(self, merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
+        """See :func:`merge`."""
+        if not self.is_fused or merged.shape[2] & (merged.shape[2] - 1):
+            merge(merged, total, part, index)
+            return
+        from .merge_kernel import merge_on_cuda  # noqa: PLC0415 - Triton is there beside CUDA only
+
+        merge_on_cuda(merged, total, part.output, part.logsumexp, index)
 
 
 def kernel_for(device: torch.device) -> VarlenKernel:

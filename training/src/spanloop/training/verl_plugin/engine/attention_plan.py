@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -54,6 +54,24 @@ class Level(NamedTuple):
     keys: Runs
 
 
+class KeptResults:
+    """Results of the layers' attention, which a recomputed forward pass takes instead of calling the kernels again.
+
+    FSDP2 copies the containers among a layer's arguments; this class is none, so all copies of a plan share it.
+    """
+
+    def __init__(self) -> None:
+        self._by_layer: dict[int, Any] = {}
+
+    def pop(self, layer: int) -> Any:
+        """Return and forget the result of a layer; None where there is none."""
+        return self._by_layer.pop(layer, None)
+
+    def keep(self, layer: int, result: Any) -> None:
+        """Keep the result of a layer."""
+        self._by_layer[layer] = result
+
+
 @dataclass(frozen=True)
 class AttentionPlan:
     """The kernel calls of one pack.
@@ -61,13 +79,17 @@ class AttentionPlan:
     Attributes:
         segments: The segments, which cover all packed tokens.
         levels: One for each depth whose segments have tokens below them, from the root.
+        kept: Where each layer runs its forward pass twice (activation checkpointing); else None.
     """
 
     segments: Runs
     levels: tuple[Level, ...]
+    kept: KeptResults | None = None
 
 
-def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int | None = None) -> AttentionPlan:
+def plan_attention(
+    layout: PackedRows, device: torch.device, *, longest_run: int | None = None, is_recomputed: bool = False
+) -> AttentionPlan:
     """Return the plan of ``layout``.
 
     Args:
@@ -76,11 +98,11 @@ def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int
         longest_run: Queries below one segment are cut into runs of at most so many tokens. The backward kernel computes
             blocks of keys in parallel, so a short segment with many tokens below it would leave most of a GPU idle.
             None does not cut.
+        is_recomputed: Whether each layer runs its forward pass again before its backward pass.
     """
     segments = Runs.of((part.end - part.begin for part in layout.segments), device)
-    return AttentionPlan(
-        segments, tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
-    )
+    levels = tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
+    return AttentionPlan(segments, levels, KeptResults() if is_recomputed else None)
 
 
 def _inner_segments(segments: Sequence[Segment]) -> list[list[Segment]]:

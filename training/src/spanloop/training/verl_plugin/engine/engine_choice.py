@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.utils.import_utils import is_flash_attn_2_available
 
-from .attention_kernels import kernel_for
+from .attention_kernels import CudaKernel, kernel_for
 from .attention_plan import plan_attention
 from .prefix_tree import PackedRows, Segment
 from .tree_attention import TreeAttention
@@ -74,6 +74,15 @@ def attention_problem(config: Any, dtype: torch.dtype, device: torch.device) -> 
         dtype: Type of the forward pass.
         device: The device of this rank.
     """
+    problem = _self_test(config, dtype, device)
+    if problem and device.type == "cuda" and CudaKernel.is_fused:
+        CudaKernel.is_fused = False
+        print(f"spanloop: torch merges partial results of attention: {problem}", flush=True)  # noqa: T201 - the job's log
+        problem = _self_test(config, dtype, device)
+    return problem
+
+
+def _self_test(config: Any, dtype: torch.dtype, device: torch.device) -> str:
     heads, key_heads = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     draw = torch.Generator().manual_seed(0)
@@ -83,8 +92,8 @@ def attention_problem(config: Any, dtype: torch.dtype, device: torch.device) -> 
     inputs = [tensor.to(device, dtype) for tensor in tensors]
     try:
         computed = _by_plan(inputs, device)
-    except (RuntimeError, TypeError, ValueError) as error:
-        return f"the self-test of its kernels failed: {str(error).strip().splitlines()[0]}"
+    except Exception as error:  # noqa: BLE001 - torch, CUDA and Triton each raise their own kinds; the stock engine is there
+        return f"the self-test of its kernels failed: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
     for name, one, other in zip(("output", "query", "key", "value"), computed, _by_mask(inputs), strict=True):
         difference = float((one.float() - other).norm() / other.norm())
         if not difference <= _TOLERANCE:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-_SLICE_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
-"""Logits at a time: in float32, 32 MiB and 1 GiB. A GPU needs long slices for its matrix products."""
+_SLICE_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 128 * 1024 * 1024}
+"""Logits at a time: in float32, 32 MiB and 512 MiB. A GPU needs long slices for its matrix products."""
 
 
 class TokenLogprobs(NamedTuple):

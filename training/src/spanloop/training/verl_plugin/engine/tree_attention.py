@@ -10,11 +10,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .attention_kernels import Attended, Gradients, VarlenKernel, kernel_for
+from .attention_kernels import Attended, Gradients, VarlenKernel, kernel_for, take
 from .attention_plan import AttentionPlan, Index
 
 ATTENTION = "spanloop_tree"
 """Name in transformers' table of attention functions; one that contains "flash" would be taken for its own."""
+
+
+class _Merged(NamedTuple):
+    """Attention of all tokens to their past."""
+
+    output: torch.Tensor
+    """In the type of the model."""
+    logsumexp: torch.Tensor
+    states: list[Any]
+    """Of each call of the kernel, for its backward pass."""
 
 
 class _Saved(NamedTuple):
@@ -27,38 +37,32 @@ class _Saved(NamedTuple):
 
 
 class TreeAttention(torch.autograd.Function):
-    """``(query, key, value, plan, scale) -> output``, (tokens, heads, size); keys and values may have fewer heads."""
+    """``(query, key, value, plan, scale, layer) -> output``.
+
+    Tensors have shape (tokens, heads, size); keys and values may have fewer heads.
+    """
 
     @staticmethod
     def forward(  # noqa: PLR0917 - autograd passes by position
-        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, plan: AttentionPlan, scale: float
+        ctx: Any,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        plan: AttentionPlan,
+        scale: float,
+        layer: int = 0,
     ) -> torch.Tensor:
-        """Attend call by call and merge."""
+        """Attend call by call and merge, or take the result that the layer's first forward pass kept."""
         kernel = kernel_for(query.device)
-        inputs, dtype = (query, key, value), query.dtype
-        query, key, value = (tensor.to(kernel.compute_dtype(dtype)) for tensor in inputs)
-        runs = plan.segments
-        output, total, state = kernel.forward(query, key, value, runs, runs, causal=True, scale=scale)
-        states = [state]
-        if plan.levels:
-            merged = output.to(total.dtype)
-            for level in plan.levels:
-                part = kernel.forward(
-                    _take(query, level.query_index),
-                    _take(key, level.key_index),
-                    _take(value, level.key_index),
-                    level.queries,
-                    level.keys,
-                    causal=False,
-                    scale=scale,
-                )
-                _merge(merged, total, part, level.query_index)
-                states.append(part.state)
-            output = merged
-        output = output.to(dtype)
-        ctx.save_for_backward(*inputs, output, total)
-        ctx.saved = _Saved(kernel, plan, scale, states)
-        return output
+        result: _Merged | None = plan.kept.pop(layer) if plan.kept is not None else None
+        if result is None:
+            result = _attend(kernel, query, key, value, plan, scale)
+            if plan.kept is not None:
+                plan.kept.keep(layer, result)
+        ctx.save_for_backward(query, key, value, result.output, result.logsumexp)
+        ctx.saved = _Saved(kernel, plan, scale, result.states)
+        # the tensor that is kept must not become part of this forward pass's graph
+        return result.output.view_as(result.output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -77,11 +81,11 @@ class TreeAttention(torch.autograd.Function):
         for level, state in zip(saved.plan.levels, states, strict=True):
             at, of = level.query_index, level.key_index
             parts = saved.kernel.backward(
-                _take(upstream, at),
-                _take(query, at),
-                _take(key, of),
-                _take(value, of),
-                Attended(_take(output, at), _take(total, at, 1), state),
+                take(upstream, at),
+                take(query, at),
+                take(key, of),
+                take(value, of),
+                Attended(take(output, at), take(total, at, 1), state),
                 level.queries,
                 level.keys,
                 causal=False,
@@ -89,13 +93,37 @@ class TreeAttention(torch.autograd.Function):
             )
             for gradient, index, part in zip(summed, (at, of, of), parts, strict=True):
                 _add(gradient, index, part)
-        return (*(gradient.to(dtype) for gradient in summed), None, None)
+        return (*(gradient.to(dtype) for gradient in summed), None, None, None)
 
 
-def _take(tensor: torch.Tensor, index: Index, dimension: int = 0) -> torch.Tensor:
-    if isinstance(index, slice):
-        return tensor.narrow(dimension, index.start, index.stop - index.start)
-    return tensor.index_select(dimension, index)
+def _attend(  # noqa: PLR0917
+    kernel: VarlenKernel,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    plan: AttentionPlan,
+    scale: float,
+) -> _Merged:
+    dtype = query.dtype
+    query, key, value = (tensor.to(kernel.compute_dtype(dtype)) for tensor in (query, key, value))
+    runs = plan.segments
+    output, total, state = kernel.forward(query, key, value, runs, runs, causal=True, scale=scale)
+    states = [state]
+    if plan.levels:
+        output = output.to(total.dtype)
+        for level in plan.levels:
+            part = kernel.forward(
+                take(query, level.query_index),
+                take(key, level.key_index),
+                take(value, level.key_index),
+                level.queries,
+                level.keys,
+                causal=False,
+                scale=scale,
+            )
+            kernel.merge(output, total, part, level.query_index)
+            states.append(part.state)
+    return _Merged(output.to(dtype), total, states)
 
 
 def _add(tensor: torch.Tensor, index: Index, part: torch.Tensor) -> None:
@@ -104,19 +132,6 @@ def _add(tensor: torch.Tensor, index: Index, part: torch.Tensor) -> None:
         tensor[index] += part
     else:
         tensor.index_add_(0, index, part.to(tensor.dtype))
-
-
-def _merge(merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Index) -> None:
-    """Merge attention to further keys into ``merged`` and its log-sum-exp ``total``, in place."""
-    before = _take(total, index, 1)
-    both = torch.logaddexp(before, part.logsumexp)
-    kept, added = ((weight - both).exp_().t().unsqueeze(2) for weight in (before, part.logsumexp))
-    output = _take(merged, index).mul_(kept).add_(part.output * added)
-    if isinstance(index, slice):
-        before.copy_(both)
-    else:
-        merged.index_copy_(0, index, output)
-        total.index_copy_(1, index, both)
 
 
 def tree_attention(  # noqa: PLR0917 - transformers passes by position
@@ -135,5 +150,6 @@ def tree_attention(  # noqa: PLR0917 - transformers passes by position
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     # rotary embeddings can give float32 queries and keys with bfloat16 values
     inputs = (tensor[0].transpose(0, 1).to(value.dtype).contiguous() for tensor in (query, key, value))
-    output: Any = TreeAttention.apply(*inputs, attention_plan, scale)  # type: ignore[no-untyped-call]
+    layer = getattr(module, "layer_idx", 0)
+    output: Any = TreeAttention.apply(*inputs, attention_plan, scale, layer)  # type: ignore[no-untyped-call]
     return output[None], None
