@@ -19,9 +19,8 @@ _INTRODUCTION: Final = """## Training on a GPU
 `python benchmarks/gpu.py`: models of Qwen2.5's shapes with random weights, bfloat16; rows of a real airline agent
 (tau-bench), four tasks with four attempts each in a step. `tree` computes each common prefix once; `merged` has one row
 for each attempt and nothing shared; `turns` one row for each turn. MFU counts 6 operations for each parameter and
-computed token, attention's visible pairs, and the output head where the loss needs it. Every forward pass is computed
-again in the backward pass, which MFU does not count; the utilisation of the hardware (HFU) does, and is 4/3 of it.
-verl's own figure counts the tokens of all rows.
+computed token, attention's visible pairs, and the output head where the loss needs it. The utilisation of the hardware
+(HFU) counts matrix products that the backward pass computes again, too. verl's own figure counts the tokens of all rows.
 """
 
 
@@ -132,7 +131,7 @@ def _layout_lines(title: str, layouts: dict[str, Any]) -> Iterator[str]:
             f"{layout['tokens']:,}",
             f"{layout['seconds']:.2f}",
             f"{layout['tokens'] / layout['seconds']:,.0f}",
-            _utilisation(layout["mfu"]),
+            f"{layout['mfu']:.2f} ({layout['hfu']:.2f})",
             f"{layout['peak_gb']:.1f} GB",
             ratio,
             tokens,
@@ -158,15 +157,11 @@ def _job_row(name: str, job: dict[str, Any]) -> str:
         f"{job['update_s']:.2f} s",
         f"{job['old_log_prob_s']:.2f} s",
         f"{job['tokens_per_s']:,.0f}",
-        _utilisation(job["mfu_update"]),
+        f"{job['mfu_update']:.2f} ({job['hfu_update']:.2f})",
         f"{job['mfu_verl']:.2f}",
         f"{job['gpu_gb']:.0f} GB",
         str(job["late_compilations"]),
     )
-
-
-def _utilisation(mfu: float) -> str:
-    return f"{mfu:.2f} ({4 / 3 * mfu:.2f})"
 
 
 def _row(*cells: str) -> str:

@@ -38,6 +38,8 @@ class Computed(NamedTuple):
     """Share of the card's peak: 6 operations for each parameter of the layers and computed token, those of attention's
     visible pairs, and the head's for the positions that the loss needs; recomputed activations are not counted. 0 for
     an unknown card."""
+    hfu: float
+    """The same with recomputed matrix products."""
     peak_gb: float
     """Largest memory that torch allocated; 0 on a CPU."""
     loss: float
@@ -49,32 +51,36 @@ def peak_flops(device: torch.device) -> float:
     return next((flops for part, flops in PEAK_FLOPS.items() if part in name), 0.0)
 
 
-def batch_flops(batch: PackedBatch, size: Size) -> float:
-    """Return the operations of forward and backward over a pack; recomputed activations are not counted."""
-    # a token sees what lies above it in the tree, and itself
-    pairs = sum(
-        (part.end - part.begin) * ((part.end - part.begin + 1) / 2 + part.subtree_end - part.end)
-        for part in batch.layout.segments
-    )
-    matrices = 6 * (size.layer_parameters * batch.layout.tokens + size.head_parameters * len(batch.logits_at))
-    return matrices + 12 * size.layers * size.hidden * pairs
-
-
 class Work(NamedTuple):
     """What forward and backward over rows take."""
 
     tokens: int
     """Computed tokens."""
     flops: float
+    """Operations, without recomputed activations."""
+    performed_flops: float
+    """With the recomputation of the layers' matrix products and of the head's."""
+
+
+def batch_work(batch: PackedBatch, size: Size) -> Work:
+    """Return the work of forward and backward over a pack."""
+    # a token sees what lies above it in the tree, and itself
+    pairs = sum(
+        (part.end - part.begin) * ((part.end - part.begin + 1) / 2 + part.subtree_end - part.end)
+        for part in batch.layout.segments
+    )
+    matrices = 6 * (size.layer_parameters * batch.layout.tokens + size.head_parameters * len(batch.logits_at))
+    attention = 12 * size.layers * size.hidden * pairs
+    return Work(batch.layout.tokens, matrices + attention, matrices * 8 / 6 + attention)
 
 
 def packed_work(rows: Rows, size: Size, limit_tokens: int, *, share: bool) -> Work:
     """Return the work of rows in passes of at most ``limit_tokens``."""
-    batches = [
-        pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share)
-        for part in micro_batches(rows.sequences, limit_tokens, share=share)
-    ]
-    return Work(sum(batch.layout.tokens for batch in batches), sum(batch_flops(batch, size) for batch in batches))
+    parts = micro_batches(rows.sequences, limit_tokens, share=share)
+    packs = (
+        pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share) for part in parts
+    )
+    return Work(*map(sum, zip(*(batch_work(pack, size) for pack in packs), strict=True)))
 
 
 class Passes:
@@ -126,25 +132,24 @@ class Passes:
     def _run(self, rows: Rows, *, share: bool) -> Computed:
         self._model.zero_grad(set_to_none=True)
         trained = sum(int(mask.sum()) for mask in rows.masks)
-        tokens, flops, loss = 0, 0.0, 0.0
+        loss = 0.0
         parts = micro_batches(rows.sequences, self._limit, share=share)
         self._synchronize()
         started_s = time.perf_counter()
         for part in parts:
             batch = pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share)
             loss += self._forward_backward(batch, trained)
-            tokens += batch.layout.tokens
-            flops += batch_flops(batch, self._size)
         self._synchronize()
         seconds = time.perf_counter() - started_s
         peak = peak_flops(self._device)
         peak_gb = torch.cuda.max_memory_allocated() / 1e9 if self._device.type == "cuda" else 0.0
-        mfu = flops / seconds / peak if peak else 0.0
-        return Computed(seconds, tokens, rows.tokens, len(parts), mfu, peak_gb, loss)
+        work = packed_work(rows, self._size, self._limit, share=share)
+        mfu, hfu = (flops / seconds / peak if peak else 0.0 for flops in (work.flops, work.performed_flops))
+        return Computed(seconds, work.tokens, rows.tokens, len(parts), mfu, hfu, peak_gb, loss)
 
     def _forward_backward(self, batch: PackedBatch, trained: int) -> float:
         longest_run = kernel_for(self._device).longest_run
-        plan = plan_attention(batch.layout, self._device, longest_run=longest_run)
+        plan = plan_attention(batch.layout, self._device, longest_run=longest_run, is_recomputed=True)
         batch = batch.to(self._device)
         hidden = self._model.model(
             input_ids=batch.input_ids,

@@ -128,7 +128,7 @@ def _tree(setup: Setup, rows: pl.DataFrame, name: str, steps: int) -> dict[str, 
 def _figures(setup: Setup, rows: pl.DataFrame, result: JobResult, *, pass_tokens: int, share: bool) -> dict[str, Any]:
     batches = _batches(rows)
     work = [packed_work(merged_rows(batch), setup.size, pass_tokens, share=share) for batch in batches]
-    mean = Work(sum(each.tokens for each in work) // len(work), sum(each.flops for each in work) / len(work))
+    mean = Work(*(sum(values) / len(work) for values in zip(*work, strict=True)))
     row_tokens_of_step = merged_rows(rows).tokens / len(batches)
     step_s = result.median("timing_s/step") - result.median("timing_s/save_checkpoint")
     update_s = result.median("timing_s/update_actor")
@@ -140,11 +140,12 @@ def _figures(setup: Setup, rows: pl.DataFrame, result: JobResult, *, pass_tokens
         "old_log_prob_s": result.median("timing_s/old_log_prob"),
         "tokens_per_s": row_tokens_of_step / step_s if step_s else 0.0,
         "row_tokens": round(row_tokens_of_step),
-        "computed_tokens": mean.tokens,
+        "computed_tokens": round(mean.tokens),
         "pass_tokens": pass_tokens,
         "longest_row": int(row_tokens(rows).max() or 0),  # type: ignore[arg-type]
         "mfu_step": mean.flops / step_s / peak if step_s and peak else 0.0,
         "mfu_update": mean.flops / update_s / peak if update_s and peak else 0.0,
+        "hfu_update": mean.performed_flops / update_s / peak if update_s and peak else 0.0,
         "backbone": result.backbone,
         "mfu_verl": result.median("perf/mfu/actor"),
         "allocated_gb": max((step.get("perf/max_memory_allocated_gb", 0.0) for step in result.steps), default=0.0),
