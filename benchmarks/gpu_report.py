@@ -19,8 +19,9 @@ _INTRODUCTION: Final = """## Training on a GPU
 `python benchmarks/gpu.py`: models of Qwen2.5's shapes with random weights, bfloat16; rows of a real airline agent
 (tau-bench), four tasks with four attempts each in a step. `tree` computes each common prefix once; `merged` has one row
 for each attempt and nothing shared; `turns` one row for each turn. MFU counts 6 operations for each parameter and
-computed token, attention's visible pairs, and the output head where the loss needs it. The utilisation of the hardware
-(HFU) counts matrix products that the backward pass computes again, too. verl's own figure counts the tokens of all rows.
+computed token, attention's visible pairs, and the output head where the loss needs it. The utilisation of the
+hardware (HFU) counts matrix products that the backward pass computes again, too. verl's own figure counts the tokens of
+all rows.
 """
 
 
