@@ -11,6 +11,7 @@ modules, such as ``messages.chat_forms``.
 import json
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FrameType
@@ -58,7 +59,7 @@ def walk(spans: pl.DataFrame) -> list[Step]:
     def on_event(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_back is not None and _module(frame.f_back) == CALLER:
             module = _module(frame)
-            if module.startswith(PACKAGE) and module != CALLER:
+            if module.startswith(PACKAGE) and module != CALLER and not _is_property(module, frame.f_code.co_qualname):
                 calls.append((module.removeprefix(PACKAGE), frame.f_code.co_qualname))
 
     no_scores, no_captures = frames.empty(frames.SCORES), frames.empty(frames.GENERATIONS)
@@ -75,6 +76,13 @@ def walk(spans: pl.DataFrame) -> list[Step]:
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
+
+
+def _is_property(module: str, name: str) -> bool:
+    """Whether a function only reads an attribute of a value."""
+    owner, _, attribute = name.rpartition(".")
+    value: object = vars(getattr(sys.modules[module], owner, object)).get(attribute)
+    return isinstance(value, property | cached_property)
 
 
 def _steps(calls: list[tuple[str, str]]) -> Iterator[Step]:

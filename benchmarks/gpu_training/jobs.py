@@ -40,6 +40,8 @@ class Job(NamedTuple):
     recipe: Mapping[str, Any]
     """With its ``kind``."""
     rows: pl.DataFrame
+    vocabulary: int
+    """Of the model, which has random weights."""
     model: Path
     steps: int
     batch: int
@@ -82,7 +84,7 @@ def make_plan(job: Job, folder: Path) -> TrainPlan:
     """Write the dataset of a job into ``folder`` and return its plan."""
     folder.mkdir(parents=True, exist_ok=True)
     recipe = parse_recipe(dict(job.recipe))
-    write_dataset(job.rows, recipe, folder / "dataset.parquet")
+    write_dataset(job.rows, recipe, folder / "dataset.parquet", vocabulary=job.vocabulary)
     longest = int(row_tokens(job.rows).max() or 0)  # type: ignore[arg-type]
     return TrainPlan(
         recipe=recipe,

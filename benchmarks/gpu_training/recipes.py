@@ -44,6 +44,7 @@ class Case(NamedTuple):
     like: str = ""
     """The case whose figures on a CPU it must have; empty means its own."""
     batch: int = 2
+    compared: tuple[str, ...] = COMPARED
 
 
 CASES: Final[Mapping[str, Case]] = {
@@ -56,7 +57,12 @@ CASES: Final[Mapping[str, Case]] = {
     "ppo": Case({"kind": "ppo"}),
     "sft": Case({"kind": "sft"}, batch=4),
     "dpo": Case({"kind": "dpo"}, batch=4),
-    "dr_grpo, LoRA": Case({"kind": "dr_grpo"}, {"lora_rank": 8}),
+    "dr_grpo, LoRA": Case(
+        # its matrices start with random numbers that depend on the device
+        {"kind": "dr_grpo"},
+        {"lora_rank": 8},
+        compared=("actor/pg_loss", "actor/entropy"),
+    ),
     "dr_grpo, ray": Case({"kind": "dr_grpo"}, backbone=Backbone.RAY, like="dr_grpo"),
     "dr_grpo, offload": Case({"kind": "dr_grpo"}, {"optimizer_dtype": "bfloat16"}, offload=True, like="dr_grpo"),
 }
@@ -68,6 +74,7 @@ def case_job(case: Case, model: Path, device: Device) -> Job:
     return Job(
         recipe=case.recipe,
         rows=draw_rows(tasks=4, attempts=4, vocabulary=VOCABULARY, system_tokens=60),
+        vocabulary=VOCABULARY,
         model=model,
         steps=_STEPS,
         batch=case.batch,
@@ -117,16 +124,16 @@ def compare(folder: Path, work: Path, device: Device, *, seconds: float) -> dict
     rows: dict[str, Any] = {}
     for name, case in cases.items():
         steps = _figures(results[name].steps)
-        rows[name] = _row(steps, expected[case.like or name]) | {"problem": results[name].problem}
+        rows[name] = _row(steps, expected[case.like or name], case.compared) | {"problem": results[name].problem}
         print(f"recipes {name}: {'agrees' if rows[name]['agrees'] else 'DIFFERS'} {steps[-1:]}", flush=True)
     return rows
 
 
-def _row(steps: list[dict[str, float]], expected: list[dict[str, float]]) -> dict[str, Any]:
+def _row(steps: list[dict[str, float]], expected: list[dict[str, float]], compared: tuple[str, ...]) -> dict[str, Any]:
     pairs = [
         (step[name], reference[name])
         for step, reference in zip(steps, expected, strict=False)
-        for name in step.keys() & reference.keys()
+        for name in step.keys() & reference.keys() & set(compared)
     ]
     agrees = len(steps) == len(expected) and bool(pairs) and all(_is_close(*pair) for pair in pairs)
     return {"agrees": agrees, "steps": steps, "expected": expected}

@@ -3,6 +3,7 @@
 Invariant: a frame of rows has the columns of :data:`SCHEMA`; an attempt at a task is one or several rows.
 """
 
+import math
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -27,8 +28,6 @@ SCHEMA: Final = pl.Schema(
         "loss_mask": pl.List(pl.UInt8()),
     }
 )
-_LOGPROB: Final = -6.0
-"""Of each token under the sampler; about that of a small model with random weights."""
 
 
 class Rows(NamedTuple):
@@ -120,8 +119,11 @@ def turn_rows(merged: Rows) -> Rows:
     return turns
 
 
-def write_dataset(rows: pl.DataFrame, recipe: Recipe, path: Path) -> None:
-    """Write the rows as a job's dataset file; odd attempts of a task are good, even ones bad."""
+def write_dataset(rows: pl.DataFrame, recipe: Recipe, path: Path, *, vocabulary: int) -> None:
+    """Write the rows as a job's dataset file; odd attempts of a task are good, even ones bad.
+
+    Each token has the log-probability that a model with random weights gives it, about ``-log(vocabulary)``.
+    """
     pairs = recipe.learns_from is LearnsFrom.PAIRS
     is_good = pl.col("session") % 2 == 1
     length = pl.col("response_token_ids").list.len()
@@ -129,7 +131,7 @@ def write_dataset(rows: pl.DataFrame, recipe: Recipe, path: Path) -> None:
     advantage = pl.when(is_good).then(0.5).otherwise(-0.5) if has_advantages else pl.lit(None)
     frame = rows.drop("set").with_columns(
         reward=is_good.cast(pl.Float64),
-        logprobs=pl.lit(_LOGPROB).repeat_by(length),
+        logprobs=pl.lit(-math.log(vocabulary)).repeat_by(length),
         advantages=advantage.repeat_by(length) if has_advantages else pl.lit(None, pl.List(pl.Float64)),
         rewards=pl.lit(None, pl.List(pl.Float64)),
         age_versions=pl.lit(0),

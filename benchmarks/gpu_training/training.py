@@ -49,8 +49,10 @@ class Setup(NamedTuple):
         """Return a policy gradient's job."""
         lora = {"lora_rank": self.size.lora_rank} if self.size.lora_rank else {}
         return Job(
-            recipe={"kind": "dr_grpo"},
+            # random weights are far from any sampler
+            recipe={"kind": "dr_grpo", "kl_budget": None},
             rows=rows,
+            vocabulary=self.size.vocabulary,
             model=self.model,
             steps=steps,
             batch=GROUPS,

@@ -238,7 +238,7 @@ LOG_TABLE = "CREATE TABLE otel_logs ({columns}) ENGINE = MergeTree ORDER BY (Ser
 
 
 def logs(remote: RemoteDatabase, *, named: bool) -> None:
-    """Create the exporter's table with four records; older versions have no column for the event's name."""
+    """Create the exporter's table with five records; older versions have no column for the event's name."""
     columns = LOG_COLUMNS.format(map=ATTRIBUTES) + (", EventName String" if named else "")
     remote.make(LOG_TABLE.format(columns=columns))
     records: list[tuple[str, str, str, dict[str, str]]] = [
@@ -250,6 +250,7 @@ def logs(remote: RemoteDatabase, *, named: bool) -> None:
             "",
             {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": "1"},
         ),
+        ("app.scope", '{"input": {"messages": []}}', f"{1:016x}", {}),
         ("app.started", "nothing of ours", "", {"password": "x"}),
     ]
     for number, (name, body, span_id, attributes) in enumerate(records):
@@ -282,14 +283,14 @@ def test_messages_and_rewards_in_a_logs_table_are_imported(
         table.read_new(store)
         assert convert(store).untrainable == {"request_failed": 1}
         first = log_table.read_new(store)
-        assert (first.input, first.new["log records"], first.rejected.total()) == (3, 3, 0)
-        assert (log_table.read_new(store).new["log records"], log_table.read_new(store).known["log records"]) == (0, 3)
+        assert (first.input, first.new["log records"], first.rejected.total()) == (4, 4, 0)
+        assert (log_table.read_new(store).new["log records"], log_table.read_new(store).known["log records"]) == (0, 4)
     report = convert(store)
     assert (report.episodes, report.transitions) == (1, 1)
     (stored,) = store.query("pipeline_stored", episode_ids=[f"{1:032x}"], trace_ids=[]).iter_rows(named=True)
     assert stored["reward"] == 1.0
     log_rows = store.query("pipeline_logs", trace_ids=[f"{1:032x}"])
-    assert sorted(log_rows["EventName"].to_list()) == ["gen_ai.choice", "gen_ai.user.message"]
+    assert sorted(log_rows["EventName"].to_list()) == ["app.scope", "gen_ai.choice", "gen_ai.user.message"]
 
 
 def test_another_logs_table_is_rejected_with_the_option_that_names_it(remote: RemoteDatabase) -> None:

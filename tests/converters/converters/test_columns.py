@@ -1,6 +1,7 @@
 """Attributes in columns: what is read of a row does not depend on the rows beside it."""
 
 import json
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from spanloop.converters import frames
-from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
+from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, lists_of
+from spanloop.converters.dialects.condition import PREFIX
 from spanloop.converters.reading import canonical_columns as canonical
 from spanloop.converters.reading.attributes import Attributes
 from spanloop.messages import Facts, MessageLog, chain
@@ -160,12 +162,29 @@ def test_attributes_keep_their_rows_and_their_order() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: Dialect) -> None:
-    """Dialects of which no attribute is there are not asked: this is why that may be."""
-    nothing = spans([[]]).with_columns(
-        pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)
-    )
-    assert not nothing.select(dialect.matches.fill_null(value=False)).item()
+def test_absent_attributes_leave_a_condition_as_it_is(dialect: Dialect) -> None:
+    """A dialect's condition is reduced to what the attributes of a batch can decide."""
+    keys = sorted(key for key in dialect.condition.roots if key.startswith(PREFIX))
+    named = [(name, scope) for name in NAMES for scope in ("", "agentscope")]
+    for present in [*combinations(keys, 1), *combinations(keys, 2), tuple(keys)]:
+        rows = [(*name, *values) for name in named for values in islice(product(VALUES, repeat=len(present)), 20)]
+        frame = spans([[]] * len(rows)).with_columns(
+            *(pl.lit(None, dtype=pl.String).alias(key) for key in keys if key not in present),
+            *(
+                pl.Series(column, [row[number] for row in rows], dtype=pl.String)
+                for number, column in enumerate(("SpanName", "ScopeName", *present))
+            ),
+        )
+        reduced = dialect.condition.reduced({*frames.SPANS, *present})
+        expressions = pl.lit(value=True) & dialect.matches, pl.lit(value=True) & reduced
+        whole, less = (
+            frame.select("SpanId", one.fill_null(value=False).alias("is_matched"))["is_matched"] for one in expressions
+        )
+        assert whole.to_list() == less.to_list()
+
+
+NAMES = ("call", "call_llm", "claude_code.llm", "autogen process", "raw_gen_ai_request", "execute_tool x")
+VALUES = (None, "", "chat", "llm", "LLM", "tool", "[]", "{")
 
 
 TEXT = st.text(max_size=4) | st.sampled_from(["[REDACTED]", "\x7f\x00\x1f", '\\ " \b\f\n\r\t/', "\u2028", "é"])

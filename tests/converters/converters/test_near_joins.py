@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.linking.affected_traces import reached
+from spanloop.converters.linking.affected_traces import transitive_traces
 from spanloop.converters.linking.union import UnionFind
 
 from .converters_world import Message, World, answers, asks, text
@@ -132,11 +132,11 @@ def test_a_change_reaches_what_is_linked_to_it_and_nothing_else(
 ) -> None:
     links = [*here, *there]
     order.shuffle(links)
-    found = reached(start, links)
+    found = transitive_traces(start, links)
     assert start <= found <= set(HERE)
     assert all((one in found) == (other in found) for one, other in here)
-    assert found == frozenset[str]().union(*(reached({one}, links) for one in start))
-    assert all(reached({one}, links) & start for one in found)
+    assert found == frozenset[str]().union(*(transitive_traces({one}, links) for one in start))
+    assert all(transitive_traces({one}, links) & start for one in found)
 
 
 @given(pairs=pairs_of(HERE), order=st.randoms())

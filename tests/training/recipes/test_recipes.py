@@ -116,7 +116,15 @@ def test_an_earlier_checkpoint_is_resumed_from(kind: str) -> None:
 def test_cuda_keeps_verl_s_own_precision(kind: str) -> None:
     config = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
     assert config["trainer.device"] == "cuda"
-    assert not [key for key in config if "mixed_precision" in key or "external_lib" in key]
+    assert not [key for key in config if "mixed_precision" in key]
+
+
+@pytest.mark.parametrize("kind", list(RECIPES))
+@pytest.mark.parametrize("device", [Device.CPU, Device.CUDA])
+def test_each_device_has_the_tree_engine(kind: str, device: Device) -> None:
+    config = parsed(RECIPES[kind](plan(kind, device=device)))
+    engines = [value for key, value in config.items() if key.endswith("model.external_lib")]
+    assert set(engines) == {"spanloop.training.verl_plugin.engine.tree_engine"}
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
@@ -151,11 +159,12 @@ def test_log_probabilities_are_recomputed_only_for_several_passes() -> None:
     assert (once[bypass], once[loss]) == (True, RECIPE_LOSS)
     recipe = parse_recipe(json.loads(parsed(policy_gradient_overrides(plan("gspo")))[f"{policy_loss}.recipe"]))
     assert (recipe.kind, recipe.batch_unit) == ("gspo", "groups")
-    for changes in ({"epochs": 2}, {"device": Device.CUDA}):
-        config = parsed(policy_gradient_overrides(plan("dr_grpo", **changes)))
+    assert parsed(policy_gradient_overrides(plan("dr_grpo", device=Device.CUDA)))[bypass] is True
+    for device in (Device.CPU, Device.CUDA):
+        config = parsed(policy_gradient_overrides(plan("dr_grpo", epochs=2, device=device)))
         assert config[bypass] is False
         assert config[loss] == "vanilla"
-        assert parsed(policy_gradient_overrides(plan("gspo", **changes)))[loss] == "gspo"
+        assert parsed(policy_gradient_overrides(plan("gspo", epochs=2, device=device)))[loss] == "gspo"
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("hosts")
-def test_a_cluster_is_asked_for_its_own_device(tmp_path: Path) -> None:
+def test_a_cluster_is_asked_for_its_own_device(tiny_model: Path, tmp_path: Path) -> None:
     here = resolve_compute(a_plan(tmp_path, device=Device.AUTO))
-    there = resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379"))
+    there = resolve_compute(a_plan(tmp_path, device=Device.AUTO, model_path=tiny_model, ray_address="10.0.0.1:6379"))
     assert (here.device, here.bfloat16) == (Device.CPU, False)
     assert (there.device, there.bfloat16) == (Device.CUDA, True)
 
@@ -75,6 +75,10 @@ def test_auto_micro_batches_are_those_of_the_host_that_trains(
     assert resolve_compute(plan.model_copy(update={"longest_row_tokens": 3000})).micro_batch_tokens == 3000
     assert resolve_compute(on_cluster).micro_batch_tokens == 16_384
     assert resolve_compute(on_cluster.model_copy(update={"micro_batch_tokens": 99})).micro_batch_tokens == 99
+    assert not resolve_compute(on_cluster).checkpoint_activations
+    long_passes = on_cluster.model_copy(update={"micro_batch_tokens": 10_000_000})
+    assert resolve_compute(long_passes).checkpoint_activations
+    assert not resolve_compute(plan.model_copy(update={"micro_batch_tokens": 10_000_000})).checkpoint_activations
     monkeypatch.setattr(f"{__name__}.FREE_BYTES", 1_000_000_000)
     with pytest.raises(JobError, match=r"about 1 GB on each GPU for a row of 30 tokens; 1 GB are free") as error:
         resolve_compute(on_cluster)

@@ -23,7 +23,7 @@ from .errors.control_flow import without_control_flow
 from .errors.error_texts import AnswerErrors
 from .evaluations import Evaluations
 from .linking import stitch
-from .linking.affected_traces import reached
+from .linking.affected_traces import transitive_traces
 from .linking.continuation import is_recorded
 from .linking.span_links import Links, kept_links, span_links
 from .options import Options
@@ -50,7 +50,7 @@ from .spans import SpanKind
 from .steps import Episode, Step, build_episode
 from .tokens.captures import Generations, join_captures, read_generations
 from .tokens.choices import CapturedTokens
-from .tokens.span_tokens import Carried, join_carried, tokens_in_spans
+from .tokens.span_tokens import SpanTokens, join_carried, tokens_in_spans
 from .tokens.trajectories import Extensions, extensions, merge
 from .trainable import TRAINABLE_TEXT, abandoned, untrainable
 
@@ -142,7 +142,7 @@ def _convert(
     normalised: Normalised,
     scores: pl.DataFrame,
     tags: Tags,
-    sampled: tuple[Generations, Carried],
+    sampled: tuple[Generations, SpanTokens],
     options: Options,
     *,
     evaluations: Evaluations,
@@ -162,10 +162,10 @@ def _convert(
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
-        traces = reached(traces, chain(together, twice, groups))
-        wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
-        stitched = stitched._replace(groups=wanted)
-    captures = join_captures(collapsed.spans, captured.found)
+        traces = transitive_traces(traces, chain(together, twice, groups))
+        groups_to_build = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
+        stitched = stitched._replace(groups=groups_to_build)
+    captures = join_captures(collapsed.spans, captured.generations)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     captured_tokens = CapturedTokens(tokens)
     episodes = [

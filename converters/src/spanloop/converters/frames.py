@@ -34,18 +34,18 @@ SPANS: Final = _read(
     *("Duration", "StatusCode", "StatusMessage", "Events.Name", "Events.Attributes", "DroppedAttributesCount"),
     "IngestedAt",
 )
-"""What is read of ``otel_traces``; further columns are ignored."""
+"""Columns of ``otel_traces`` that are read; further ones are ignored."""
 
 LINKS: Final = _read(arrivals.OTEL_TRACES, "TraceId", "SpanId", "SpanAttributes", "Links.TraceId", "Links.SpanId")
-"""What is read of ``otel_traces`` for the links of spans."""
+"""Columns of ``otel_traces`` that are read for the links of spans."""
 
 RESOURCES: Final = _read(arrivals.OTEL_TRACES, "TraceId", "SpanId", "ResourceAttributes")
-"""What is read of ``otel_traces`` for the process of a span."""
+"""Columns of ``otel_traces`` that are read for the process of a span."""
 
 LOGS: Final = _read(
     arrivals.OTEL_LOGS, "Timestamp", "TraceId", "SpanId", "EventName", "Body", "LogAttributes", "IngestedAt"
 )
-"""What is read of ``otel_logs``: events that instrumentors send beside their spans."""
+"""Columns of ``otel_logs`` that are read: events that instrumentors send beside their spans."""
 
 SCORES: Final = _read(
     arrivals.SCORES,
@@ -103,8 +103,12 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     Raises:
         polars.exceptions.PolarsError: When a column cannot be cast, which names the column.
     """
-    present = set(frame.columns)
+    present = frame.schema
     return frame.select(
-        pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype=dtype).alias(name)
+        pl.lit(None, dtype=dtype).alias(name)
+        if name not in present
+        else name
+        if present[name] == dtype
+        else pl.col(name).cast(dtype)
         for name, dtype in schema.items()
     )

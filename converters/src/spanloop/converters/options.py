@@ -1,4 +1,4 @@
-"""What a caller may choose about a conversion."""
+"""Options of a conversion."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,10 +21,10 @@ class Options:
     """Whether ``session.id`` joins traces as a conversation id does. Off: a session often holds many attempts."""
 
     reward_functions: tuple[NamedReward, ...] = ()
-    """What is asked about every episode, beside the scores; ``rewards.reward_functions`` finds them by name."""
+    """Reward functions of every episode, beside the scores; ``rewards.reward_functions`` finds them by name."""
 
     rules: Rules = RULES
-    """What failures are attributed by."""
+    """Rules that attribute failures."""
 
     train_abandoned_attempts: bool = False
     """Whether an answer that the program threw away, to ask the same again, is trained with the episode's reward."""

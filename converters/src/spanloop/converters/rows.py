@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
 
 from spanloop.converters.enums import TokenSource
+from spanloop.foundation.tables.episodes import EPISODES
 from spanloop.messages import digest, dump
 
 from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .options import CONVERTER_VERSION
-from .reading.arrow_lists import ragged
+from .reading.arrow_lists import list_column
 from .reading.finish_reasons import LENGTH
 from .results.tool_results import ToolResult
 from .rewards import Rewards, broadcast, step_reward
@@ -27,6 +29,8 @@ from .steps import Episode, Step
 from .tokens.captures import IN_SPAN, Generation
 from .tokens.message_numbers import NO_STATE, MessageNumbers, Ranges
 from .tokens.trajectories import Row, exact_tokens, token_columns
+
+_Value = TypeVar("_Value")
 
 Columns = dict[str, Sequence[object] | pl.Series]
 """The columns of a table by name, all of one length."""
@@ -72,8 +76,8 @@ def group_of(episode: Episode) -> str:
 
 def newest_us(episode: Episode, rewards: Rewards) -> int:
     """The revision: ingestion time of the newest member, its scores and captures included, microseconds."""
-    spans = max(span.ingested_us for span in episode.spans)
-    captures = max(step.capture.ingested_us for step in episode.steps)
+    spans = max([span.ingested_us for span in episode.spans])
+    captures = max([step.capture.ingested_us for step in episode.steps])
     return max(spans, captures, rewards.ingested_us)
 
 
@@ -139,21 +143,12 @@ def episode_columns(judged: Sequence[Judged]) -> Columns:
     }
 
 
-class _StepRow(NamedTuple):
-    """A step, with what its columns are made from."""
+class _StepReward(NamedTuple):
+    """The reward of a step, and its components."""
 
-    judged: Judged
-    step: Step
-    failure: Failure | None
-    """First failure of the step."""
-    problem: Problem | None
-    tokens: Generation | None
-    reward: float | None
+    value: float | None
     breakdown: dict[str, float]
     """One object for all steps that agree: see `map_series`."""
-    is_last: bool
-    """Whether no step follows."""
-    is_end: bool
 
 
 class NumberedStates(NamedTuple):
@@ -191,84 +186,110 @@ def message_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates]
 
 def _range_column(ranges: Sequence[Ranges]) -> pl.Series:
     numbers = np.fromiter(chain.from_iterable(ranges), dtype=np.uint32)
-    return ragged(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
+    return list_column(numbers, np.fromiter(map(len, ranges), dtype=np.int64))
 
 
 def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates], tokens: pl.DataFrame) -> Columns:
     """Columns of ``transitions``, a row for each step; ``tokens`` are those of ``Generations``."""
-    rows = [row for each in judged for row in _step_rows(each)]
-    steps, spans = [row.step for row in rows], [row.step.span for row in rows]
+    steps = [step for each in judged for step in each.episode.steps]
+    outputs = [step.span.output for step in steps]
     generations = [step.capture.generation for step in steps]
+    sampled = [_tokens(step) for step in steps]
+    failures = [failure for each in judged for failure in _by_step(each, _first_failures(each))]
+    problems = [problem for each in judged for problem in _by_step(each, each.problems)]
+    rewards = [reward for each in judged for reward in _step_rewards(each)]
+    is_last = [
+        step.following is None and step.index not in each.episode.side_steps
+        for each in judged
+        for step in each.episode.steps
+    ]
+    is_end = [is_end and has_ended(step) for is_end, step in zip(is_last, steps, strict=True)]
     return {
-        "transition_id": [f"{row.judged.episode.episode_id}/{row.step.index}" for row in rows],
-        "episode_id": [row.judged.episode.episode_id for row in rows],
-        "revision": [row.judged.revision for row in rows],
-        "step": [step.index for step in steps],
-        "task_id": [row.judged.episode.task_id for row in rows],
-        "group_id": [row.judged.group_id for row in rows],
-        "agent_name": [step.agent_name for step in steps],
-        "trace_id": [span.trace_id for span in spans],
-        "span_id": [span.span_id for span in spans],
-        "response_id": [span.response_id for span in spans],
-        "model": [step.model for step in steps],
-        "policy_version": [step.policy_version for step in steps],
+        "transition_id": [f"{each.episode.episode_id}/{step.index}" for each in judged for step in each.episode.steps],
+        **_of_episodes(judged),
+        "step": _column(steps, "index"),
+        "agent_name": _column(steps, "agent_name"),
+        "trace_id": _column(steps, "span.trace_id"),
+        "span_id": _column(steps, "span.span_id"),
+        "response_id": _column(steps, "span.response_id"),
+        "model": _column(steps, "model"),
+        "policy_version": _column(steps, "policy_version"),
         "state": _range_column([ranges for each in numbered for ranges in each.states]),
-        "tools": [span.tools for span in spans],
-        "action": [span.output[0].json if span.output else NO_ACTION for span in spans],
+        "tools": _column(steps, "span.tools"),
+        "action": [output[0].json if output else NO_ACTION for output in outputs],
         "tool_results": [_results_json(step.results) if step.results else "[]" for step in steps],
         "next_state": _range_column([ranges for each in numbered for ranges in each.next_states]),
-        "reward": [row.reward for row in rows],
-        "reward_breakdown": [row.breakdown for row in rows],
-        "is_terminated": [row.is_end for row in rows],
-        "is_truncated": [row.is_last and not row.is_end for row in rows],
-        "finish_reason": [span.finish_reason for span in spans],
+        "reward": _column(rewards, "value"),
+        "reward_breakdown": _column(rewards, "breakdown"),
+        "is_terminated": is_end,
+        "is_truncated": [last and not end for last, end in zip(is_last, is_end, strict=True)],
+        "finish_reason": _column(steps, "span.finish_reason"),
         "sampling": [
-            _sampling(generation.sampling if generation else (), span.sampling)
-            for generation, span in zip(generations, spans, strict=True)
+            _sampling(generation.sampling if generation else (), step.span.sampling)
+            for generation, step in zip(generations, steps, strict=True)
         ],
-        "token_source": [_token_source(row.step).value if row.tokens else TokenSource.NONE.value for row in rows],
-        "capture_join": [step.capture.join for step in steps],
-        **_gather_tokens(rows, tokens),
-        "is_trainable": [row.problem is None for row in rows],
-        "untrainable_reason": [row.problem.reason.value if row.problem else "" for row in rows],
-        "untrainable_detail": [row.problem.detail if row.problem else _unused_choices(row.step) for row in rows],
-        "tool_error_count": [_error_count(step) for step in steps],
-        "error_class": [str(row.failure.finding.error_class) if row.failure else "" for row in rows],
-        "fault_owner": [str(row.failure.finding.owner) if row.failure else "" for row in rows],
-        "input_tokens": [span.input_tokens for span in spans],
-        "output_tokens": [span.output_tokens for span in spans],
-        "started_at": [span.start_ns for span in spans],
-        "duration_ns": [span.duration_ns for span in spans],
+        "token_source": [
+            _token_source(step).value if generation else TokenSource.NONE.value
+            for generation, step in zip(sampled, steps, strict=True)
+        ],
+        "capture_join": _column(steps, "capture.join"),
+        **_gather_tokens(sampled, tokens),
+        "is_trainable": [problem is None for problem in problems],
+        "untrainable_reason": [problem.reason.value if problem else "" for problem in problems],
+        "untrainable_detail": [
+            problem.detail if problem else _unused_choices(step) for problem, step in zip(problems, steps, strict=True)
+        ],
+        "tool_error_count": [_error_count(step) if step.results else 0 for step in steps],
+        "error_class": [str(failure.finding.error_class) if failure else "" for failure in failures],
+        "fault_owner": [str(failure.finding.owner) if failure else "" for failure in failures],
+        "input_tokens": _column(steps, "span.input_tokens"),
+        "output_tokens": _column(steps, "span.output_tokens"),
+        "started_at": _column(steps, "span.start_ns"),
+        "duration_ns": _column(steps, "span.duration_ns"),
     }
 
 
-def _step_rows(judged: Judged) -> list[_StepRow]:
-    by_step: dict[int, Failure] = {}
-    for failure in judged.failures:
-        by_step.setdefault(failure.step.index, failure)
-    rewards = judged.rewards
-    breakdown = _breakdown(rewards.breakdown)
-    rows: list[_StepRow] = []
-    for step in judged.episode.steps:
-        reward, of_step = broadcast(rewards, step.index) if rewards.steps else (rewards.value, None)
-        is_side = step.index in judged.episode.side_steps
-        if is_side and step.index not in rewards.steps:
-            reward, of_step = None, {}
-        is_last = step.following is None and not is_side
-        rows.append(
-            _StepRow(
-                judged,
-                step,
-                by_step.get(step.index),
-                judged.problems.get(step.index),
-                _tokens(step),
-                reward,
-                breakdown if of_step is None else _breakdown(of_step),
-                is_last,
-                is_last and has_ended(step),
-            )
+def _column(items: Sequence[object], path: str) -> list[Any]:
+    """The values of an attribute of each item; the path may have dots."""
+    return list(map(attrgetter(path), items))
+
+
+def _of_episodes(judged: Sequence[Judged]) -> dict[str, pl.Series]:
+    """The columns that all steps of an episode agree on."""
+    counts = [len(each.episode.steps) for each in judged]
+    places = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
+    return {
+        name: pl.Series(_column(judged, path), dtype=EPISODES[name].dtype).gather(places)
+        for name, path in (
+            ("episode_id", "episode.episode_id"),
+            ("revision", "revision"),
+            ("task_id", "episode.task_id"),
+            ("group_id", "group_id"),
         )
-    return rows
+    }
+
+
+def _by_step(judged: Judged, values: Mapping[int, _Value]) -> list[_Value | None]:
+    """The value of each step; None for a step without one."""
+    count = len(judged.episode.steps)
+    return [values.get(index) for index in range(count)] if values else [None] * count
+
+
+def _first_failures(judged: Judged) -> dict[int, Failure]:
+    return {failure.step.index: failure for failure in reversed(judged.failures)}
+
+
+def _step_rewards(judged: Judged) -> list[_StepReward]:
+    rewards, steps = judged.rewards, judged.episode.steps
+    side_steps = judged.episode.side_steps.difference(rewards.steps)
+    whole = _StepReward(rewards.value, _breakdown(rewards.breakdown))
+    of_steps = [whole] * len(steps)
+    for index in rewards.steps.keys() & range(len(steps)) if rewards.steps else ():
+        value, breakdown = broadcast(rewards, index)
+        of_steps[index] = _StepReward(value, _breakdown(breakdown))
+    for index in side_steps:
+        of_steps[index] = _StepReward(None, {})
+    return of_steps
 
 
 def _breakdown(by_name: Mapping[str, float]) -> dict[str, float]:
@@ -279,9 +300,9 @@ def _error_count(step: Step) -> int:
     return sum([result.is_error for result in step.results])
 
 
-def _gather_tokens(rows: Sequence[_StepRow], tokens: pl.DataFrame) -> dict[str, pl.Series]:
+def _gather_tokens(sampled: Sequence[Generation | None], tokens: pl.DataFrame) -> dict[str, pl.Series]:
     """The tokens of each step's capture; empty lists for a step without one."""
-    captures = pl.Series([row.tokens.row if row.tokens else None for row in rows], dtype=pl.UInt32)
+    captures = pl.Series([generation.row if generation else None for generation in sampled], dtype=pl.UInt32)
     columns = {name: tokens[name].gather(captures) for name in tokens.columns}
     return {name: column.fill_null([]) for name, column in columns.items()} if captures.null_count() else columns
 
@@ -297,19 +318,21 @@ def _results_json(results: Sequence[ToolResult]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _sampling(captured: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """What the engine sampled with; one object for all calls that agree.
+def _sampling(captured: tuple[tuple[str, str], ...], requested: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """Return the engine's sampling parameters; one object for all calls that agree.
 
     The span adds only what the capture lacks, since instrumentors write defaults that were not sent.
     """
-    return {**dict(own), **dict(captured)}
+    return {**dict(requested), **dict(captured)}
 
 
 def _tokens(step: Step) -> Generation | None:
     """The ids of this step, also where a span that carries them has no log-probabilities beside them."""
-    found = step.capture.generation
-    has_only_ids = found is not None and found.prompt_tokens and found.response_tokens and not found.logprobs
-    return found if has_only_ids and step.capture.join == IN_SPAN else exact_tokens(step)
+    generation = step.capture.generation
+    has_only_ids = (
+        generation is not None and generation.prompt_tokens and generation.response_tokens and not generation.logprobs
+    )
+    return generation if has_only_ids and step.capture.join == IN_SPAN else exact_tokens(step)
 
 
 def _token_source(step: Step) -> TokenSource:

@@ -12,7 +12,7 @@ from spanloop.messages import History, Message
 
 
 class SpanKind(StrEnum):
-    """What a span stands for."""
+    """Kinds of spans."""
 
     LLM = "llm"
     TOOL = "tool"
@@ -70,7 +70,7 @@ class Span(NamedTuple):
     tools: str
     """JSON list of tool definitions; ``[]`` without any."""
     history: History
-    """What the model was sent."""
+    """The messages that the model was sent."""
     output: tuple[Message, ...]
     """One message a choice; empty when the call failed or content was not captured."""
     output_chain: tuple[bytes, ...]
@@ -98,7 +98,7 @@ class Span(NamedTuple):
 
     @property
     def recorder(self) -> str:
-        """What wrote the span: its scope; without one (exports may lack them) its name, which tells tracers apart.
+        """The recorder of the span: its scope; without one (exports may lack them) its name, which tells tracers apart.
 
         A tracer may put the model into the name: two models that were asked the same are no two tracers.
         """

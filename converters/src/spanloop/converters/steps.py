@@ -15,7 +15,7 @@ import msgspec
 from .errors.error_texts import AnswerErrors
 from .linking import Group, SpanKey, Stitched, inherit
 from .linking.continuation import Continuation, Evidence, continues
-from .linking.unrecorded_outputs import with_told_answers
+from .linking.unrecorded_outputs import recover_unrecorded_outputs
 from .reading.written_calls import with_written_calls
 from .results.observations import with_observed_calls
 from .results.step_results import step_results
@@ -45,7 +45,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     evidence: Evidence | None = None
     """Why it continues the step ``continues``; None for the first step of a conversation."""
     continuation: Continuation | None = None
-    """What the input of the step ``following`` has in common with this one; None without such a step."""
+    """The part of the input of the step ``following`` that repeats this one; None without such a step."""
 
     @property
     def is_continued(self) -> bool:
@@ -99,8 +99,8 @@ class Episode:
     @cached_property
     def session_id(self) -> str:
         """The smallest session id, else conversation id, that a span carries."""
-        found = [span.session_id for span in self.spans if span.session_id]
-        return min(found or [span.conversation_id for span in self.spans if span.conversation_id], default="")
+        session_ids = [span.session_id for span in self.spans if span.session_id]
+        return min(session_ids or [span.conversation_id for span in self.spans if span.conversation_id], default="")
 
 
 def build_episode(
@@ -112,7 +112,7 @@ def build_episode(
 ) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
     side = side_calls(group, stitched.parents)
-    calls = with_told_answers(with_agent_last(group.calls, side) if side else group.calls)
+    calls = recover_unrecorded_outputs(with_agent_last(group.calls, side) if side else group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     parents = (index_of.get(stitched.parents.get(call.key, ("", ""))) for call in calls)
@@ -181,8 +181,8 @@ def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Map
     for index, call in enumerate(calls):
         above = continues[index]
         if above is None:
-            own = _thread(call, agents[call.key])
-            threads.append(rewritten.get(own, own))
+            thread = _thread(call, agents[call.key])
+            threads.append(rewritten.get(thread, thread))
             continue
         threads.append(threads[above])
         if call.history.length == calls[above].history.length:
@@ -193,18 +193,18 @@ def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Map
 
 def _previous(continues: Sequence[int | None], threads: Sequence[Thread]) -> list[int | None]:
     newest: dict[Thread, int] = {}
-    found: list[int | None] = []
+    previous: list[int | None] = []
     for index, thread in enumerate(threads):
         above = continues[index]
-        found.append(newest.get(thread) if above is None else above)
+        previous.append(newest.get(thread) if above is None else above)
         newest[thread] = index
-    return found
+    return previous
 
 
 def _following(continues: Sequence[int | None], previous: Sequence[int | None]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    following: dict[int, int] = {}
     for links in (continues, previous):
         for index, above in enumerate(links):
             if above is not None:
-                found.setdefault(above, index)
-    return found
+                following.setdefault(above, index)
+    return following

@@ -34,8 +34,8 @@ def untrainable(
     """
     span, capture = step.span, step.capture
     if span.has_failed:
-        said = span.exception.type or span.error_type or span.status_message
-        return Problem(UntrainableReason.REQUEST_FAILED, f"span {span.span_id}, attribute error.type: {said}")
+        error = span.exception.type or span.error_type or span.status_message
+        return Problem(UntrainableReason.REQUEST_FAILED, f"span {span.span_id}, attribute error.type: {error}")
     if is_incomplete(step):
         where = f"span {span.span_id}, attribute gen_ai.response.finish_reasons"
         detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
@@ -90,16 +90,16 @@ def abandoned(steps: Sequence[Step]) -> dict[int, Problem]:
         if step.span.input_chain and step.span.output and not step.span.has_failed:
             attempts[step.thread, step.span.input_chain[-1]].append(step)
     continued = {step.continues for step in steps}
-    found: dict[int, Problem] = {}
+    problems: dict[int, Problem] = {}
     for same in attempts.values():
         for place, step in enumerate(same):
             if step.index in continued or step.results:
                 continue
             used = next((other for other in same[place + 1 :] if _replaces(other, step, continued, steps)), None)
-            if used is not None and not _is_told(step, steps):
+            if used is not None and not _is_shown_later(step, steps):
                 detail = f"span {step.span.span_id}: span {used.span.span_id} was asked the same again, and was used"
-                found[step.index] = Problem(UntrainableReason.ABANDONED_ATTEMPT, detail)
-    return found
+                problems[step.index] = Problem(UntrainableReason.ABANDONED_ATTEMPT, detail)
+    return problems
 
 
 def _replaces(later: Step, step: Step, continued: Collection[int | None], steps: Sequence[Step]) -> bool:
@@ -115,15 +115,15 @@ def _replaces(later: Step, step: Step, continued: Collection[int | None], steps:
         return False
     # Nothing shows that the last of several answers is the one that counts, unless this one could not be used. An
     # equal count of tokens tells a repeated prompt from a history that was not recorded.
-    asks_in_vain = bool(one.output[0].tool_calls) and 0 < one.input_tokens == other.input_tokens
-    return asks_in_vain or one.finish_reason == LENGTH != other.finish_reason
+    is_repeated_request = bool(one.output[0].tool_calls) and 0 < one.input_tokens == other.input_tokens
+    return is_repeated_request or one.finish_reason == LENGTH != other.finish_reason
 
 
-def _is_told(step: Step, steps: Sequence[Step]) -> bool:
+def _is_shown_later(step: Step, steps: Sequence[Step]) -> bool:
     """Whether a later call was shown the answer, as a tool's or within a question: a sub-agent's, or one of several."""
-    said = step.span.output[0]
-    text = said.text.strip()
-    if said.tool_calls or not text:
+    output = step.span.output[0]
+    text = output.text.strip()
+    if output.tool_calls or not text:
         return False
     return any(
         text in message.text or any(text in response.content for response in message.tool_responses)
@@ -134,7 +134,7 @@ def _is_told(step: Step, steps: Sequence[Step]) -> bool:
 
 
 def _lost_calls(step: Step, after: Step | None) -> Problem | None:
-    """What is wrong with words that tools answered, or with calls of which others or the arguments come later only."""
+    """Return the problem of an output without the tool calls or arguments that the next history shows."""
     if after is None or not step.span.output:
         return None
     requests = step.span.output[0].tool_calls
@@ -159,8 +159,12 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
 
 def _has_more(requests: Sequence[ToolCall], later: Sequence[Message]) -> bool:
     """Whether the messages behind an answer have tool calls, or more answers than the answer has ``requests``."""
-    answers = sum([len(message.tool_responses) for message in later])
-    return answers > len(requests) or any(message.tool_calls for message in later)
+    answers = 0
+    for message in later:
+        if message.tool_calls:
+            return True
+        answers += len(message.tool_responses)
+    return answers > len(requests)
 
 
 def _is_part(requests: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
@@ -179,14 +183,14 @@ def _is_part(requests: Collection[str], seen: Iterable[Message], news: Iterable[
 
 
 def _lost_history(step: Step, before: Step | None) -> Problem | None:
-    """What is wrong with a history that repeats the call before without what that did.
+    """Return the problem of a history that repeats the call before without its tool calls or results.
 
     A Responses API's call may seem to ask once more what tools have answered since.
     """
     if before is None:
         return None
     one, other = before.span, step.span
-    if one.finish_reason == TOOL_CALL and step.continues == before.index and not _has_tool_calls(one):
+    if one.finish_reason == TOOL_CALL and step.continues == before.index and _lacks_tool_calls(one):
         news = continues(one, other).new_messages
         if not any(message.tool_calls for message in news):
             lacking = f"without the tool calls that span {one.span_id} ended for"
@@ -200,10 +204,10 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
 
 
 _RESPONSE: Final = "resp_"
-"""How the ids of OpenAI's Responses API begin; its tracers may see the new items only."""
+"""Beginning of the ids of OpenAI's Responses API, whose tracers may see the new items only."""
 
 _NOTHING: Final = "{}"
 
 
-def _has_tool_calls(span: Span) -> bool:
-    return any(message.tool_calls for message in span.output)
+def _lacks_tool_calls(span: Span) -> bool:
+    return not (span.output and span.output[0].tool_calls) and not any(message.tool_calls for message in span.output)

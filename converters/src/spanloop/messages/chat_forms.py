@@ -66,7 +66,7 @@ _RESPONSE_SHELLS: Final = (
     "toolResponse",
 )
 _VALUE_TYPES: Final = frozenset({"text", "json", "content", "error-text", "error-json"})
-"""What Vercel's tool outputs are: ``{"type": …, "value": …}``."""
+"""Types of Vercel's tool outputs: ``{"type": …, "value": …}``."""
 
 _REPR_BEGINS: Final = "TextBlock("
 _TEXT_IN_REPR: Final = re.compile(
@@ -90,10 +90,10 @@ def python_object(text: object) -> object:
     if not isinstance(text, str) or len(text) > _MAX_LITERAL or text.strip()[:1] not in {"{", "["}:
         return None
     try:
-        found = cast("object", ast.literal_eval(text.strip()))
+        value = cast("object", ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return replace_in_json(found) if _is_json(found) else None
+    return replace_in_json(value) if _is_json(value) else None
 
 
 def python_or_json(text: str) -> object:
@@ -108,14 +108,14 @@ def _is_json(value: object) -> bool:
     """Whether the literal is one that JSON can carry; deeper than that is none."""
     waiting = [value]
     while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            if not all(isinstance(key, str) for key in cast("dict[object, object]", found)):
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if not all(isinstance(key, str) for key in cast("dict[object, object]", item)):
                 return False
-            waiting.extend(cast("dict[str, object]", found).values())
-        elif isinstance(found, list):
-            waiting.extend(cast("list[object]", found))
-        elif found is not None and not isinstance(found, (str, int, float, bool)):
+            waiting.extend(cast("dict[str, object]", item).values())
+        elif isinstance(item, list):
+            waiting.extend(cast("list[object]", item))
+        elif item is not None and not isinstance(item, (str, int, float, bool)):
             return False
     return True
 
@@ -124,8 +124,8 @@ def text_of_repr(text: str) -> str:
     """The text inside a Python repr of text blocks; the text itself when it is no such thing."""
     if _REPR_BEGINS not in text:
         return text
-    found = cast("list[str]", _TEXT_IN_REPR.findall(text))
-    return replace_surrogates("".join(str(ast.literal_eval(piece)) for piece in found)) if found else text
+    texts = cast("list[str]", _TEXT_IN_REPR.findall(text))
+    return replace_surrogates("".join(str(ast.literal_eval(literal)) for literal in texts)) if texts else text
 
 
 def messages(value: object, role: str = "user") -> list[Fields]:
@@ -136,10 +136,10 @@ def messages(value: object, role: str = "user") -> list[Fields]:
         role: Whose words plain text, and messages without a role, are.
     """
     if isinstance(value, list):
-        found = cast("list[object]", value)
-        if len(found) == 1 and isinstance(found[0], list):
-            return messages(cast("object", found[0]), role)
-        return [message(item, role) for item in found if item is not None]
+        items = cast("list[object]", value)
+        if len(items) == 1 and isinstance(items[0], list):
+            return messages(cast("object", items[0]), role)
+        return [message(item, role) for item in items if item is not None]
     return [] if value is None or value == "" else [message(value, role)]
 
 
@@ -148,19 +148,19 @@ def message(item: object, role: str = "user") -> Fields:
     if not isinstance(item, dict):
         return {"role": role, "parts": [part(item)]}
     fields = cast("Fields", item)
-    own, content = fields.get("role"), fields.get("content")
-    if own in _KNOWN_ROLES and (content is None or type(content) is str) and _CHAT_KEYS.issuperset(fields):
-        return _from_content(str(own), fields)
+    named_role, content = fields.get("role"), fields.get("content")
+    if named_role in _KNOWN_ROLES and (content is None or type(content) is str) and _CHAT_KEYS.issuperset(fields):
+        return _from_content(str(named_role), fields)
     fields = opened(fields)
     kind = str(fields.get("type") or "")
-    own = fields.get("role")
-    name = own if isinstance(own, str) and own else _role_of_type(kind, role)
+    named_role = fields.get("role")
+    name = named_role if isinstance(named_role, str) and named_role else _role_of_type(kind, role)
     name = name if name in _KNOWN_ROLES else ROLES.get(name.lower(), name)
     if isinstance(fields.get("parts"), list):
         return _from_parts(name, fields)
-    if not isinstance(own, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):
+    if not isinstance(named_role, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):
         return {"role": name, "parts": [part(fields)]}
-    if not isinstance(own, str) and _is_item(kind, fields):
+    if not isinstance(named_role, str) and _is_item(kind, fields):
         return {"role": _role_of_item(kind, name), "parts": [fields]}
     return _from_content(name, fields)
 
@@ -182,13 +182,13 @@ def _role_of_item(kind: str, role: str) -> str:
 
 def _from_parts(role: str, fields: Fields) -> Fields:
     """A message that has parts; some instrumentors leave its calls, or whom it answers, beside them."""
-    found = parts(fields["parts"])
-    found += _calls(fields, found)
+    listed = parts(fields["parts"])
+    listed += _calls(fields, listed)
     identity = fields.get("tool_call_id")
-    if role == "tool" and identity and not any(_is_response(item) for item in found):
-        found = _responses(fields["parts"], identity, fields)
+    if role == "tool" and identity and not any(_is_response(item) for item in listed):
+        listed = _responses(fields["parts"], identity, fields)
     rest = {key: fields[key] for key in fields if key not in _BESIDE_PARTS}
-    return {"role": _role_of_parts(role, found), "parts": found, **rest}
+    return {"role": _role_of_parts(role, listed), "parts": listed, **rest}
 
 
 _BESIDE_PARTS: Final = frozenset({"role", "parts", "tool_calls", "tool_call_id", "function_call", "invalid_tool_calls"})
@@ -240,7 +240,7 @@ _NOISE: Final = frozenset(
     {"refusal", "annotations", "audio", "additional_kwargs", "response_metadata", "usage_metadata", "tool_call_chunks"}
     | {"invalid_tool_calls", "example", "artifact", "status", "id", "provider_specific_fields", "meta"}
 )
-"""What a chat API says about a message beside its content: nothing that a model is shown."""
+"""Keys of a chat API's message beside its content; a model is shown none of them."""
 
 _NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
 
@@ -251,32 +251,32 @@ def _from_content(role: str, fields: Fields) -> Fields:
         content = next((fields[key] for key in ("contents", "blocks", "_content") if key in fields), None)
     identity = fields.get("tool_call_id") or fields.get("call_id")
     if role == "tool" and (identity is not None or "content" in fields):
-        found = _responses(content, identity, fields)
+        listed = _responses(content, identity, fields)
     else:
-        found = parts(content)
-        found += _calls(fields, found)
+        listed = parts(content)
+        listed += _calls(fields, listed)
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
-            found.append({"type": "refusal", "content": refusal})
-    role = _role_of_parts(role, found)
+            listed.append({"type": "refusal", "content": refusal})
+    role = _role_of_parts(role, listed)
     if _NOT_EXTRA.issuperset(fields):
-        return {"role": role, "parts": found}
+        return {"role": role, "parts": listed}
     extra = {key: value for key, value in fields.items() if key not in _NOT_EXTRA and value not in (None, "", [], {})}
-    return {"role": role, "parts": found, **extra}
+    return {"role": role, "parts": listed, **extra}
 
 
-def _role_of_parts(role: str, found: Iterable[object]) -> str:
+def _role_of_parts(role: str, items: Iterable[object]) -> str:
     """``tool`` where a user's message holds nothing but tool answers, as Anthropic, Gemini and Bedrock send them."""
     if role != "user":
         return role
-    listed = list(found)
+    listed = list(items)
     return "tool" if listed and all(map(_is_response, listed)) else role
 
 
 def _responses(content: object, identity: object, fields: Fields) -> list[object]:
-    found = [part(item) for item in as_list(content)]
-    if found and all(_is_response(item) for item in found):
-        return found
+    answers = [part(item) for item in as_list(content)]
+    if answers and all(_is_response(item) for item in answers):
+        return answers
     response: Fields = {"type": "tool_call_response", "id": identity or "", "response": plain(content)}
     if isinstance(fields.get("name"), str) and fields["name"]:
         response["name"] = fields["name"]
@@ -289,24 +289,24 @@ def _is_response(item: object) -> bool:
 
 def _calls(fields: Mapping[str, object], content: Iterable[object]) -> list[object]:
     """The calls beside a message's content; in the older forms only where the content has none."""
-    found: list[object] = []
+    calls_beside: list[object] = []
     calls = fields.get("tool_calls")
     if isinstance(calls, Mapping):
         calls = list(cast("Mapping[str, object]", calls).values())
     if isinstance(calls, list):
-        found += [tool_call(call) for call in cast("list[object]", calls)]
-    is_older = not found and ("function_call" in fields or "additional_kwargs" in fields)
+        calls_beside += [tool_call(call) for call in cast("list[object]", calls)]
+    is_older = not calls_beside and ("function_call" in fields or "additional_kwargs" in fields)
     if is_older and not any(as_fields(item).get("type") == "tool_call" for item in content):
         # LangChain before 0.2 keeps a call as OpenAI's client gave it.
         beside = as_fields(fields.get("additional_kwargs"))
-        found += [tool_call(call) for call in as_list(beside.get("tool_calls"))]
-        found = found or _single_call(fields.get("function_call") or beside.get("function_call"))
+        calls_beside += [tool_call(call) for call in as_list(beside.get("tool_calls"))]
+        calls_beside = calls_beside or _single_call(fields.get("function_call") or beside.get("function_call"))
     if "invalid_tool_calls" not in fields:
-        return found
+        return calls_beside
     # LangChain lists calls whose arguments are no JSON apart from the others.
-    known = {as_fields(call).get("id") for call in found}
+    known = {as_fields(call).get("id") for call in calls_beside}
     invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
-    return [*found, *(call for call in invalid if as_fields(call).get("id") not in known)]
+    return [*calls_beside, *(call for call in invalid if as_fields(call).get("id") not in known)]
 
 
 def _single_call(value: object) -> list[object]:
@@ -377,11 +377,13 @@ def _untyped_text(fields: Fields) -> Fields | None:
 
 def _reasoning(fields: Fields) -> Fields:
     """OpenTelemetry's part for what a model thinks to itself; what no text tells of it stays as it came."""
-    told = next((key for key in ("content", "thinking", "text", "reasoning") if isinstance(fields.get(key), str)), None)
-    if told is None or (told == "content" and fields.get("type") == "reasoning"):
+    text_key = next(
+        (key for key in ("content", "thinking", "text", "reasoning") if isinstance(fields.get(key), str)), None
+    )
+    if text_key is None or (text_key == "content" and fields.get("type") == "reasoning"):
         return fields
-    rest = {key: value for key, value in fields.items() if key not in {"type", told, "thought"}}
-    return {"type": "reasoning", "content": fields[told], **rest}
+    rest = {key: value for key, value in fields.items() if key not in {"type", text_key, "thought"}}
+    return {"type": "reasoning", "content": fields[text_key], **rest}
 
 
 def tool_call(item: object) -> object:
@@ -401,12 +403,12 @@ def tool_call(item: object) -> object:
 
 def tool_response(fields: Fields) -> Fields:
     """``{"type": "tool_call_response", "id", "response"}`` out of any spelling of an answer."""
-    found = next((fields[key] for key in _RESPONSES if key in fields), None)
-    asked = as_fields(fields.get("origin"))
-    response: Fields = {"type": "tool_call_response", "id": _first(asked | fields, _IDS), "response": plain(found)}
-    name = _first(asked | fields, _NAMES)
+    content = next((fields[key] for key in _RESPONSES if key in fields), None)
+    origin = as_fields(fields.get("origin"))
+    response: Fields = {"type": "tool_call_response", "id": _first(origin | fields, _IDS), "response": plain(content)}
+    name = _first(origin | fields, _NAMES)
     failed = fields.get("is_error") is True or fields.get("status") == "error" or fields.get("error") is True
-    failed = failed or str(as_fields(found).get("type")).startswith("error-")
+    failed = failed or str(as_fields(content).get("type")).startswith("error-")
     return response | ({"name": name} if name else {}) | ({"is_error": True} if failed else {})
 
 
@@ -417,10 +419,10 @@ def plain(content: object) -> object:
     output = as_fields(content)
     if output.keys() == {"type", "value"} and output["type"] in _VALUE_TYPES:
         return output["value"]
-    found = [as_fields(part(item)) for item in as_list(content)]
-    if not found or any(item.get("type") != "text" for item in found):
+    listed = [as_fields(part(item)) for item in as_list(content)]
+    if not listed or any(item.get("type") != "text" for item in listed):
         return content
-    return "".join(text_of_repr(str(item.get("content", ""))) for item in found)
+    return "".join(text_of_repr(str(item.get("content", ""))) for item in listed)
 
 
 def _first(fields: Fields, keys: Iterable[str]) -> object:
@@ -443,29 +445,29 @@ _READERS: Final[Mapping[str, Callable[[Fields], object]]] = {
 }
 
 
-def split_answers(found: Iterable[Fields]) -> list[Fields]:
+def split_answers(items: Iterable[Fields]) -> list[Fields]:
     """Messages whose calls and answers stand in one assistant message, taken apart; empty ones are left out."""
     split: list[Fields] = []
-    for item in found:
-        pieces = as_list(item.get("parts"))
-        if item.get("role") != "assistant" or (pieces and not any(map(_is_response, pieces))):
+    for item in items:
+        parts = as_list(item.get("parts"))
+        if item.get("role") != "assistant" or (parts and not any(map(_is_response, parts))):
             split.append(item)
             continue
         rest = {key: value for key, value in item.items() if key not in {"role", "parts"}}
-        for piece in pieces:
-            role = "tool" if _is_response(piece) else "assistant"
+        for part in parts:
+            role = "tool" if _is_response(part) else "assistant"
             if split and split[-1].get("_of") == id(item) and split[-1]["role"] == role:
-                cast("list[object]", split[-1]["parts"]).append(piece)
+                cast("list[object]", split[-1]["parts"]).append(part)
             else:
                 extra = rest if role == "assistant" else {}
-                split.append({"role": role, "parts": [piece], **extra, "_of": id(item)})
+                split.append({"role": role, "parts": [part], **extra, "_of": id(item)})
     return [{key: value for key, value in item.items() if key != "_of"} for item in split]
 
 
-def joined_turns(found: Iterable[Fields]) -> list[Fields]:
-    """``found`` with the model's words that follow each other as one message: a Responses API lists items."""
+def joined_turns(items: Iterable[Fields]) -> list[Fields]:
+    """``items`` with the model's words that follow each other as one message: a Responses API lists items."""
     turns: list[Fields] = []
-    for item in found:
+    for item in items:
         if turns and item.get("role") == "assistant" == turns[-1].get("role"):
             turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
         else:

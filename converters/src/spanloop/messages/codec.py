@@ -63,11 +63,11 @@ def _shown(text: str | bytes) -> str:
 
 def _is_finite(value: object) -> bool:
     waiting = [value]
-    for found in waiting:
-        if isinstance(found, dict):
-            waiting += cast("dict[object, object]", found).values()
-        elif isinstance(found, list):
-            waiting += cast("list[object]", found)
-        elif isinstance(found, float) and not isfinite(found):
+    for item in waiting:
+        if isinstance(item, dict):
+            waiting += cast("dict[object, object]", item).values()
+        elif isinstance(item, list):
+            waiting += cast("list[object]", item)
+        elif isinstance(item, float) and not isfinite(item):
             return False
     return True

@@ -1,4 +1,4 @@
-"""What is to be known of a list of messages as a whole, found out of what is new in it."""
+"""Facts about a list of messages as a whole, updated by the new ones."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -11,14 +11,14 @@ NO_PARTS: Final = '"parts":[]'
 
 
 class Facts(NamedTuple):
-    """Of the first ``length`` messages of a list."""
+    """Facts about the first ``length`` messages of a list."""
 
     length: int = 0
     is_redacted: bool = False
     has_system: bool = False
-    is_asked: bool = False
+    has_prompt: bool = False
     """Whether a message is the system's or the user's."""
-    says_something: bool = False
+    has_prompt_content: bool = False
     """Whether one of those has any parts."""
     course: Course = Course()
 
@@ -27,15 +27,15 @@ class Facts(NamedTuple):
         length = len(whole)
         if length == self.length:
             return self
-        is_redacted, has_system, is_asked, says_something = self[1:5]
+        is_redacted, has_system, has_prompt, has_prompt_content = self[1:5]
         for message in whole[self.length :]:
             is_redacted = is_redacted or message.is_redacted
             if message.role in {"user", "system"}:
-                is_asked = True
+                has_prompt = True
                 has_system = has_system or message.role == "system"
-                says_something = says_something or NO_PARTS not in message.json
+                has_prompt_content = has_prompt_content or NO_PARTS not in message.json
         course = self.course.further(whole, self.length)
-        return Facts(length, is_redacted, has_system, is_asked, says_something, course)
+        return Facts(length, is_redacted, has_system, has_prompt, has_prompt_content, course)
 
 
 NO_FACTS: Final = Facts()

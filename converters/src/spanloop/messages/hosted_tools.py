@@ -73,7 +73,7 @@ def has_hosted_items(items: Iterable[object]) -> bool:
     return any(isinstance(item, dict) and hosted_call(cast("Fields", item)) is not None for item in items)
 
 
-def own_answers(message: Message) -> list[HostedAnswer]:
+def hosted_answers(message: Message) -> list[HostedAnswer]:
     """The answers in the message of the calls: of tools that the provider ran."""
     if not message.tool_responses or not message.tool_calls:
         return []

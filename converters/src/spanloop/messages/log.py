@@ -9,12 +9,12 @@ from typing import Final, cast
 
 import msgspec
 
-from .codec import MalformedMessagesError, dump, parse_json
+from .codec import MalformedMessagesError, parse_json
 from .facts import NO_FACTS, Facts
 from .model import Message, extend
-from .view import message_fields, system_fields, view_message
+from .view import read_message, system_fields
 
-_PIECES: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class History(msgspec.Struct, eq=False, gc=False):
@@ -64,7 +64,7 @@ class History(msgspec.Struct, eq=False, gc=False):
 
     @property
     def facts(self) -> Facts:
-        """What is to be known of the messages as a whole."""
+        """Facts about the messages as a whole."""
         if self.cached_facts is None:
             known = cast("History", self.before)
             while known.cached_facts is None:
@@ -80,7 +80,7 @@ class MessageLog:
     """Messages and histories of one batch."""
 
     def __init__(self) -> None:
-        self._by_piece: dict[bytes, Message] = {}
+        self._by_bytes: dict[bytes, Message] = {}
         self._by_json: dict[str, Message] = {}
         self._by_object: dict[int, tuple[object, Message]] = {}
         self._longer: dict[tuple[int, int], History] = {}
@@ -99,14 +99,14 @@ class MessageLog:
             MalformedMessagesError: When the text is not JSON or not a list of such objects.
         """
         try:
-            pieces = _PIECES(text)
+            items = _ITEMS(text)
         except (ValueError, RecursionError):
-            found = parse_json(text)
-            if not isinstance(found, list):
-                raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}") from None
-            return tuple([self._message(item) for item in cast("list[object]", found)])
-        known = self._by_piece
-        return tuple([known.get(piece) or self._of_piece(piece) for piece in map(bytes, pieces)])
+            listed = parse_json(text)
+            if not isinstance(listed, list):
+                raise MalformedMessagesError(f"expected a list of messages, got {type(listed).__name__}") from None
+            return tuple([read_message(item, self._by_json) for item in cast("list[object]", listed)])
+        known = self._by_bytes
+        return tuple([known.get(encoded) or self._of_bytes(encoded) for encoded in map(bytes, items)])
 
     def of_objects(self, objects: Sequence[object]) -> tuple[Message, ...]:
         """Messages out of decoded objects, which must not change; an object that comes again is not looked at again.
@@ -126,7 +126,7 @@ class MessageLog:
         """
         new = tuple(messages)
         if system and not (new and new[0].role == "system"):
-            new = (self._message(system_fields(system)), *new)
+            new = (read_message(system_fields(system), self._by_json), *new)
         return self._extended(NO_HISTORY, new)
 
     def read_history(self, text: str, place: str = "", system: str = "") -> History:
@@ -178,37 +178,26 @@ class MessageLog:
         )
         return history
 
-    def _message(self, item: object) -> Message:
-        """The message of a decoded object; one with the same JSON is the same."""
-        fields, role, parts = message_fields(item)
-        json = dump(fields)
-        known = self._by_json.get(json)
-        if known is None:
-            message = view_message(fields, role, parts, json)
-            known = self._by_json.setdefault(message.json, message)
-            self._by_json[json] = known
-        return known
-
     def _of_object(self, item: object) -> tuple[object, Message]:
-        found = self._by_object[id(item)] = item, self._message(item)
-        return found
+        read = self._by_object[id(item)] = item, read_message(item, self._by_json)
+        return read
 
-    def _of_piece(self, piece: bytes) -> Message:
-        message = self._by_piece[piece] = self._message(parse_json(piece))
+    def _of_bytes(self, encoded: bytes) -> Message:
+        message = self._by_bytes[encoded] = read_message(parse_json(encoded), self._by_json)
         if message.finish_reason:
-            self._expect(message, piece)
+            self._expect(message, encoded)
         return message
 
-    def _expect(self, said: Message, piece: bytes) -> None:
-        """What the model said comes back in the input of the next call, where it has no finish reason."""
-        end = f',"finish_reason":"{said.finish_reason}"}}'
-        if said.json.endswith(end):
-            json = said.json.removesuffix(end) + "}"
-            bare = self._by_json.setdefault(json, said._replace(finish_reason="", json=json))
-            self._by_piece.setdefault(bare.json.encode("utf-8", "surrogatepass"), bare)
-            spaced = f', "finish_reason": "{said.finish_reason}"}}'.encode("utf-8", "surrogatepass")
-            if piece.endswith(spaced):
-                self._by_piece.setdefault(piece.removesuffix(spaced) + b"}", bare)
+    def _expect(self, output: Message, encoded: bytes) -> None:
+        """Add an output as the next call's input will repeat it: without its finish reason."""
+        end = f',"finish_reason":"{output.finish_reason}"}}'
+        if output.json.endswith(end):
+            json = output.json.removesuffix(end) + "}"
+            without_reason = self._by_json.setdefault(json, output._replace(finish_reason="", json=json))
+            self._by_bytes.setdefault(without_reason.json.encode("utf-8", "surrogatepass"), without_reason)
+            spaced = f', "finish_reason": "{output.finish_reason}"}}'.encode("utf-8", "surrogatepass")
+            if encoded.endswith(spaced):
+                self._by_bytes.setdefault(encoded.removesuffix(spaced) + b"}", without_reason)
 
 
 def parse_messages(text: str) -> tuple[Message, ...]:

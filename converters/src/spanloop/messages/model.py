@@ -1,4 +1,4 @@
-"""What a message is: OpenTelemetry's JSON form in frozen values, and the digests that tell messages apart.
+"""Messages: OpenTelemetry's JSON form in frozen values, and the digests that identify messages.
 
 Invariant: ``Message.json`` carries every part that came in, known or not; the other fields are views on it. A
 message's digest covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
@@ -22,7 +22,7 @@ class ToolCall(NamedTuple):
 
 
 class ToolResponse(NamedTuple):
-    """What a tool answered, as the model was shown it."""
+    """A tool's answer, as the model was shown it."""
 
     id: str
     content: str
@@ -41,10 +41,10 @@ class Message(NamedTuple):
     is_redacted: bool
 
 
-def digest(pieces: Iterable[str]) -> bytes:
+def digest(texts: Iterable[str]) -> bytes:
     """16 bytes that stand for the pieces in their order."""
-    told = [piece.encode("utf-8", "surrogatepass") for piece in pieces]
-    return blake2b(b"".join([len(data).to_bytes(8, "big") + data for data in told]), digest_size=16).digest()
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    return blake2b(b"".join([len(data).to_bytes(8, "big") + data for data in encoded]), digest_size=16).digest()
 
 
 def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...]:
@@ -54,11 +54,11 @@ def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...
         messages: One after another.
         running: The digest before the first of them.
     """
-    found: list[bytes] = []
+    digests: list[bytes] = []
     for message in messages:
         running = extend(running, message)
-        found.append(running)
-    return tuple(found)
+        digests.append(running)
+    return tuple(digests)
 
 
 def extend(running: bytes, message: Message) -> bytes:

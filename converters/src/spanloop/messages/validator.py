@@ -31,11 +31,11 @@ class Turn(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How a history went, turn by turn."""
+    """The course of a history, turn by turn."""
 
     turn: Turn = Turn()
     gap: str = ""
-    """What is missing in what was looked at; empty where nothing is."""
+    """The missing part of the messages so far; empty without one."""
 
     def further(self, whole: Sequence["Message"], start: int) -> "Course":
         """With the messages of ``whole`` from ``start`` on, which come behind those that were looked at."""
@@ -63,7 +63,7 @@ class Course(NamedTuple):
         return Course(Turn(begins, calls, answers, is_interrupted))
 
     def missing(self, whole: Sequence["Message"]) -> str:
-        """What a history that ends here lacks; empty where it may be whole."""
+        """Return the missing part of a history that ends here; empty where it may be whole."""
         if self.turn.waits and _lacks_answer(whole, self.turn.begins, len(whole)):
             return NO_ANSWER
         return self.gap
@@ -77,21 +77,21 @@ def _distinct(ids: Sequence[str]) -> int:
 def _lacks_call(whole: Sequence["Message"], begins: int, position: int) -> bool:
     """Whether there are more answers in a turn than calls that they may be to; late ones are to an earlier call."""
     known = {call.id for message in whole[:position] for call in message.tool_calls}
-    asked, answers = _ids(whole[begins : position + 1])
-    return _count_beside(answers, known) > _count_beside(asked, answers)
+    call_ids, answers = _ids(whole[begins : position + 1])
+    return _count_beside(answers, known) > _count_beside(call_ids, answers)
 
 
 def _lacks_answer(whole: Sequence["Message"], begins: int, end: int) -> bool:
     """Whether there are more calls in a turn than answers that may be to them, wherever those stand."""
     answered = {answer.id for message in whole for answer in message.tool_responses}
-    asked, answers = _ids(whole[begins:end])
-    return _count_beside(asked, answered) > _count_beside(answers, asked)
+    call_ids, answers = _ids(whole[begins:end])
+    return _count_beside(call_ids, answered) > _count_beside(answers, call_ids)
 
 
 def _ids(turn: Sequence["Message"]) -> tuple[list[str], list[str]]:
-    """Of the calls, and of those that are answered."""
-    asked = [call.id for message in turn for call in message.tool_calls]
-    return asked, [identity for message in turn for identity in _answered(message)]
+    """Return the ids of the calls, and of those that are answered."""
+    call_ids = [call.id for message in turn for call in message.tool_calls]
+    return call_ids, [identity for message in turn for identity in _answered(message)]
 
 
 def _answered(message: "Message") -> list[str]:

@@ -25,5 +25,7 @@ FROM (
     WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
         AND Timestamp < fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
 )
-WHERE (startsWith(event_name, 'gen_ai.') OR (event_name IN ('exception', 'api_request_body', 'api_response_body') AND SpanId != ''))
+WHERE (startsWith(event_name, 'gen_ai.') OR (event_name IN ('exception', 'api_request_body', 'api_response_body') AND SpanId != '')
+    OR (SpanId != '' AND startsWith(Body, '{') AND position(Body, '"messages"') > 0
+        AND (JSONHas(Body, 'input', 'messages') OR JSONHas(Body, 'output', 'messages'))))
     AND cityHash64(TraceId, SpanId, Timestamp) % {parts:UInt32} = {part:UInt32}

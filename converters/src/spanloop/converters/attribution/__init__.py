@@ -57,7 +57,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         rules: What is looked for.
     """
     facts = _Facts(episode, has_failed=has_failed)
-    found: list[Failure] = []
+    failures: list[Failure] = []
     of_tools: dict[tuple[str, str], Failure] = {}
     rules_without_sign = Rules(
         tuple(rule for rule in rules.model_calls if not rule.needs_sign),
@@ -68,25 +68,25 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
     for step in episode.steps:
         has_sign = not _is_in_order(step)
         if has_sign or rules_without_sign.model_calls:
-            found += _of_call(step, facts, rules if has_sign else rules_without_sign)
+            failures += _of_call(step, facts, rules if has_sign else rules_without_sign)
         if rules_without_sign.tool_calls or not _are_calls_in_order(step):
             for context, is_suspect in _tool_calls(step, facts, asks_all=bool(rules_without_sign.tool_calls)):
                 for failure in _of_tool(context, facts, rules if is_suspect else rules_without_sign):
-                    found.append(failure)
+                    failures.append(failure)
                     of_tools |= {context.tool.key: failure} if context.tool is not None else {}
-    if found:
-        found = with_messages_from_above(deduplicated(found, of_tools, episode), episode)
+    if failures:
+        failures = with_messages_from_above(deduplicated(failures, of_tools, episode), episode)
         if episode.side_steps:
-            found = [
+            failures = [
                 replace(failure, is_recovered=True) if failure.step.index in episode.side_steps else failure
-                for failure in found
+                for failure in failures
             ]
-    found += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
-    found.sort(key=lambda failure: failure.step.index)
+    failures += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in failures})
+    failures.sort(key=lambda failure: failure.step.index)
     if has_failed:
-        found += _of_ending(episode, reward, rules, found)
-        found.sort(key=lambda failure: failure.step.index)
-    return with_chains(episode, found, reward)
+        failures += _of_ending(episode, reward, rules, failures)
+        failures.sort(key=lambda failure: failure.step.index)
+    return with_chains(episode, failures, reward)
 
 
 class _Facts:
@@ -105,11 +105,11 @@ class _Facts:
         """Tool → the failed spans below it that are no calls of their own."""
         failed = [span for span in self.episode.context if span.has_failed and span.kind is SpanKind.OTHER]
         above = nearest_above(self.episode.spans, self.tools) if failed else {}
-        found: dict[SpanKey, tuple[Span, ...]] = {}
+        failed_below: dict[SpanKey, tuple[Span, ...]] = {}
         for span in failed:
             if span.key in above:
-                found[above[span.key]] = (*found.get(above[span.key], ()), span)
-        return found
+                failed_below[above[span.key]] = (*failed_below.get(above[span.key], ()), span)
+        return failed_below
 
     @cached_property
     def agent_names(self) -> frozenset[str]:
@@ -126,8 +126,8 @@ def _is_in_order(step: Step) -> bool:
     """Whether nothing about a model call needs a look: it called tools, without an error and with a finish reason."""
     span = step.span
     has_calls = bool(span.output) and bool(span.output[0].tool_calls)
-    is_usual = span.finish_reason in _USUAL_FINISH or (not span.finish_reason and not span.is_streaming)
-    return has_calls and is_usual and not span.has_failed and step.capture.problem is None
+    has_finished = span.finish_reason in _FINISHED or (not span.finish_reason and not span.is_streaming)
+    return has_calls and has_finished and not span.has_failed and step.capture.problem is None
 
 
 def _are_calls_in_order(step: Step) -> bool:
@@ -135,7 +135,7 @@ def _are_calls_in_order(step: Step) -> bool:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls:
         return True
-    if len(step.results) != len(calls) or any(result.is_error for result in step.results):
+    if len(step.results) != len(calls) or True in [result.is_error for result in step.results]:
         return False
     offered, signs = offered_tools(step.span.tools), _signs(step.span.tools)
     for call in calls:
@@ -146,7 +146,7 @@ def _are_calls_in_order(step: Step) -> bool:
     return True
 
 
-_USUAL_FINISH: Final = frozenset({STOP, TOOL_CALL})
+_FINISHED: Final = frozenset({STOP, TOOL_CALL})
 
 
 def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
@@ -199,7 +199,7 @@ def _hosted(step: Step) -> frozenset[str]:
     return frozenset(response.id for response in step.span.output[0].tool_responses)
 
 
-def _says_more(step: Step) -> bool:
+def _has_final_text(step: Step) -> bool:
     return step.span.finish_reason == STOP and bool(step.span.output[0].text.strip())
 
 
@@ -212,7 +212,7 @@ def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[
             # The tool answered, and nothing says that the answer is an error: the mistake is noted and decides nothing.
             is_answered = context.result is not None and not context.result.is_error
             recovered |= is_answered and bool(context.violation) and finding.owner is FaultOwner.POLICY
-            recovered = recovered or (context.call.id in _hosted(context.step) and _says_more(context.step))
+            recovered = recovered or (context.call.id in _hosted(context.step) and _has_final_text(context.step))
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 
@@ -243,17 +243,17 @@ def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, 
 
 def _last_worked(episode: Episode) -> dict[str, int]:
     """Tool → when its last call began that worked."""
-    found: dict[str, int] = {}
+    begun_ns: dict[str, int] = {}
     for span in episode.context:
         if span.kind is SpanKind.TOOL and not span.has_failed:
-            found[span.tool_name] = max(span.start_ns, found.get(span.tool_name, -1))
-    return found
+            begun_ns[span.tool_name] = max(span.start_ns, begun_ns.get(span.tool_name, -1))
+    return begun_ns
 
 
-def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:
+def _of_ending(episode: Episode, reward: float | None, rules: Rules, failures: Sequence[Failure]) -> list[Failure]:
     """Return the first ending rule's finding; events before an open failure explain nothing."""
-    known = {failure.finding.error_class for failure in found if not failure.is_recovered}
-    since = max((_step_of_fault(failure) for failure in found if not failure.is_recovered), default=-1)
+    known = {failure.finding.error_class for failure in failures if not failure.is_recovered}
+    since = max((_step_of_fault(failure) for failure in failures if not failure.is_recovered), default=-1)
     had_worked = any(step.results and made_progress(step) for step in episode.steps[since + 1 :])
     for rule in rules.endings:
         if known and not (rule.is_choice or (rule.is_event and had_worked)):
@@ -318,13 +318,13 @@ def offered_tools(tools: str) -> dict[str, dict[str, object]]:
     definitions = cast("list[dict[str, object]]", parse_json(tools))
     if any(definition.get("name") in _SERVERS and "parameters" not in definition for definition in definitions):
         return {}
-    found: dict[str, dict[str, object]] = {}
+    schemas: dict[str, dict[str, object]] = {}
     for definition in definitions:
         parameters = definition.get("parameters")
         if isinstance(definition.get("name"), str):
             schema = cast("dict[str, object]", parameters) if isinstance(parameters, dict) else {}
-            found[str(definition["name"])] = schema
-    return found
+            schemas[str(definition["name"])] = schema
+    return schemas
 
 
 __all__ = [

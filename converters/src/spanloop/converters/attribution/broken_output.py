@@ -45,7 +45,7 @@ class IncompleteStream(ModelCallRule):
         """Return the finding; None without one."""
         if (not is_incomplete(step) and not _broke_off(step)) or step.span.finish_reason == MALFORMED_CALL:
             return None
-        said = step.span.output[0].text if step.span.output else ""
+        text = step.span.output[0].text if step.span.output else ""
         # Without an error, the service may have broken off, and the app may have stopped reading.
         has_error = step.span.finish_reason == ERROR or _broke_off(step)
         return Finding(
@@ -53,7 +53,7 @@ class IncompleteStream(ModelCallRule):
             FaultOwner.ENVIRONMENT if has_error else FaultOwner.UNKNOWN,
             0.9 if has_error else 0.5,
             "the stream broke off before a finish reason" if has_error else "the stream has no finish reason",
-            {"finish_reason": step.span.finish_reason, "text_so_far": said[-200:]},
+            {"finish_reason": step.span.finish_reason, "text_so_far": text[-200:]},
         )
 
 
@@ -110,7 +110,7 @@ _CALL_BY_NAME: Final = re.compile(
     r"|[{,]\s*\"(?:name|tool|function|tool_name)\"\s*:\s*\"([\w.-]+)\"\s*,\s*"
     r"\"(?:arguments|parameters|args|input|tool_input)\"\s*:"
 )
-"""What is a tool call only where it names a tool that was offered."""
+"""Text that is a tool call only where it names an offered tool."""
 
 
 def _call_as_text(text: str) -> re.Match[str] | None:
@@ -120,8 +120,8 @@ def _call_as_text(text: str) -> re.Match[str] | None:
 def _call_by_name(text: str, tools: str) -> re.Match[str] | None:
     if tools == "[]" or not any(hint in text for hint in _NAME_HINTS):
         return None
-    found = (match for match in _CALL_BY_NAME.finditer(text) if f'"{match[match.lastindex or 0]}"' in tools)
-    return next(found, None)
+    calls = (match for match in _CALL_BY_NAME.finditer(text) if f'"{match[match.lastindex or 0]}"' in tools)
+    return next(calls, None)
 
 
 _NAME_HINTS: Final = ("Action:", "functions.", "default_api.", '"name"', '"tool', '"function"')
@@ -142,14 +142,14 @@ class MalformedOutput(ModelCallRule):
             return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
         if span.problem is not None or not span.output or span.output[0].tool_calls:
             return None
-        said = span.output[0]
-        evidence = {"finish_reason": span.finish_reason, "output": said.text[:500]}
-        if found := _call_as_text(said.text) or _call_by_name(said.text, span.tools):
-            evidence["found"] = found.group(0)
+        output = span.output[0]
+        evidence = {"finish_reason": span.finish_reason, "output": output.text[:500]}
+        if match := _call_as_text(output.text) or _call_by_name(output.text, span.tools):
+            evidence["found"] = match.group(0)
             message = "the output holds a tool call as plain text"
             confidence = 0.9 if span.tools != "[]" else 0.6
             return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, confidence, message, evidence)
-        if not has_parts(said):
+        if not has_parts(output):
             message = "the output holds neither text nor a tool call"
             return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.7, message, evidence)
         return None

@@ -37,15 +37,15 @@ BUILT_IN: Final[Mapping[str, str]] = {
     "loop": f"{_HERE}.endings.loop:Loop",
     "crash": f"{_HERE}.crash:Crash",
     "repeated_actions": f"{_HERE}.endings.repeated_actions:RepeatedActions",
-    "stopped_in_action": f"{_HERE}.endings.ending:StoppedInAction",
+    "stopped_in_action": f"{_HERE}.endings.last_answer:StoppedInAction",
     "unseen_result": f"{_HERE}.endings.unseen_result:UnseenResult",
-    "unseen_answer": f"{_HERE}.endings.ending:UnseenAnswer",
-    "declined": f"{_HERE}.endings.ending:Declined",
+    "unseen_answer": f"{_HERE}.endings.last_answer:UnseenAnswer",
+    "declined": f"{_HERE}.endings.last_answer:Declined",
     "poor_result": f"{_HERE}.endings.poor_result:PoorResult",
     "invented_data": f"{_HERE}.endings.invented:InventedData",
-    "reported_failure": f"{_HERE}.endings.ending:ReportedFailure",
+    "reported_failure": f"{_HERE}.endings.last_answer:ReportedFailure",
     "team_answer": f"{_HERE}.endings.team:TeamAnswer",
-    "wrong_answer": f"{_HERE}.endings.ending:WrongAnswer",
+    "wrong_answer": f"{_HERE}.endings.last_answer:WrongAnswer",
 }
 """In order of precedence."""
 

@@ -10,7 +10,7 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
 from .attribute_map import WRAPPED
-from .base import BODY, CANONICAL, COLUMNS, MESSAGES, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import BODY, CANONICAL, COLUMNS, ColumnValue, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
@@ -26,7 +26,7 @@ from .contrib.other_names import OTHER_NAMES, SERVER
 from .contrib.traceai import TRACEAI
 from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
-from .legacy import ASKED, LEGACY
+from .legacy import LEGACY, REQUESTED_CALLS
 from .logfire import LOGFIRE, LOGFIRE_STREAM
 from .nonstandard_otel import NONSTANDARD_OTEL
 from .openai_agents import OPENAI_AGENTS
@@ -75,23 +75,23 @@ def registered_dialects() -> tuple[Dialect, ...]:
         ConfigurationError: An entry point cannot be imported, or is no dialect.
     """
     offered = offered_extensions(group=GROUP, what="dialect")
-    for found in offered:
-        if not isinstance(found, Dialect):
+    for dialect in offered:
+        if not isinstance(dialect, Dialect):
             raise ConfigurationError(
-                f"An entry point of group {GROUP} is {found!r}; expected a Dialect.",
+                f"An entry point of group {GROUP} is {dialect!r}; expected a Dialect.",
                 next_step="Point it at an instance of spanloop.converters.dialects.Dialect.",
             )
-    return (*(found for found in offered if isinstance(found, Dialect)), *DIALECTS)
+    return (*(dialect for dialect in offered if isinstance(dialect, Dialect)), *DIALECTS)
 
 
 __all__ = [
-    "ASKED",
     "BODY",
     "CANONICAL",
     "COLUMNS",
     "CONVERSATION",
     "DIALECTS",
-    "MESSAGES",
+    "REQUESTED_CALLS",
+    "ColumnValue",
     "Dialect",
     "IndexedList",
     "RawSpan",

@@ -1,4 +1,4 @@
-"""What a dialect is: a rule that recognises its spans, a table of attribute names, and perhaps a reader.
+"""Dialects: each is a rule that recognises its spans, a table of attribute names, and perhaps a reader.
 
 Invariant: every dialect yields the same canonical columns. Messages are JSON where a span has them as JSON, and decoded
 objects where a reader makes them; ``normalise`` reads both. Expressions see the attributes in columns named by
@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import polars as pl
 
 from spanloop.messages.chat_forms import Fields
+
+from .condition import PREFIX, Condition, take_apart
 
 CANONICAL: Final = (
     "kind",
@@ -46,15 +48,10 @@ BODY: Final = "event.body"
 COLUMNS: Final = ("SpanName", "ScopeName", "Events.Name")
 """Columns that ``Dialect.calls`` may test; their values are compared as they are."""
 
-MESSAGES: Final = ("input_messages", "output_messages")
-"""Columns that a reader may give as decoded messages; it must not change them afterwards."""
-
 ColumnValue: TypeAlias = "str | Sequence[Fields]"
-"""Text, or the decoded messages of one of ``MESSAGES``."""
+"""Text, or the decoded messages of a call, which a reader must not change afterwards."""
 
 Calls: TypeAlias = tuple[Mapping[str, str | Sequence[str]], ...]
-
-_PREFIX: Final = "attr:"
 
 
 class RawSpan(NamedTuple):
@@ -67,7 +64,7 @@ class RawSpan(NamedTuple):
     events: Sequence[tuple[str, Mapping[str, str]]]
     """(name, attributes), in order; log records of the span are among them."""
     columns: Mapping[str, str]
-    """What the dialect's table of attribute names found; nothing is empty."""
+    """The values of the dialect's table of attribute names; none is empty."""
     lists: Mapping[str, Sequence[Any]]
     """The entries of each of ``Dialect.lists``, in order, as ``IndexedList.read`` gave them."""
     gaps: Container[str] = ()
@@ -88,12 +85,13 @@ class IndexedList(NamedTuple):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one family of instrumentors writes its spans.
+    """The attributes of one group of instrumentors, and a reader of them.
 
     Attributes:
         name: As it is called in documentation and rejections.
         matches: True for the spans that the dialect reads. The first dialect of the registry that matches wins.
         columns: Canonical column → its attributes, of which the first that is not empty counts, or a text expression.
+            Expressions and ``reads`` may read ``kind``, which is found before them.
         read: Canonical column → text or decoded messages, of one span, over what ``columns`` found. ``error_type`` and
             ``session_id`` may be given, too; they count where the span has none.
         reads: True for the spans that ``read`` has more to say of; null for all.
@@ -111,29 +109,9 @@ class Dialect:
     calls: Calls = ()
 
     @cached_property
-    def attributes(self) -> frozenset[str]:
-        """The span attributes that ``matches`` and ``columns`` read."""
-        told = self.columns.values()
-        expressions = [one for one in (self.matches, self.reads, *told) if isinstance(one, pl.Expr)]
-        return frozenset(
-            {key for one in expressions for key in _keys(one)}
-            | {key for one in told if isinstance(one, tuple) for key in one}
-        )
-
-    @cached_property
-    def marks(self) -> frozenset[str]:
-        """The span attributes that ``matches`` reads."""
-        return frozenset(_keys(self.matches))
-
-    @cached_property
-    def marks_other_columns(self) -> bool:
-        """Whether ``matches`` reads more of a span than its attributes."""
-        return len(self.marks) < len(set(self.matches.meta.root_names()))
-
-
-def _keys(expression: pl.Expr) -> list[str]:
-    """The span attributes that an expression reads."""
-    return [root.removeprefix(_PREFIX) for root in expression.meta.root_names() if root.startswith(_PREFIX)]
+    def condition(self) -> Condition:
+        """``matches``, taken apart."""
+        return take_apart(self.matches)
 
 
 def attr(key: str) -> pl.Expr:
@@ -143,4 +121,4 @@ def attr(key: str) -> pl.Expr:
 
 def column_of(key: str) -> str:
     """The name of the column that holds the span attribute ``key``."""
-    return _PREFIX + key
+    return PREFIX + key

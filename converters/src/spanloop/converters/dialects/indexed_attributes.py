@@ -17,7 +17,7 @@ from ..reading.attributes import Attributes, Mask, Rows
 from .base import IndexedList
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_ODD: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT: Final = np.uint64(29)
 _MOST: Final = 2**62
 """Greater indexes than this are one."""
@@ -42,21 +42,21 @@ class Lists(NamedTuple):
         return [entry for number in numbers if (entry := self.read[number]) is not None]
 
 
-def lists_of(attributes: Attributes, wanted: Mask, indexed: IndexedList) -> Lists | None:
-    """The lists of the ``wanted`` rows; others have none. None where no row has one.
+def lists_of(attributes: Attributes, is_read: Mask, indexed: IndexedList) -> Lists | None:
+    """The lists of the ``is_read`` rows; others have none. None where no row has one.
 
     Args:
         attributes: Of all rows.
-        wanted: Which of them are meant.
+        is_read: Which of them are meant.
         indexed: What is looked for.
     """
-    left, found = wanted, None
+    left, lists = is_read, None
     for prefix in indexed.prefixes:
-        own = _lists(attributes, left, prefix, indexed)
-        if own is not None:
-            found = own if found is None else _either(found, own)
-            left = left & (np.diff(found.starts) == 0)
-    return found
+        of_prefix = _lists(attributes, left, prefix, indexed)
+        if of_prefix is not None:
+            lists = of_prefix if lists is None else _either(lists, of_prefix)
+            left = left & (np.diff(lists.starts) == 0)
+    return lists
 
 
 def keys_of(attributes: Attributes, indexed: IndexedList) -> Mask:
@@ -87,7 +87,7 @@ def _either(first: Lists, other: Lists) -> Lists:
     )
 
 
-def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedList) -> Lists | None:
+def _lists(attributes: Attributes, is_read: Mask, prefix: str, indexed: IndexedList) -> Lists | None:
     start = prefix + "."
     parts = {
         code: (int(index), index, path)
@@ -98,13 +98,15 @@ def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedLi
     }
     if not parts:
         return None
-    indexes = {told: rank for rank, told in enumerate(sorted({told[:2] for told in parts.values()}))}
+    indexes = {
+        index_text: rank for rank, index_text in enumerate(sorted({index_text[:2] for index_text in parts.values()}))
+    }
     paths = {path: number for number, path in enumerate(dict.fromkeys(path for _, _, path in parts.values()))}
     ranks = np.full(len(attributes.keys), -1, dtype=np.int64)
     fields = np.zeros(len(attributes.keys), dtype=np.int64)
     for code, (number, index, path) in parts.items():
         ranks[code], fields[code] = indexes[number, index], paths[path]
-    places = np.flatnonzero((ranks >= 0)[attributes.codes] & wanted[attributes.rows])
+    places = np.flatnonzero((ranks >= 0)[attributes.codes] & is_read[attributes.rows])
     if not len(places):
         return None
     codes = attributes.codes[places]
@@ -113,7 +115,7 @@ def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedLi
         order = np.argsort(keys, kind="stable")
         places, codes, keys = places[order], codes[order], keys[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32)).fill_null("")
+    values = attributes.values[pl.Series(places, dtype=pl.UInt32)].fill_null("")
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
     read = _read(entries, distinct, [path.split(".") if path else [] for path in paths], indexed)
@@ -143,21 +145,21 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows]:
     """
     lengths = np.diff(entries.starts, append=len(entries.fields))
     positions = np.arange(len(entries.fields)) - np.repeat(entries.starts, lengths)
-    told = entries.values.hash(seed=1).to_numpy() + entries.fields.astype(np.uint64) * _GOLDEN
-    mixed = (told ^ (told >> _SHIFT)) * ((positions.astype(np.uint64) * _GOLDEN) | np.uint64(1))
-    sums = np.add.reduceat(mixed ^ (mixed >> _SHIFT), entries.starts) * _ODD
+    hashes = entries.values.hash(seed=1).to_numpy() + entries.fields.astype(np.uint64) * _GOLDEN
+    mixed = (hashes ^ (hashes >> _SHIFT)) * ((positions.astype(np.uint64) * _GOLDEN) | np.uint64(1))
+    sums = np.add.reduceat(mixed ^ (mixed >> _SHIFT), entries.starts) * _MULTIPLIER
     _, first, which = np.unique(sums, return_index=True, return_inverse=True)
     return first, which
 
 
 def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], indexed: IndexedList) -> list[object]:
-    """What ``indexed.read`` makes of each of the ``distinct`` entries."""
+    """Return the result of ``indexed.read`` for each of the ``distinct`` entries."""
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     ends: Rows = np.cumsum(lengths)
     places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
-    values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+    values: list[str] = entries.values[pl.Series(places, dtype=pl.UInt32)].to_list()
     fields: list[int] = entries.fields[places].tolist()
-    found: list[object] = []
+    entries_read: list[object] = []
     templates: dict[tuple[int, ...], Fields] = {}
     start, bounds = 0, cast("list[int]", ends.tolist())
     for end in bounds:
@@ -166,16 +168,16 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
         if template is None:
             template = templates[form] = _template([paths[number] for number in form])
         is_object = any(key and not key.isdigit() for key in template)
-        found.append(indexed.read(_filled(template, values[start:end])) if is_object else None)
+        entries_read.append(indexed.read(_filled(template, values[start:end])) if is_object else None)
         start = end
-    return found
+    return entries_read
 
 
 def _template(paths: Sequence[Sequence[str]]) -> Fields:
     """``a.b`` and ``c.0.d`` → the object that they make, with the place of each among ``paths`` as its value."""
-    found: Fields = {}
+    template: Fields = {}
     for number, path in enumerate(paths):
-        place = found
+        place = template
         for name in path[:-1]:
             below = place.get(name)
             if not isinstance(below, dict):
@@ -186,7 +188,7 @@ def _template(paths: Sequence[Sequence[str]]) -> Fields:
             cast("Fields", place[last])[""] = number
         else:
             place[last] = number
-    return {key: _listed(item) for key, item in found.items()}
+    return {key: _listed(item) for key, item in template.items()}
 
 
 def _listed(value: object) -> object:

@@ -174,7 +174,12 @@ def _content(span: RawSpan) -> dict[str, ColumnValue]:
         seen = columns.get("input_messages") or split_answers(listed)
     output = _with_requested_calls(
         output,
-        [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
+        [
+            call
+            for name, payload in events
+            if name == REQUESTED_CALLS
+            for call in as_list(decoded(as_text(payload.get("calls"))))
+        ],
     )
     reason = next((as_text(item["finish_reason"]) for item in output if item.get("finish_reason")), "")
     reason, tools = columns.get("finish_reasons") or reason, columns.get("tools") or offered_tools(span)
@@ -252,7 +257,7 @@ def _are_arguments(output: Sequence[Fields], tools: str) -> bool:
     return bool(given) and any(given.keys() <= properties.keys() for properties in offered)
 
 
-ASKED: Final = "spanloop.asked"
+REQUESTED_CALLS: Final = "spanloop.requested_calls"
 """The event that ``canonical`` makes of spans below a call that each name a tool call which the model asked for."""
 
 
@@ -423,12 +428,15 @@ LEGACY: Final = Dialect(
         "tool_name": pl.coalesce(
             of_keys(_COLUMNS["tool_name"]),
             pl.when(_is_tool_output).then(_TOOL_OUTPUT.str.extract(r'"tool_name":\s*"([^"]+)"')),
-            pl.when(SpanKind.TOOL.value == KIND).then(pl.coalesce(_ENTITY, "SpanName")),
+            pl.when(pl.col("kind") == SpanKind.TOOL.value).then(pl.coalesce(_ENTITY, "SpanName")),
         ),
-        "agent_name": pl.coalesce(of_keys(_COLUMNS["agent_name"]), pl.when(SpanKind.AGENT.value == KIND).then(_ENTITY)),
+        "agent_name": pl.coalesce(
+            of_keys(_COLUMNS["agent_name"]), pl.when(pl.col("kind") == SpanKind.AGENT.value).then(_ENTITY)
+        ),
     },
     read=read,
-    reads=(SpanKind.LLM.value == KIND) | ((SpanKind.TOOL.value == KIND) & _has_events.fill_null(value=False)),
+    reads=(pl.col("kind") == SpanKind.LLM.value)
+    | ((pl.col("kind") == SpanKind.TOOL.value) & _has_events.fill_null(value=False)),
     lists={
         "seen": IndexedList(PROMPTS, _seen_entry),
         "said": IndexedList(COMPLETIONS, _output_entry),

@@ -16,7 +16,7 @@ from ..spans import SpanKind
 from .base import ColumnValue, Dialect, RawSpan, attr
 from .legacy import KIND
 from .otel_genai import AGENT_OPERATIONS, sources
-from .provider_payloads import reason_said, response_columns, response_messages
+from .provider_payloads import canonical_reason, response_columns, response_messages
 from .rows import decoded
 
 _NOBODY: Final = "OpenAI Agent"
@@ -46,7 +46,7 @@ def _output_columns(columns: Mapping[str, str]) -> dict[str, ColumnValue]:
     response = response_columns(whole)
     return {
         "response_id": columns.get("response_id") or response.get("response_id", ""),
-        "finish_reasons": reason_said(columns.get("finish_reasons", ""), opened),
+        "finish_reasons": canonical_reason(columns.get("finish_reasons", ""), opened),
         "output_messages": opened,
     }
 

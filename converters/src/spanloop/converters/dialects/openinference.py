@@ -27,10 +27,10 @@ from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy import FUNCTIONS, offered_tools
 from .otel_genai import RESPONSE_ID
 from .provider_payloads import (
+    canonical_reason,
     finish_reason,
     joined,
     opened,
-    reason_said,
     request_messages,
     request_tools,
     response_id,
@@ -120,7 +120,7 @@ def _call(span: RawSpan) -> dict[str, ColumnValue]:
         or attributes.get(names.GEN_AI_RESPONSE_MODEL, "")
         or (model if output_messages else ""),
         "response_id": identity,
-        "finish_reasons": reason_said(reason, output_messages[:1]) if reason else "",
+        "finish_reasons": canonical_reason(reason, output_messages[:1]) if reason else "",
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
         "tools": _tools(span, given),

@@ -89,7 +89,7 @@ def sources(
 _AG2_TYPE: Final = "ag2.span.type"
 """AG2 counts tokens in spans of their own, which have no operation and are no call."""
 
-_SAYS_STOP: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
+_HAS_STOPPED: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
 _HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"') & (
     ~attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call_response"')
     | (
@@ -110,10 +110,9 @@ _ANTHROPIC_REASON: Final = "anthropic.message.stop_reason"
 _MIRASCOPE: Final = "mirascope.response.content"
 _IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
 
+_IS_GEMINI: Final = attr(names.GEN_AI_OPERATION_NAME) == "generate_content"
 FINISH_REASONS: Final = (
-    pl.when(_IS_RESPONSE & _HAS_CALL)
-    .then(pl.lit("tool_call"))
-    .when((_IS_MIRASCOPE | (attr(names.GEN_AI_OPERATION_NAME) == "generate_content")) & _SAYS_STOP & _HAS_CALL)
+    pl.when((_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _HAS_STOPPED)) & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )
@@ -142,7 +141,7 @@ TOOLS: Final = pl.coalesce(
 )
 """Pydantic AI 1 had its tools in an attribute of its own."""
 
-_IS_SILENT: Final = (
+_IS_UNRECORDED: Final = (
     attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'^\[\{"role":\s?"assistant",\s?"parts":\s?\[\]\}\]$')
     & attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_null()
 ).fill_null(value=False)
@@ -152,13 +151,11 @@ OTEL_GENAI: Final = Dialect(
     name="otel_genai",
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
+        **sources(behind={"input_tokens": (PROMPT_TOKENS,), "output_tokens": (COMPLETION_TOKENS,)}),
         "kind": KIND,
-        **{column: attr(key) for column, key in SOURCES.items()},
         "finish_reasons": FINISH_REASONS,
-        "input_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_INPUT_TOKENS), attr(PROMPT_TOKENS)),
-        "output_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_OUTPUT_TOKENS), attr(COMPLETION_TOKENS)),
         "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
-        "output_messages": pl.when(~_IS_SILENT).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
+        "output_messages": pl.when(~_IS_UNRECORDED).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
         "tools": TOOLS,
     },
     calls=(

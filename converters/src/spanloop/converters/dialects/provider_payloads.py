@@ -90,7 +90,7 @@ def response_columns(value: object) -> dict[str, ColumnValue]:
         {
             "response_model": as_text(_first(meta | response, _MODELS)),
             "response_id": response_id(response),
-            "finish_reasons": reason_said(as_text(finish_reason(response)), output_messages),
+            "finish_reasons": canonical_reason(as_text(finish_reason(response)), output_messages),
             "input_tokens": as_text(_first(usage, _INPUT_TOKENS)),
             "output_tokens": as_text(_first(usage, _OUTPUT_TOKENS)),
             "output_messages": output_messages,
@@ -98,7 +98,7 @@ def response_columns(value: object) -> dict[str, ColumnValue]:
     )
 
 
-def reason_said(reason: str, output_messages: Iterable[Fields]) -> str:
+def canonical_reason(reason: str, output_messages: Iterable[Fields]) -> str:
     """``reason``; Gemini and OpenAI's Responses say that they stopped, or nothing, where they ask for a tool."""
     kinds = [as_fields(part).get("type") for item in output_messages for part in as_list(item.get("parts"))]
     # Tools that the provider runs have their answers in the same message.

@@ -49,7 +49,7 @@ _ERROR_KEYS: Final = (
     *("error", "errors", "exception", "isError", "is_error", "errorMessage", "error_message", "errorType"),
     *("stackTrace", "traceback"),
 )
-_SAYS_WHY: Final = frozenset({"message", "msg", "detail", "description"})
+_REASON_KEYS: Final = frozenset({"message", "msg", "detail", "description"})
 """Beside a mere ``code``, which may be anything's."""
 _TEXT_KEYS: Final = ("message", "detail", "details", "msg", "result", "output", "content", "response", "text", "reason")
 _ENVELOPE_KEYS: Final = (
@@ -58,7 +58,7 @@ _ENVELOPE_KEYS: Final = (
     *("toolResult", "tool_result", "functionResponse", "function_response", "results", "return_value", "observation"),
 )
 _OUTCOME_KEYS: Final = frozenset({"status", "success", "ok", "succeeded"})
-"""What would have told of an error where there was one."""
+"""Keys that would report an error where there was one."""
 _MOST_KEYS: Final = 3
 """An object of so few keys is an envelope around its text."""
 _SIGNS: Final = "\u274c\u26a0\u2757\u2716\u2717\U0001f6ab\ufe0f"
@@ -125,8 +125,8 @@ def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | No
     for pattern, required in _AT_START:
         if required.isdisjoint(literals):
             continue
-        found = pattern.match(text)
-        if found and not is_mention(text, 0, found.end()):
+        match = pattern.match(text)
+        if match and not is_mention(text, 0, match.end()):
             name = _TYPE_IN_TEXT.search(text[:2_000])
             return DetectedError(pattern.name, name.group(1) if name else "", pattern.confidence)
     if len(text) > _SHORT:
@@ -138,8 +138,8 @@ def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | No
     for pattern, required in _WITHIN:
         if required.isdisjoint(literals):
             continue
-        found = pattern.search(head)
-        if found and not is_mention(text, found.start(), found.end()):
+        match = pattern.search(head)
+        if match and not is_mention(text, match.start(), match.end()):
             return DetectedError(f"words_{pattern.name}", "", 0.75)
     return None
 
@@ -166,7 +166,7 @@ class _Opened(NamedTuple):
     """The content of an answer's envelopes."""
 
     error: DetectedError | None
-    """Of an object."""
+    """Error of an object."""
     text: str
     """The words to be judged; empty for none. With an error, the JSON of the object that the error is on."""
 
@@ -221,7 +221,7 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     if len(fields) > 1 and _ENVELOPES.isdisjoint(fields):
         return _NOTHING
     is_message = not _MESSAGE_KEYS.isdisjoint(fields)
-    has_succeeded = not is_message and _says_success(fields)
+    has_succeeded = not is_message and _is_marked_success(fields)
     has_words = is_message or (_OUTCOME_KEYS.isdisjoint(fields) and _count_values(fields) <= _MOST_KEYS)
     text = ""
     for key in sorted(_ENVELOPES.intersection(fields), key=_ENVELOPE_KEYS.index) if len(fields) > 1 else fields:
@@ -242,10 +242,10 @@ def _count_values(fields: Mapping[str, object]) -> int:
 
 def _is_record(fields: Mapping[str, object]) -> bool:
     """Whether a failed status is that of what was looked up: nothing beside it says why."""
-    return len(fields) > 1 and _SAYS_WHY.isdisjoint(fields) and "reason" not in fields
+    return len(fields) > 1 and _REASON_KEYS.isdisjoint(fields) and "reason" not in fields
 
 
-def _says_success(fields: Mapping[str, object]) -> bool:
+def _is_marked_success(fields: Mapping[str, object]) -> bool:
     status = fields.get("status")
     is_status = isinstance(status, str) and status.lower() in _SUCCEEDED
     return is_status or any(fields.get(key) is True for key in ("success", "ok", "succeeded"))
@@ -264,7 +264,7 @@ _PART_TYPES: Final = frozenset({"text", "input_text", "output_text", "image", "a
 _TRANSPARENT: Final = frozenset({"result", "output", "content", "response", "text", "structuredContent", "kwargs"})
 """Fields that hold the whole answer."""
 _MESSAGE_KEYS: Final = frozenset({"tool_call_id", "toolCallId", "tool_use_id", "toolUseId"})
-"""Of a message around an answer, whose status is that of the framework."""
+"""Keys of a message around an answer, whose status is that of the framework."""
 _BESIDE: Final = frozenset({"meta", "_meta", "jsonrpc", "id", "name", "role", "type", "additional_kwargs"})
 _SUCCEEDED: Final = frozenset({"ok", "success", "succeeded", "successful", "completed", "complete", "done"})
 
@@ -275,18 +275,18 @@ def _error_in_fields(fields: Mapping[str, object]) -> DetectedError | None:
     if key:
         name = _TYPE_IN_TEXT.search(dump(fields[key]))
         return DetectedError(f"json_key_{key}", name.group(1) if name else "", 0.9)
-    says_so = str(fields.get("status", "")).lower() in _FAILED
+    has_failed = str(fields.get("status", "")).lower() in _FAILED
     if (
-        says_so
+        has_failed
         or any(is_error_status(fields[key]) for key in STATUS_KEYS if key in fields)
-        or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
+        or (is_error_status(fields.get("code")) and not _REASON_KEYS.isdisjoint(fields))
     ):
         return DetectedError("json_status", "", 0.85)
-    if str(fields.get("type")).startswith(("error", "execution_error")) and not _SAYS_WHY.isdisjoint(fields):
+    if str(fields.get("type")).startswith(("error", "execution_error")) and not _REASON_KEYS.isdisjoint(fields):
         return DetectedError("json_type", "", 0.85)
     if isinstance(fields.get("detail"), list) and _REFUSED_FIELDS.match(dump(fields["detail"])):
         return DetectedError("json_detail", "", 0.85)
-    if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
+    if any(fields[key] is False for key in ("success", "ok", "succeeded") if key in fields):
         return DetectedError("json_success", "", 0.85)
     return None
 
@@ -309,7 +309,7 @@ _NO_ERROR: Final = re.compile(
 
 
 _REFUSED_FIELDS: Final = re.compile(r'\[\{(?=.*"loc":)(?=.*"msg":)', re.DOTALL)
-"""What pydantic says of each argument that it does not take."""
+"""Pydantic's list of the arguments that it refuses."""
 _FAILED: Final = frozenset(
     {"error", "errored", "failed", "failure", "fail", "timeout", "timed_out", "exception", "crashed"}
 )

@@ -14,17 +14,17 @@ from .base import Call
 from .continuation import Evidence
 from .conversation import conversations, identities
 from .identity import contradicted_ids, is_unique
-from .initial_grouping import homes, inherit
+from .initial_grouping import inherit, initial_groups
 from .inserted_results import inserted_results
 from .message_prefix import MESSAGE_PREFIX
-from .partial_history import UNTOLD
+from .partial_history import PARTIAL_HISTORY
 from .span_links import NO_LINKS, LinkedTraces, Links
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
 from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX, UNRECORDED_TOOL_CALL
 from .union import UnionFind
 
-RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNRECORDED_TOOL_CALL, UNTOLD)
+RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNRECORDED_TOOL_CALL, PARTIAL_HISTORY)
 """In order of precedence: what an earlier rule has decided, a later one does not touch."""
 
 
@@ -73,7 +73,7 @@ def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode
         links: Span → the spans of other traces that it links to.
         session_is_episode: Whether ``session.id`` joins traces.
     """
-    home = homes(spans)
+    home = initial_groups(spans)
     calls = [span for span in spans if span.kind is SpanKind.LLM]
     contradicted = contradicted_ids(calls)
 
@@ -103,49 +103,49 @@ def stitch(spans: Sequence[Span], links: Links = NO_LINKS, *, session_is_episode
         if sets.find(one) != sets.find(other)
     ]
     open_joins += _open_answers(traced, sets, continuations.parents)
-    found = _groups(spans, home, sets, continuations.parents)
-    return found._replace(evidence=continuations.evidence, open_joins=sorted(open_joins))
+    stitched = _groups(spans, home, sets, continuations.parents)
+    return stitched._replace(evidence=continuations.evidence, open_joins=sorted(open_joins))
 
 
 def _open_answers(calls: Sequence[Call], sets: UnionFind, parents: dict[SpanKey, SpanKey]) -> Iterator[OpenJoin]:
     """Calls that continue no other one though the id that they answer was asked for in another trace before."""
-    asked: dict[str, Call] = {}
+    emitted_by: dict[str, Call] = {}
     for call in calls:
         for identity in call.answered if call.key not in parents else ():
-            other = asked.get(identity)
+            other = emitted_by.get(identity)
             if other is not None and sets.find(other.home) != sets.find(call.home):
                 detail = f"both have a tool call with the id {identity!r}, which may not be unique"
                 yield OpenJoin(call.span.trace_id, call.span.span_id, other.span.trace_id, detail)
                 break
         for request in call.emitted:
-            asked[request.id] = call
+            emitted_by[request.id] = call
 
 
 def _groups(
     spans: Sequence[Span], home: dict[SpanKey, str], sets: UnionFind, parents: dict[SpanKey, SpanKey]
 ) -> Stitched:
-    root_of = {own: sets.find(own) for own in set(home.values())}
+    root_of = {name: sets.find(name) for name in set(home.values())}
     members: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         members[root_of[home[span.key]]].append(span)
     groups: list[Group] = []
     rejected: list[Rejected] = []
-    for found in members.values():
-        calls = [span for span in found if span.kind is SpanKind.LLM]
+    for group_spans in members.values():
+        calls = [span for span in group_spans if span.kind is SpanKind.LLM]
         if not calls:
             rejected += [
                 Rejected(span.trace_id, span.span_id, "no_model_call", "its trace holds no model call so far")
-                for span in found
+                for span in group_spans
             ]
             continue
-        smallest = min({home[span.key] for span in found})
+        smallest = min({home[span.key] for span in group_spans})
         kind, _, name = smallest.partition(":")
         groups.append(
             Group(
                 episode_id=name,
                 episode_key=name if kind == "e" else "",
                 calls=roots_first(calls, parents),
-                context=[span for span in found if span.kind is not SpanKind.LLM],
+                context=[span for span in group_spans if span.kind is not SpanKind.LLM],
             )
         )
     return Stitched(sorted(groups), parents, {}, rejected, [])

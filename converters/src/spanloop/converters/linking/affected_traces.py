@@ -8,18 +8,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 
-def reached(trace_ids: Iterable[str], groups: Iterable[Collection[str]]) -> frozenset[str]:
+def transitive_traces(trace_ids: Iterable[str], groups: Iterable[Collection[str]]) -> frozenset[str]:
     """``trace_ids``, and all traces that ``groups`` of traces link to them, directly or by way of others."""
     groups_of: dict[str, list[Collection[str]]] = defaultdict(list)
     for group in groups:
         if len(group) > 1:
             for trace_id in group:
                 groups_of[trace_id].append(group)
-    found = set(trace_ids)
-    waiting = list(found)
+    transitive = set(trace_ids)
+    waiting = list(transitive)
     while waiting:
         for group in groups_of.pop(waiting.pop(), ()):
-            more = set(group) - found
-            found |= more
+            more = set(group) - transitive
+            transitive |= more
             waiting += more
-    return frozenset(found)
+    return frozenset(transitive)

@@ -1,4 +1,4 @@
-"""What a stitch rule is: keys under which a model call's output and a later call's input meet.
+"""Stitch rules: keys under which a model call's output and a later call's input meet.
 
 Invariant: rules only name keys. Which call continues which is decided in one place (``sweep``), the same way for
 every rule, in the order of time and ids, never in the order of arrival. A join across traces needs evidence of
@@ -111,7 +111,7 @@ class StitchRule:
 
 
 def source(span: Span) -> str:
-    """What recorded the call: its service and instrumentation scope. Loops of one process have one."""
+    """Return what recorded the call: its service and instrumentation scope. Loops of one process have one."""
     return f"service {span.service_name}, scope {span.scope}"
 
 

@@ -34,7 +34,7 @@ class Evidence(StrEnum):
 
 
 class Continuation(msgspec.Struct, frozen=True, gc=False):
-    """What the input of a later call has in common with an earlier call."""
+    """The part of a later call's input that repeats an earlier call."""
 
     repeats_input: bool
     """Whether it begins with the earlier call's whole input and has more."""

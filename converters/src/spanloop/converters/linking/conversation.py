@@ -28,7 +28,7 @@ _SHORTEST_QUOTE: Final = 16
 
 
 class Conversations(NamedTuple):
-    """What conversation ids say about homes."""
+    """Initial groups that conversation ids join, and those that they do not."""
 
     joined: list[tuple[str, str]]
     """Pairs that belong to one episode."""
@@ -58,22 +58,25 @@ def conversations(
         session_is_episode: Whether ``session.id`` joins traces, whatever the id looks like.
     """
     joins = Conversations([], {})
-    in_traces = [span for span in spans if home[span.key].startswith("t:")]
-    named = _homes_by((span.service_name, span.conversation_id, home[span.key]) for span in in_traces)
-    sessions = _homes_by(
+    identified = spans if session_is_episode else [span for span in spans if span.conversation_id]
+    in_traces = [span for span in identified if home[span.key].startswith("t:")]
+    named = _groups_by_id((span.service_name, span.conversation_id, home[span.key]) for span in in_traces)
+    sessions = _groups_by_id(
         (span.service_name, span.session_id, home[span.key]) for span in in_traces if session_is_episode
     )
     if not named and not sessions:
         return joins
-    traces = _traces(in_traces, home, {own for homes in (*named.values(), *sessions.values()) for own in homes})
-    for (_, identifier), homes in named.items():
-        for one, other, is_joined in _pairs(list(homes), traces, sets, is_unique=is_unique(identifier)):
+    traces = _traces(
+        spans, home, {home_id for group_ids in (*named.values(), *sessions.values()) for home_id in group_ids}
+    )
+    for (_, identifier), group_ids in named.items():
+        for one, other, is_joined in _pairs(list(group_ids), traces, sets, is_unique=is_unique(identifier)):
             if is_joined:
                 joins.joined.append((one, other))
             else:
                 joins.open[one, other] = identifier
-    for homes in sessions.values():
-        joins.joined.extend(_until_it_starts_over(homes, traces))
+    for group_ids in sessions.values():
+        joins.joined.extend(_until_it_starts_over(group_ids, traces))
     return joins
 
 
@@ -83,45 +86,45 @@ def identities(spans: Iterable[Span], home: Mapping[SpanKey, str], is_unique: Is
     for span in spans:
         identity = span.conversation_id
         if identity and is_unique(identity):
-            own = home[span.key]
-            ids[own] = identity if ids.get(own, identity) == identity else ""
-    return {own: identity for own, identity in ids.items() if identity}
+            home_id = home[span.key]
+            ids[home_id] = identity if ids.get(home_id, identity) == identity else ""
+    return {home_id: identity for home_id, identity in ids.items() if identity}
 
 
-def _homes_by(named: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], dict[str, None]]:
+def _groups_by_id(named: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], dict[str, None]]:
     """(service, id) → homes, in the order of their first spans, where there are several."""
-    homes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for service, identifier, own in named:
+    group_ids: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for service, identifier, home_id in named:
         if identifier:
-            homes[service, identifier][own] = None
-    return {name: found for name, found in homes.items() if len(found) > 1}
+            group_ids[service, identifier][home_id] = None
+    return {name: members for name, members in group_ids.items() if len(members) > 1}
 
 
-def _traces(spans: Iterable[Span], home: Mapping[SpanKey, str], wanted: set[str]) -> Traces:
+def _traces(spans: Iterable[Span], home: Mapping[SpanKey, str], joinable: set[str]) -> Traces:
     traces: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
-        if span.kind is SpanKind.LLM and home[span.key] in wanted:
+        if span.kind is SpanKind.LLM and home[span.key] in joinable:
             traces[home[span.key]].append(span)
     return traces
 
 
 def _pairs(
-    homes: Sequence[str], traces: Traces, sets: UnionFind, *, is_unique: bool
+    group_ids: Sequence[str], traces: Traces, sets: UnionFind, *, is_unique: bool
 ) -> Iterator[tuple[str, str, bool]]:
     """Triples of a home, a later one with the same id, and whether the later one belongs to its episode."""
     earlier = _Earlier()
-    calling = [own for own in homes if own in traces]
-    for own in homes:
-        calls = traces.get(own)
+    calling = [home_id for home_id in group_ids if home_id in traces]
+    for home_id in group_ids:
+        calls = traces.get(home_id)
         if calls is None:
             before = earlier.newest or next(iter(calling), "")
             if before:
-                yield before, own, is_unique
+                yield before, home_id, is_unique
             continue
-        if earlier.newest and sets.find(own) not in earlier.sets:
+        if earlier.newest and sets.find(home_id) not in earlier.sets:
             before = earlier.agreeing(calls) if is_unique else earlier.repeated(calls)
-            yield before or earlier.newest, own, bool(before)
-        earlier.add(own, calls, sets.find(own))
+            yield before or earlier.newest, home_id, bool(before)
+        earlier.add(home_id, calls, sets.find(home_id))
 
 
 class _Earlier:
@@ -202,13 +205,13 @@ def _characters(call: Span) -> int:
     return sum(len(message.json) for message in call.input)
 
 
-def _until_it_starts_over(homes: Mapping[str, None], traces: Traces) -> Iterator[tuple[str, str]]:
+def _until_it_starts_over(group_ids: Mapping[str, None], traces: Traces) -> Iterator[tuple[str, str]]:
     """Join the homes of one session, up to one that begins with exactly the input of the first one."""
     first, began = "", b""
-    for own in homes:
-        start = traces[own][0].input_chain[-1] if own in traces and traces[own][0].input_chain else b""
+    for home_id in group_ids:
+        start = traces[home_id][0].input_chain[-1] if home_id in traces and traces[home_id][0].input_chain else b""
         if not first or (began and start == began):
-            first, began = own, start
+            first, began = home_id, start
         else:
             began = began or start
-            yield first, own
+            yield first, home_id

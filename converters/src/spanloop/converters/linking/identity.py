@@ -21,8 +21,8 @@ _RUN: Final = re.compile(r"[0-9A-Za-z]+")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 _HEX: Final = frozenset("0123456789abcdef")
 _FEWEST_CHANGES: Final = 0.15
-"""Of the neighbouring characters in random text, at least so many differ in kind (digit, upper or lower case); in words
-and numbers, such as ``weather2026``, fewer do."""
+"""Least share of neighbouring characters in random text that differ in kind (digit, upper or lower case); in words and
+numbers, such as ``weather2026``, fewer do."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -49,7 +49,7 @@ def contradicted_ids(calls: Iterable[Span]) -> frozenset[str]:
     contents: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for call in calls:
         for message in call.output:
-            for asked in message.tool_calls:
-                if asked.id:
-                    contents[asked.id].add((asked.name, asked.arguments))
+            for tool_call in message.tool_calls:
+                if tool_call.id:
+                    contents[tool_call.id].add((tool_call.name, tool_call.arguments))
     return frozenset(identifier for identifier, calls_of_id in contents.items() if len(calls_of_id) > 1)

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Mapping
 from ..spans import Span
 
 
-def homes(spans: Iterable[Span]) -> dict[tuple[str, str], str]:
+def initial_groups(spans: Iterable[Span]) -> dict[tuple[str, str], str]:
     """Span key → home: ``e:<episode key>`` or ``t:<trace id>``."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
-    found: dict[tuple[str, str], str] = {}
+    home_of: dict[tuple[str, str], str] = {}
     for trace_id, members in by_trace.items():
         named = {span.episode_key for span in members if span.episode_key}
         if len(named) > 1:
-            found.update(_by_ancestor(trace_id, members))
+            home_of.update(_by_ancestor(trace_id, members))
         else:
             home = f"e:{named.pop()}" if named else f"t:{trace_id}"
-            found.update((span.key, home) for span in members)
-    return found
+            home_of.update(dict.fromkeys([span.key for span in members], home))
+    return home_of
 
 
 def _by_ancestor(trace_id: str, members: Iterable[Span]) -> Mapping[tuple[str, str], str]:
@@ -33,34 +33,34 @@ def _by_ancestor(trace_id: str, members: Iterable[Span]) -> Mapping[tuple[str, s
     return {(trace_id, span_id): home or f"t:{trace_id}" for span_id, home in nearest.items()}
 
 
-def inherit(parents: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def inherit(parents: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
     """For each id its own value, else that of the nearest ancestor that has one, else empty.
 
     Args:
         parents: Id → parent's id. Parents may be missing, and may form cycles.
-        own: Id → value, empty for none.
+        values: Id → value, empty for none.
     """
-    found: dict[str, str] = {}
+    inherited: dict[str, str] = {}
     for start, above in parents.items():
-        if own[start] or above not in parents:
-            found[start] = own[start]
+        if values[start] or above not in parents:
+            inherited[start] = values[start]
             continue
-        if above in found:
-            found[start] = found[above]
+        if above in inherited:
+            inherited[start] = inherited[above]
             continue
         path: list[str] = []
         on_path: set[str] = set()
         current, value = start, ""
         while current in parents and current not in on_path:
-            if current in found:
-                value = found[current]
+            if current in inherited:
+                value = inherited[current]
                 break
             path.append(current)
             on_path.add(current)
-            if own[current]:
-                value = own[current]
+            if values[current]:
+                value = values[current]
                 break
             current = parents[current]
         for member in path:
-            found[member] = value
-    return found
+            inherited[member] = value
+    return inherited

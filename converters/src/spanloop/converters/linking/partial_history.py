@@ -55,8 +55,8 @@ def _awaited(call: Call) -> Iterator[Key]:
         if text:
             yield (*place, _WORDS_ONLY, text)
     elif answers and not any(answer.id for answer in answers):
-        for said_words in dict.fromkeys((text, _ANY_WORDS if text else "")):
-            yield (*place, str(len(answers)), said_words)
+        for expected in dict.fromkeys((text, _ANY_WORDS if text else "")):
+            yield (*place, str(len(answers)), expected)
     yield (*place, _UNRECORDED)
 
 
@@ -64,7 +64,7 @@ def _after_silence(span: Span, spoke: int) -> Iterator[Key]:
     """Where the last answers are to a call of which the history has no word; the fewest of them first."""
     seen, end = span.input, len(span.input)
     first = end
-    while first > spoke and end - first < _MOST_ANSWERS and _is_unnamed(span, first - 1):
+    while first > spoke and end - first < _MOST_ANSWERS and _is_anonymous_answer(span, first - 1):
         first -= 1
     if first == spoke:
         first += 1  # at least one follows words that are in the history
@@ -76,7 +76,7 @@ def _after_silence(span: Span, spoke: int) -> Iterator[Key]:
             yield (*place, _UNRECORDED)
 
 
-def _is_unnamed(span: Span, position: int) -> bool:
+def _is_anonymous_answer(span: Span, position: int) -> bool:
     answers = span.input[position].tool_responses
     return bool(answers) and not any(answer.id for answer in answers)
 
@@ -93,6 +93,6 @@ def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
     return _with_source(call, _awaited(call))
 
 
-UNTOLD: Final = StitchRule(
+PARTIAL_HISTORY: Final = StitchRule(
     Evidence.UNRECORDED_OUTPUT, _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True
 )

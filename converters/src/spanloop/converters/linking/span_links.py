@@ -50,10 +50,10 @@ def kept_links(links: Links, kept: Mapping[SpanKey, SpanKey]) -> Links:
     """Return ``links`` with each duplicate replaced by the span that is kept for it."""
     if not links or not kept:
         return links
-    found: dict[SpanKey, frozenset[SpanKey]] = defaultdict(frozenset)
+    kept_targets: dict[SpanKey, frozenset[SpanKey]] = defaultdict(frozenset)
     for key, targets in links.items():
-        found[kept.get(key, key)] |= {kept.get(target, target) for target in targets}
-    return found
+        kept_targets[kept.get(key, key)] |= {kept.get(target, target) for target in targets}
+    return kept_targets
 
 
 class _Link(NamedTuple):
@@ -94,12 +94,12 @@ class LinkedTraces:
                 self._first_calls.setdefault(members, span)
             if span.task_id:
                 self._identities[members].add(f"task {span.task_id}")
-        for own in dict.fromkeys(home.values()):
-            members = sets.find(own)
-            if own.startswith("e:"):
-                self._identities[members].add(f"episode {own}")
-            if own in conversation_of:
-                self._conversations[members].add(conversation_of[own])
+        for home_id in dict.fromkeys(home.values()):
+            members = sets.find(home_id)
+            if home_id.startswith("e:"):
+                self._identities[members].add(f"episode {home_id}")
+            if home_id in conversation_of:
+                self._conversations[members].add(conversation_of[home_id])
 
     def joins(self, links: Links) -> Iterator[tuple[str, str]]:
         """Yield pairs of homes that belong to one episode; the caller joins each before it asks for the next."""
@@ -114,7 +114,7 @@ class LinkedTraces:
 
     def _single(self, links: Links) -> list[_Link]:
         """The links of sets that link to one other set, where equal attempts do not share the span."""
-        found: dict[str, dict[str, _Link | None]] = defaultdict(dict)
+        by_target: dict[str, dict[str, _Link | None]] = defaultdict(dict)
         traces: dict[str, set[str]] = defaultdict(set)
         for key in sorted(links.keys() & self._known.keys()):
             source = self._sets.find(self._home[key])
@@ -124,10 +124,10 @@ class LinkedTraces:
                 named = self._known.get(other)
                 target = self._sets.find(self._home[other]) if named else f"t:{other[0]}"
                 if source != target:
-                    found[source].setdefault(target, _Link(source, target, named) if named else None)
+                    by_target[source].setdefault(target, _Link(source, target, named) if named else None)
         single = [
             link
-            for source, targets in found.items()
+            for source, targets in by_target.items()
             if len(targets) == 1 and len(traces[source]) <= MAX_LINKED_TRACES
             for link in targets.values()
             if link is not None
@@ -138,7 +138,7 @@ class LinkedTraces:
         return [same[0] for same in alike.values() if len(same) == 1]
 
     def _shared_place(self, link: _Link) -> SpanKey | str:
-        """What only one of several equal sets may link to."""
+        """Return the place to which only one of several equal sets may link."""
         return link.span.key if link.target in self._first_calls else link.target
 
     def _begins(self, link: _Link) -> bytes:

@@ -24,7 +24,7 @@ class _Asker(NamedTuple):
 
     call: Span
     position: int
-    """Of the tool call in the answer of ``call``."""
+    """Position of the tool call in the answer of ``call``."""
     until_ns: int
     """Start of the call that was sent the answer."""
 
@@ -62,15 +62,15 @@ def sub_agents(
             and asker.call.end_ns <= root.start_ns
             and leaf.end_ns <= asker.until_ns
         ]
-        own = episode_of(root.key)
-        callers = [asker for asker in within if caller_of.get(own) in {None, episode_of(asker.call.key)}]
+        episode = episode_of(root.key)
+        callers = [asker for asker in within if caller_of.get(episode) in {None, episode_of(asker.call.key)}]
         if not callers or _is_called_by(by_trace[root.trace_id], root, question):
             continue
         free = [asker for asker in callers if (asker.call.key, asker.position) not in answered]
         caller = (free or callers)[-1]
         answered.add((caller.call.key, caller.position))
-        caller_of[own] = episode_of(caller.call.key)
-        if caller_of[own] != own:
+        caller_of[episode] = episode_of(caller.call.key)
+        if caller_of[episode] != episode:
             yield root, caller.call
 
 
@@ -90,26 +90,26 @@ def _roots(
     calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span]
 ) -> dict[SpanKey, Span]:
     """The first call of each call's conversation; each call is looked at once, cycles end where they began."""
-    found: dict[SpanKey, Span] = {}
+    root_of: dict[SpanKey, Span] = {}
     for call in calls:
         path: dict[SpanKey, None] = {}
         current = call
-        while current.key not in found and current.key not in path:
+        while current.key not in root_of and current.key not in path:
             path[current.key] = None
             above = known.get(parents.get(current.key, ("", "")))
             if above is None:
                 break
             current = above
-        root = found.get(current.key, current)
-        found.update(dict.fromkeys(path, root))
-    return found
+        root = root_of.get(current.key, current)
+        root_of.update(dict.fromkeys(path, root))
+    return root_of
 
 
 def _askers(
     linked: Sequence[Call], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span], answers: set[str]
 ) -> dict[tuple[str, str], list[_Asker]]:
     """(argument text, response text) → the tool calls with both; only responses among ``answers`` count."""
-    found: dict[tuple[str, str], list[_Asker]] = defaultdict(list)
+    askers: dict[tuple[str, str], list[_Asker]] = defaultdict(list)
     for call in linked:
         responses = [response for message in call.newest_messages for response in message.tool_responses]
         if answers.isdisjoint([response.content.strip() for response in responses]):
@@ -121,8 +121,8 @@ def _askers(
         for place, (tool_call, content) in enumerate(zip(tool_calls, _contents(tool_calls, responses), strict=True)):
             if content in answers and tool_call.is_valid:
                 for text in _argument_texts(tool_call.arguments):
-                    found[text, content].append(_Asker(asker, place, call.span.start_ns))
-    return found
+                    askers[text, content].append(_Asker(asker, place, call.span.start_ns))
+    return askers
 
 
 def _contents(tool_calls: Sequence[ToolCall], responses: Sequence[ToolResponse]) -> list[str]:

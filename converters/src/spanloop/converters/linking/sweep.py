@@ -20,11 +20,11 @@ _Place = tuple[str, Key]
 _SEVERAL: Final = 2
 
 _MOST_SKEW_NS: Final = 2 * 60 * 1_000_000_000
-"""How much later a call may have started than one of another trace that continues it, where clocks disagree."""
+"""Longest time by which a call may start after one of another trace that continues it, where clocks disagree."""
 
 
 class Continuations:
-    """Who continues whom, found rule by rule.
+    """Links from calls to the calls that they continue, matched rule by rule.
 
     Args:
         calls: In the order of start and id.
@@ -43,8 +43,8 @@ class Continuations:
         self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            anchors = [*call.span.output_chain, call.span.history.digest, *[request.id for request in call.emitted]]
-            for anchor in dict.fromkeys(anchors):
+            anchors: set[str | bytes] = {*call.span.output_chain, call.span.history.digest}
+            for anchor in anchors.union(request.id for request in call.emitted):
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
@@ -80,7 +80,7 @@ class Continuations:
                 anchor = place[1][0]
                 if anchor not in known:
                     known.add(anchor)
-                    buckets |= self._buckets(anchor, produced_by, home_of)
+                    buckets.update(self._buckets(anchor, produced_by, home_of))
                 bucket = buckets.get(place)
                 if bucket is None:
                     continue
@@ -100,14 +100,15 @@ class Continuations:
         """The calls that leave keys with ``anchor`` behind, by place."""
         producers: dict[_Place, list[Span]] = defaultdict(list)
         for call in self._calls_by_anchor.get(anchor, ()):
+            keys = {key for key in produced_by(call) if key[0] == anchor}
             if home_of is not None:
-                parts = [home_of(call)]
+                parts = [home_of(call)] if keys else []
             elif call.is_traced:
                 parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
             else:
                 continue
-            for key in dict.fromkeys(key for key in produced_by(call) if key[0] == anchor):
-                for part in parts:
+            for part in parts:
+                for key in keys:
                     producers[part, key].append(call.span)
         return {
             place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)
@@ -130,8 +131,8 @@ def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | No
         return [(home, key) for key in keys]
     if not call.conversation:
         return [(_ANY, key) for key in keys]
-    own = (call.conversation, "")
-    return [(part, key) for key in keys for part in ((_ANY,) if key[1] == UNIQUE else own)]
+    conversations = (call.conversation, "")
+    return [(part, key) for key in keys for part in ((_ANY,) if key[1] == UNIQUE else conversations)]
 
 
 class _Bucket:
@@ -151,44 +152,44 @@ class _Bucket:
             self._free.append(self._waiting[self._position])
             self._position += 1
 
-    def _is_skewed(self, found: Span, call: Span) -> bool:
-        """Whether clocks that disagree a little explain that ``found`` ended after ``call`` had started."""
-        return self._longest_ns is None or found.start_ns - call.start_ns < _MOST_SKEW_NS
+    def _is_skewed(self, candidate: Span, call: Span) -> bool:
+        """Whether clocks that disagree a little explain that ``candidate`` ended after ``call`` had started."""
+        return self._longest_ns is None or candidate.start_ns - call.start_ns < _MOST_SKEW_NS
 
-    def _is_near(self, found: Span, call: Span) -> bool:
-        """Whether ``found`` did not end too long before ``call`` started."""
-        return self._longest_ns is None or found.end_ns > call.start_ns - self._longest_ns
+    def _is_near(self, candidate: Span, call: Span) -> bool:
+        """Whether ``candidate`` did not end too long before ``call`` started."""
+        return self._longest_ns is None or candidate.end_ns > call.start_ns - self._longest_ns
 
     def take_only(self, call: Span, claimed: set[SpanKey]) -> Span | None:
         """The one that had ended, not too long ago, and that nobody continued; None where there are several."""
         self._advance(call)
-        found: list[Span] = []
-        while self._free and len(found) < _SEVERAL:
+        candidates: list[Span] = []
+        while self._free and len(candidates) < _SEVERAL:
             candidate = self._free.pop()
             if candidate.key not in claimed and candidate.end_ns > call.start_ns - LONGEST_NS:
-                found.append(candidate)
-        self._free += reversed(found)
-        return found[0] if len(found) == 1 and found[0].key != call.key else None
+                candidates.append(candidate)
+        self._free += reversed(candidates)
+        return candidates[0] if len(candidates) == 1 and candidates[0].key != call.key else None
 
     def take(self, call: Span, claimed: set[SpanKey]) -> Span | None:
         self._advance(call)
         while self._free:
-            found = self._free.pop()
-            if found.key != call.key:
-                self._newest = found
-                if found.key not in claimed:
-                    return found if self._is_near(found, call) else self._earliest_other(call, claimed)
+            candidate = self._free.pop()
+            if candidate.key != call.key:
+                self._newest = candidate
+                if candidate.key not in claimed:
+                    return candidate if self._is_near(candidate, call) else self._earliest_other(call, claimed)
         if self._newest is not None and self._newest.key != call.key and self._is_near(self._newest, call):
             return self._newest
         return self._earliest_other(call, claimed)
 
     def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:
         """Clocks disagree: a producer that ended late, provided that its input is shorter (it cannot follow)."""
-        for found in self._waiting[self._position : self._position + 8]:
-            if found.key in claimed or found.key == call.key or not self._is_skewed(found, call):
+        for candidate in self._waiting[self._position : self._position + 8]:
+            if candidate.key in claimed or candidate.key == call.key or not self._is_skewed(candidate, call):
                 continue
-            if len(found.input) < len(call.input):
-                return found
+            if len(candidate.input) < len(call.input):
+                return candidate
         return None
 
 

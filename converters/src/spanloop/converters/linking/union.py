@@ -30,7 +30,7 @@ class UnionFind:
 
     def groups(self) -> dict[str, list[str]]:
         """Representative → members."""
-        found: dict[str, list[str]] = {}
+        members_of: dict[str, list[str]] = {}
         for member in self._parent:
-            found.setdefault(self.find(member), []).append(member)
-        return found
+            members_of.setdefault(self.find(member), []).append(member)
+        return members_of

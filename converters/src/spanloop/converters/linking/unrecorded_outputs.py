@@ -16,18 +16,18 @@ from ..spans import Problem, Span
 from .continuation import continues, is_recorded
 
 
-def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
+def recover_unrecorded_outputs(calls: Sequence[Span]) -> Sequence[Span]:
     """The calls of an episode, those without an answer with the one that a later call was sent as theirs."""
-    silent = [call for call in calls if not is_recorded(call) and call.history.length and not call.has_failed]
-    if not silent:
+    unrecorded = [call for call in calls if not is_recorded(call) and call.history.length and not call.has_failed]
+    if not unrecorded:
         return calls
-    asked = Counter(call.input_chain[-1] for call in calls if call.input)
-    found = {
+    input_counts = Counter(call.input_chain[-1] for call in calls if call.input)
+    recovered = {
         call.key: answer
-        for call in silent
-        if asked[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
+        for call in unrecorded
+        if input_counts[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
     }
-    return [_with_answer(call, found[call.key]) if call.key in found else call for call in calls]
+    return [_with_answer(call, recovered[call.key]) if call.key in recovered else call for call in calls]
 
 
 def _with_answer(call: Span, answer: Message) -> Span:
@@ -41,7 +41,7 @@ def unrecorded_output(call: Span) -> Problem:
 
 
 def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
-    """What the model said to ``call``, as all the calls that go on from it tell."""
+    """Return the answer to ``call`` that all calls which continue it repeat; None where they differ."""
     continuations = (continues(call, other) for other in calls)
     nexts = [continuation.new_messages for continuation in continuations if continuation.repeats_input]
     if not nexts or len({news[0].digest for news in nexts}) > 1:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 
-def ragged(values: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pl.Series:
+def list_column(values: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pl.Series:
     """A list column whose rows are the next ``lengths`` of ``values`` each."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     items = pl.Series(values).to_arrow()
@@ -43,7 +43,7 @@ _FAR: Final = 2**31
 _NEWLINE: Final = 10
 
 
-def pieces(data: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> pl.Series:
+def string_views(data: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> pl.Series:
     """The pieces of a UTF-8 text that begin at ``starts``, in bytes; they may overlap, and as a rule none is copied."""
     if not data or len(data) >= _FAR:
         texts = [data[start : start + size].decode() for start, size in zip(starts, sizes, strict=True)]
@@ -66,7 +66,7 @@ def lines(blocks: Sequence[bytes]) -> pl.Series:
     ends = [np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == _NEWLINE) for block in blocks]
     offsets = np.cumsum([0, *(len(block) for block in blocks)])
     whole = np.concatenate(
-        [np.zeros(0, dtype=np.int64), *(own + offset for own, offset in zip(ends, offsets, strict=False))]
+        [np.zeros(0, dtype=np.int64), *(line_ends + offset for line_ends, offset in zip(ends, offsets, strict=False))]
     )
     starts = np.concatenate([[0], whole + 1])[:-1]
-    return pieces(b"".join(blocks), starts, whole - starts)
+    return string_views(b"".join(blocks), starts, whole - starts)

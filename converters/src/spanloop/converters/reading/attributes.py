@@ -29,15 +29,15 @@ class Attributes:
         lists = column.fill_null([]) if column.null_count() else column
         lengths = lists.list.len().to_numpy()
         items = lists.explode(empty_as_null=False).struct
-        told, self.values = items.field("key").fill_null(""), items.field("value")
-        known = told.unique(maintain_order=True)
+        keys, self.values = items.field("key").fill_null(""), items.field("value")
+        known = keys.unique(maintain_order=True)
         self.height = column.len()
-        """How many rows there are."""
+        """Number of rows."""
         self.lengths: Rows = lengths.astype(np.int64)
-        """How many attributes each row has."""
+        """Number of attributes of each row."""
         self.keys: list[str] = known.to_list()
         """Every key once, by its number."""
-        self.codes: npt.NDArray[np.uint32] = told.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
+        self.codes: npt.NDArray[np.uint32] = keys.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
         """The number of each attribute's key."""
         self.rows: Rows = np.repeat(np.arange(self.height), lengths)
         """The row of each attribute."""
@@ -54,12 +54,12 @@ class Attributes:
         order, ends = self._by_key
         return order[ends[number] : ends[number + 1]]
 
-    def column(self, key: str) -> pl.Series:
-        """The value of ``key`` in each row: null without one, the last where there are several."""
+    def column(self, key: str, rows: npt.NDArray[Any] | None = None) -> pl.Series:
+        """The value of ``key`` in each of ``rows``, else all: null without one, the last where there are several."""
         places = self.places(key)
-        found = np.full(self.height, self.values.len(), dtype=np.uint32)
-        found[self.rows[places]] = places
-        return self._values_and_null.gather(pl.Series(found))
+        place_of_row = np.full(self.height, self.values.len(), dtype=np.uint32)
+        place_of_row[self.rows[places]] = places
+        return self._values_and_null[pl.Series(place_of_row if rows is None else place_of_row[rows])]
 
     def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
         """Whether the key of each attribute is meant.
@@ -72,29 +72,29 @@ class Attributes:
 
     def rows_with(self, places: Mask | Rows) -> Mask:
         """Which rows have one of the attributes at ``places``."""
-        found = np.zeros(self.height, dtype=np.bool_)
-        found[self.rows[places]] = True
-        return found
+        has_attribute = np.zeros(self.height, dtype=np.bool_)
+        has_attribute[self.rows[places]] = True
+        return has_attribute
 
     def texts(self, rows: npt.NDArray[Any], without: Mask | None = None) -> Iterator[dict[str, str]]:
-        """The attributes of each of ``rows`` (ascending) as text: empty for null, of a repeated key the last.
+        """The attributes of each of ``rows`` as text: empty for null, of a repeated key the last.
 
         Args:
             rows: Which rows are meant.
             without: Whether each of ``keys`` is left out; none is if absent.
         """
-        wanted = rows.astype(np.int64)
-        mask = np.zeros(self.height, dtype=np.bool_)
-        mask[wanted] = True
-        places = np.flatnonzero(mask[self.rows] if without is None else mask[self.rows] & ~without[self.codes])
-        values: list[str | None] = self.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+        is_meant = np.zeros(self.height, dtype=np.bool_)
+        is_meant[rows] = True
+        places = np.flatnonzero(is_meant[self.rows] if without is None else is_meant[self.rows] & ~without[self.codes])
+        values: list[str | None] = self.values[pl.Series(places, dtype=pl.UInt32)].to_list()
         codes: list[int] = self.codes[places].tolist()
-        keys, start = self.keys, 0
-        lengths: list[int] = np.bincount(self.rows[places], minlength=self.height)[wanted].tolist()
-        for length in lengths:
-            end = start + length
-            yield {keys[code]: value or "" for code, value in zip(codes[start:end], values[start:end], strict=True)}
-            start = end
+        keys = [self.keys[code] for code in codes]
+        counts = np.bincount(self.rows[places], minlength=self.height)
+        ends: list[int] = np.cumsum(counts)[rows].tolist()
+        lengths: list[int] = counts[rows].tolist()
+        for end, length in zip(ends, lengths, strict=True):
+            items = zip(keys[end - length : end], values[end - length : end], strict=True)
+            yield {key: value or "" for key, value in items}
 
     def key_of(self, row: int, value: str) -> str:
         """The first attribute of ``row`` that holds ``value``; empty without one."""

@@ -1,39 +1,43 @@
-"""otel_traces rows → one text column for each canonical field, by the first dialect that knows the span.
+"""otel_traces rows → one list for each canonical field, by the first dialect that matches the span.
 
-Messages that a dialect decodes come beside the columns. Invariant: a row in, a row out. Dialects that are expressions
-cost polars' time only; those that read span by span see just the rows that are theirs.
+Invariant: a row in, a row out. What is read of a row does not depend on the rows beside it.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from spanloop.foundation.tables.build_frame import clean_text
 from spanloop.messages import dump
 from spanloop.messages.chat_forms import Fields
 from spanloop.semconv import attributes as names
 
-from .. import frames
 from ..dialects import (
-    ASKED,
     CANONICAL,
-    MESSAGES,
+    COLUMNS,
+    REQUESTED_CALLS,
     Dialect,
     RawSpan,
     column_of,
     keys_of,
     lists_of,
-    of_keys,
     registered_dialects,
 )
 from ..dialects.conversation_events import with_conversation
-from ..errors.status_codes import STATUS_ATTRIBUTES, error_status, status_columns
-from .attributes import Attributes, Mask
+from ..errors.status_codes import STATUS_ATTRIBUTES, error_status
+from .attributes import Attributes, Rows
+
+Columns = dict[str, list[Any]]
+"""The values of each field, by row. Messages are JSON text or what a dialect decoded."""
+
+MARK: Final = "mark"
+"""The attribute that gives away a model call which no dialect reads; null elsewhere."""
 
 _COMMON: Final = {
     "error_type": names.ERROR_TYPE,
@@ -41,278 +45,265 @@ _COMMON: Final = {
     "task_id": names.SPANLOOP_TASK_ID,
     "session_id": names.SESSION_ID,
 }
-_DIALECT: Final = "dialect"
-MARK: Final = "mark"
-"""The column with the attribute that gives away a model call which no dialect reads; null elsewhere."""
+"""Attributes that all dialects share; some find out an error or a session otherwise."""
 
-_READ_TOO: Final = ("error_type", "session_id")
-"""Attributes that all dialects share, and that some find out otherwise."""
-
-_COLUMNS: Final = (*CANONICAL, *_READ_TOO)
-_ONLY_COMMON: Final = ("episode_key", "task_id")
-
-Numbers = npt.NDArray[np.uint8]
+_TESTED: Final = (*COLUMNS, "StatusCode", "TraceId", "SpanId")
+"""Columns beside the attributes that conditions and columns of dialects read."""
 
 _NO_DIALECT: Final = 255
 
-_MODEL_CALL_KEY: Final = (
+_MODEL_CALL_KEY: Final = re.compile(
     r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|^ai\.(?:model|prompt|response)\."
-    r"|(?i:(?:prompt|completion|input|output)_?tokens$)"
+    r"|(?i:(?:prompt|completion|input|output)_?tokens\Z)"
 )
-_MODEL_CALL_TYPE_KEY: Final = r"(?i)^[\w.]*(?:kind|type)$"
-_MODEL_CALL_TYPE: Final = r"(?i)^(?:llm|chat|chat_model|generation|completion)$"
+_MODEL_CALL_TYPE_KEY: Final = re.compile(r"[\w.]*(?:kind|type)\Z", re.IGNORECASE)
+_MODEL_CALL_TYPE: Final = re.compile("llm|chat|chat_model|generation|completion", re.IGNORECASE)
 
 
-DECODED: Final = "decoded"
-"""The text in a column of messages that are decoded already."""
+def read_columns(frame: pl.DataFrame, attributes: Attributes) -> Columns:
+    """The canonical fields of each row of ``frame``, and ``mark``; empty text where a span has none.
 
-
-class DecodedMessages(NamedTuple):
-    """Row → its messages, of rows whose dialect decodes them."""
-
-    input: dict[int, Sequence[Fields]]
-    output: dict[int, Sequence[Fields]]
-
-
-class _Given(NamedTuple):
-    """What the rows of several dialects have in common."""
-
-    attributes: Attributes
-    asked: Mapping[tuple[str, str], Sequence[Fields]]
-    """See ``_asked``."""
-    decoded: DecodedMessages
+    Args:
+        frame: The columns of ``frames.SPANS`` with ``_row``, the number of each row in ``attributes``.
+        attributes: Of all rows.
+    """
+    numbers = _dialects(frame, attributes)
+    rows = frame["_row"].to_numpy()
+    columns: Columns = dict.fromkeys((*CANONICAL, *_COMMON), [""] * frame.height)
+    batch = _Batch(attributes, _requested_calls(frame, attributes))
+    for number, dialect in enumerate(registered_dialects()):
+        places = np.flatnonzero(numbers == number)
+        if len(places):
+            part = frame if len(places) == frame.height else frame[places]
+            _fill(columns, places.tolist(), _read_dialect(part, dialect, batch))
+    for name, key in _COMMON.items():
+        if key in attributes:
+            values = attributes.column(key, rows).to_list()
+            columns[name] = [value or read for value, read in zip(values, columns[name], strict=True)]
+    if present := [key for key in STATUS_ATTRIBUTES if key in attributes]:
+        codes = _with_attributes(frame, attributes, present).select(
+            pl.when(pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with("error")).then(
+                error_status({key: pl.col(column_of(key)) for key in present})
+            )
+        )
+        pairs = zip(columns["error_type"], codes.to_series().to_list(), strict=True)
+        columns["error_type"] = [kind or code or "" for kind, code in pairs]
+    columns[MARK] = _marks(attributes, rows, np.flatnonzero(numbers == _NO_DIALECT))
+    return columns
 
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    canonical, decoded = by_dialect(frame, Attributes(frame["SpanAttributes"]))
-    texts = [with_texts(name, messages) for name, messages in zip(MESSAGES, decoded, strict=True)]
-    return canonical.with_columns(texts).sort("_row").drop("_row")
-
-
-def with_texts(name: str, messages: Mapping[int, Sequence[Fields]]) -> pl.Expr:
-    """The column ``name`` with the JSON of ``messages``, which are given by row."""
-    texts = {row: dump(listed) for row, listed in messages.items()}
-    return pl.coalesce(pl.col("_row").replace_strict(texts, default=None, return_dtype=pl.String), name).alias(name)
-
-
-def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> tuple[pl.DataFrame, DecodedMessages]:
-    """``canonical_columns`` of all rows in another order, with the number of each, ``_row``, and decoded messages.
-
-    Args:
-        frame: The columns of ``frames.SPANS``.
-        attributes: Of ``frame``.
-    """
-    told = (key for dialect in registered_dialects() for key in dialect.attributes)
-    keys = {*told, *_COMMON.values(), *STATUS_ATTRIBUTES}
-    wide = (
-        frame.drop("SpanAttributes")
-        .with_row_index("_row")
-        .with_columns(attributes.column(key).alias(column_of(key)) for key in sorted(keys) if key in attributes)
-    )
-    numbers = _dialects(wide, attributes)
-    wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
-    given = _Given(attributes, _asked(wide, attributes), DecodedMessages({}, {}))
-    present: list[int] = np.unique(numbers).tolist() or [_NO_DIALECT]
-    if len(present) == 1:
-        return _of_dialect(wide, present[0], given), given.decoded
-    parts = [_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present]
-    return pl.concat(parts), given.decoded
-
-
-def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
-    """``wide`` with an empty column for each of ``keys`` that no row has."""
-    known = set(wide.columns)
-    absent = sorted(column_of(key) for key in keys if column_of(key) not in known)
-    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(name) for name in absent)
-
-
-def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
-    """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
-    told = [
-        (number, dialect) for number, dialect in enumerate(registered_dialects()) if _may_match(dialect, attributes)
+    """``frame`` with the canonical fields of its rows as text."""
+    columns = read_columns(frame.with_row_index("_row"), Attributes(frame["SpanAttributes"]))
+    texts = [
+        pl.Series(name, [value if isinstance(value, str | None) else dump(value) for value in values], dtype=pl.String)
+        for name, values in columns.items()
     ]
-    whole = _completed(wide, {key for _, dialect in told for key in dialect.marks})
-    matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
-    found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
-    for number, _ in reversed(told):
-        found[matches[str(number)].to_numpy()] = number
-    return found
+    return frame.select(pl.exclude("SpanAttributes", "Events.Name", "Events.Attributes")).with_columns(texts)
 
 
-def _may_match(dialect: Dialect, attributes: Attributes) -> bool:
-    """Whether there is anything that the dialect tells its spans by."""
-    return dialect.marks_other_columns or any(key in attributes for key in dialect.marks)
+def _fill(columns: Columns, places: list[int], values: Mapping[str, Sequence[Any]]) -> None:
+    for name, read in values.items():
+        if name in columns:
+            column = columns[name] = columns[name].copy()
+            for place, value in zip(places, read, strict=True):
+                column[place] = value
 
 
-def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
-    """The canonical columns of rows of one dialect."""
-    dialects = registered_dialects()
-    dialect = dialects[number] if number < len(dialects) else None
-    if dialect is None:
-        return _spelled(rows, {})
-    whole = _completed(rows, dialect.attributes)
-    columns = {name: told if isinstance(told, pl.Expr) else of_keys(told) for name, told in dialect.columns.items()}
-    if dialect.read is None:
-        return _spelled(whole, columns)
+def _with_attributes(frame: pl.DataFrame, attributes: Attributes, keys: Sequence[str]) -> pl.DataFrame:
+    """``frame`` with a column for each of ``keys``, null where a span has no such attribute."""
+    rows = frame["_row"].to_numpy()
+    return frame.hstack([attributes.column(key, rows).alias(column_of(key)) for key in keys])
+
+
+def _selected(frame: pl.DataFrame, attributes: Attributes, expressions: Mapping[str, pl.Expr]) -> dict[str, pl.Series]:
+    """The values of expressions over attributes and the columns of ``frame``."""
+    if not expressions:
+        return {}
+    roots = dict.fromkeys(root for expression in expressions.values() for root in expression.meta.root_names())
+    keys = [root.removeprefix(_PREFIX) for root in roots if root.startswith(_PREFIX)]
+    wide = _with_attributes(frame, attributes, keys)
+    # Unlike select, with_columns gives a literal as many rows as the frame has.
+    return wide.with_columns(**expressions).select(*expressions).to_dict()
+
+
+_PREFIX: Final = column_of("")
+
+
+def _dialects(frame: pl.DataFrame, attributes: Attributes) -> npt.NDArray[np.uint8]:
+    """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
+    present = {*map(column_of, attributes.keys), *_TESTED}
+    conditions = {
+        str(number): condition
+        for number, dialect in enumerate(registered_dialects())
+        if (condition := dialect.condition.reduced(present)) is not False
+    }
+    expressions = {name: pl.lit(value=True) & condition for name, condition in conditions.items()}
+    matches = _selected(frame, attributes, expressions)
+    numbers = np.full(frame.height, _NO_DIALECT, dtype=np.uint8)
+    for name, is_matched in reversed(matches.items()):
+        numbers[is_matched.fill_null(value=False).to_numpy()] = int(name)
+    return numbers
+
+
+class _Batch(NamedTuple):
+    """Data that the rows of several dialects share."""
+
+    attributes: Attributes
+    requested: Mapping[tuple[str, str], Sequence[Fields]]
+    """See ``_requested_calls``."""
+
+
+def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Columns:
+    """The canonical fields of rows of one dialect."""
+    rows, attributes = frame["_row"].to_numpy(), batch.attributes
+    expressions = {name: source for name, source in dialect.columns.items() if isinstance(source, pl.Expr)}
     if dialect.reads is not None:
-        is_read = whole.select(pl.lit(value=True) & dialect.reads).to_series()
-        if not is_read.all():
-            told = _spelled(whole.filter(~is_read), columns)
-            return pl.concat([told, _of_reader(whole.filter(is_read), dialect, columns, given)])
-    return _of_reader(whole, dialect, columns, given)
+        expressions[_IS_READ] = pl.lit(value=True) & dialect.reads
+    selected = _selected(frame, attributes, {name: expressions.pop(name) for name in ("kind",) if name in expressions})
+    selected |= _selected(frame.hstack(list(selected.values())), attributes, expressions)
+    columns = {name: values.to_list() for name, values in selected.items()}
+    is_read = columns.pop(_IS_READ, None)
+    columns = {name: [value or "" for value in values] for name, values in columns.items()}
+    for name, source in dialect.columns.items():
+        if not isinstance(source, pl.Expr) and (keys := [key for key in source if key in attributes]):
+            first, *others = (attributes.column(key, rows).to_list() for key in keys)
+            for other in others:
+                first = [value or alternative for value, alternative in zip(first, other, strict=True)]
+            columns[name] = [value or "" for value in first]
+    if dialect.read is not None:
+        places = (
+            range(len(rows)) if is_read is None else [place for place, is_needed in enumerate(is_read) if is_needed]
+        )
+        _read_rows(frame, places, columns, dialect, batch)
+    return columns
 
 
-def _of_reader(rows: pl.DataFrame, dialect: Dialect, columns: Mapping[str, pl.Expr], given: _Given) -> pl.DataFrame:
-    found = _read(rows, rows.select(expr.alias(name) for name, expr in columns.items()), dialect, given)
-    read = [_texts(_READ + name, values) for name, values in found.items()]
-    return _spelled(rows.with_columns(read), {name: pl.col(_READ + name) for name in found})
+_IS_READ: Final = "is_read"
 
 
-_READ: Final = "read:"
-
-
-def _texts(name: str, values: Sequence[str | None]) -> pl.Series:
-    try:
-        return pl.Series(name, values, dtype=pl.String)
-    except UnicodeEncodeError:
-        return pl.Series(name, [clean_text(value) for value in values], dtype=pl.String)
-
-
-def _have_no_events(rows: pl.DataFrame) -> bool:
-    return not rows["Events.Name"].list.len().sum()
-
-
-def _read(rows: pl.DataFrame, told: pl.DataFrame, dialect: Dialect, given: _Given) -> dict[str, list[str | None]]:
-    """The canonical columns of rows that are read one by one, over what their attributes told."""
-    values: dict[str, list[str | None]] = {name: told[name].to_list() for name in told.columns}
+def _read_rows(frame: pl.DataFrame, places: Sequence[int], columns: Columns, dialect: Dialect, batch: _Batch) -> None:
+    """Read the rows at ``places`` one by one, over what their attributes tell in ``columns``."""
     assert dialect.read is not None  # noqa: S101 - asked by the only caller
-    places: dict[str, dict[int, Sequence[Fields]]] = dict(zip(MESSAGES, given.decoded, strict=True))
-    raw_spans = zip(rows["_row"].to_list(), _raw_spans(rows, values, dialect, given), strict=True)
-    for number, (row, span) in enumerate(raw_spans):
-        found = dialect.read(span)
+    part = frame if len(places) == frame.height else frame[places]
+    for place, span in zip(places, _raw_spans(part, places, columns, dialect, batch), strict=True):
+        fields = dialect.read(span)
         if span.events:
-            found = with_conversation(
-                {**span.columns, **found}, str(found.get("kind") or span.columns.get("kind", "")), span.events
-            )
-        for name, value in found.items():
-            if name not in values:
-                values[name] = [None] * rows.height
-            if isinstance(value, str) or not value:
-                values[name][number] = str(value or "")
-            else:
-                values[name][number] = DECODED
-                places[name][row] = value
-    return values
+            kind = str(fields.get("kind") or span.columns.get("kind", ""))
+            fields = with_conversation({**span.columns, **fields}, kind, span.events)
+        for name, value in fields.items():
+            column = columns.get(name)
+            if column is None:
+                column = columns[name] = [""] * frame.height
+            column[place] = value or ""
 
 
 def _raw_spans(
-    rows: pl.DataFrame, values: Mapping[str, Sequence[str | None]], dialect: Dialect, given: _Given
+    frame: pl.DataFrame, places: Sequence[int], columns: Columns, dialect: Dialect, batch: _Batch
 ) -> Iterator[RawSpan]:
-    places = rows["_row"].to_numpy()
-    wanted = np.zeros(given.attributes.height, dtype=np.bool_)
-    wanted[places] = True
-    found = {name: lists_of(given.attributes, wanted, indexed) for name, indexed in dialect.lists.items()}
-    lists = [(name, one) for name, one in found.items() if one is not None]
-    is_listed = np.zeros(len(given.attributes.keys), dtype=np.bool_)
+    rows, attributes = frame["_row"].to_numpy(), batch.attributes
+    is_row_read = np.zeros(attributes.height, dtype=np.bool_)
+    is_row_read[rows] = True
+    lists = [
+        (name, entries)
+        for name, indexed in dialect.lists.items()
+        if (entries := lists_of(attributes, is_row_read, indexed)) is not None
+    ]
+    is_listed = np.zeros(len(attributes.keys), dtype=np.bool_)
     for indexed in dialect.lists.values():
-        is_listed |= keys_of(given.attributes, indexed)
-    columns = ("TraceId", "SpanId", "SpanName", "ScopeName", "Events.Name", "Events.Attributes")
-    numbers: list[int] = places.tolist()
-    stored = zip(numbers, rows.select(columns).iter_rows(), given.attributes.texts(places, is_listed), strict=True)
-    for place, (row, (trace_id, span_id, name, scope, event_names, event_attributes), attributes) in enumerate(stored):
-        events = [
-            (str(event or ""), _dict(items))
-            for event, items in zip(event_names or (), event_attributes or (), strict=False)
-        ]
-        if asked := given.asked.get((trace_id, span_id)):
-            events.append((ASKED, {"calls": dump(list(asked))}))
+        is_listed |= keys_of(attributes, indexed)
+    given = list(columns.items())
+    spans = zip(
+        places,
+        rows.tolist(),
+        frame["SpanName"].to_list(),
+        frame["ScopeName"].to_list(),
+        _events(frame, batch.requested),
+        attributes.texts(rows, is_listed),
+        strict=True,
+    )
+    for place, row, name, scope, events, texts in spans:
         yield RawSpan(
             name=name or "",
             scope=scope or "",
-            attributes=attributes,
+            attributes=texts,
             events=events,
-            columns={name: text for name, texts in values.items() if (text := texts[place])},
-            lists={name: one.of(row) for name, one in lists},
-            gaps=[name for name, one in lists if not one.is_gapless[row]],
+            columns={name: text for name, values in given if (text := values[place])},
+            lists={name: entries.of(row) for name, entries in lists},
+            gaps=[name for name, entries in lists if not entries.is_gapless[row]],
         )
 
 
-def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """The canonical columns, out of an expression for each of those that are told at all."""
-    nothing = pl.lit("")
-    chosen = {name: told[name].fill_null(nothing) if name in told else nothing for name in _COLUMNS}
-    for name, key in _COMMON.items():
-        if column_of(key) in rows.columns:
-            own = pl.col(column_of(key)).fill_null("")
-            chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
-    if status := status_columns(rows.columns, column_of("")):
-        is_told = (chosen["error_type"] != "") | ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with(
-            "error"
-        )
-        chosen["error_type"] = pl.when(is_told).then(chosen["error_type"]).otherwise(error_status(status))
-    return rows.select(
-        "_row",
-        *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
-        *(chosen.get(name, nothing).cast(pl.String).alias(name) for name in (*_COLUMNS, *_ONLY_COMMON)),
-        *_exception_columns(rows),
-        MARK,
-    )
-
-
-_ASKED_ID: Final = "tool.call.id"
-
-
-def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], list[Fields]]:
-    """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
-    found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
-    if _ASKED_ID not in attributes:
-        return found
-    calls = rows.filter(pl.col("SpanName").str.starts_with("tool_call."))
-    told = zip(
-        calls.select("Timestamp", "SpanId", "TraceId", "ParentSpanId").iter_rows(),
-        attributes.texts(calls["_row"].to_numpy()),
-        strict=True,
-    )
-    for (_, _, trace_id, parent), own in sorted(told, key=itemgetter(0)):
-        names = {"id": _ASKED_ID, "name": "tool.name", "arguments": "tool.parameters"}
-        if _ASKED_ID in own:
-            found[trace_id, parent].append({key: own.get(name, "") for key, name in names.items()})
-    return found
+def _events(
+    frame: pl.DataFrame, requested: Mapping[tuple[str, str], Sequence[Fields]]
+) -> list[list[tuple[str, dict[str, str]]]]:
+    """The events of each row."""
+    if not (requested or frame["Events.Name"].list.len().sum()):
+        return [[]] * frame.height
+    events = [
+        [(str(event or ""), _dict(items)) for event, items in zip(event_names or (), attributes or (), strict=False)]
+        for event_names, attributes in frame.select("Events.Name", "Events.Attributes").iter_rows()
+    ]
+    for listed, identity in zip(events, frame.select("TraceId", "SpanId").iter_rows(), strict=True):
+        if calls := requested.get(identity):
+            listed.append((REQUESTED_CALLS, {"calls": dump(list(calls))}))
+    return events
 
 
 def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:
     return {item["key"] or "": item["value"] or "" for item in items or ()}
 
 
-def _marks(attributes: Attributes, is_meant: Mask) -> pl.Series:
-    """The attribute that gives away a model call which no dialect reads; null where none does.
+_CALL_ID: Final = "tool.call.id"
+
+
+def _requested_calls(frame: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], list[Fields]]:
+    """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
+    requested: dict[tuple[str, str], list[Fields]] = defaultdict(list)
+    if _CALL_ID not in attributes:
+        return requested
+    calls = frame.filter(pl.col("SpanName").str.starts_with("tool_call."))
+    spans = zip(
+        calls.select("Timestamp", "SpanId", "TraceId", "ParentSpanId").iter_rows(),
+        attributes.texts(calls["_row"].to_numpy()),
+        strict=True,
+    )
+    for (_, _, trace_id, parent), texts in sorted(spans, key=itemgetter(0)):
+        keys = {"id": _CALL_ID, "name": "tool.name", "arguments": "tool.parameters"}
+        if _CALL_ID in texts:
+            requested[trace_id, parent].append({name: texts.get(key, "") for name, key in keys.items()})
+    return requested
+
+
+@lru_cache(maxsize=4096)
+def _gives_away(key: str) -> str:
+    """``call`` for the key of an attribute that only a model call has, ``type`` for one whose value may say so."""
+    if _MODEL_CALL_KEY.search(key):
+        return "call"
+    return "type" if _MODEL_CALL_TYPE_KEY.match(key) else ""
+
+
+def _marks(attributes: Attributes, rows: Rows, unread: Rows) -> list[str | None]:
+    """The attribute that gives away a model call which no dialect reads; None where none does.
 
     Args:
         attributes: Of all rows.
-        is_meant: The rows that no dialect reads.
+        rows: The number of each row.
+        unread: The places among ``rows`` of those that no dialect reads.
     """
-    found: dict[int, str] = {}
-    own = np.flatnonzero(is_meant[attributes.rows])
-    tells = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_KEY))[own]
-    may_tell = np.flatnonzero(attributes.matching(lambda key: key.str.contains(_MODEL_CALL_TYPE_KEY))[own] & ~tells)
-    values = attributes.values.gather(pl.Series(own[may_tell], dtype=pl.UInt32))
-    tells[may_tell[values.str.contains(_MODEL_CALL_TYPE).fill_null(value=False).to_numpy()]] = True
-    places = own[tells]
-    rows: list[int] = attributes.rows[places].tolist()
-    codes: list[int] = attributes.codes[places].tolist()
-    for row, code in zip(rows, codes, strict=True):
-        key = attributes.keys[code]
-        found[row] = min(found.get(row, key), key)
-    marks = np.full(attributes.height, len(found), dtype=np.uint32)
-    marks[list(found)] = np.arange(len(found))
-    return pl.Series(MARK, [*found.values(), None], dtype=pl.String).gather(pl.Series(marks))
-
-
-def _exception_columns(rows: pl.DataFrame) -> tuple[pl.Expr, ...]:
-    """Attributes of the last exception event; null when there is none."""
-    told = {"event_names": "Events.Name", "event_attributes": "Events.Attributes"}
-    if _have_no_events(rows):
-        return tuple(pl.lit(None, dtype=frames.SPANS[column]).alias(name) for name, column in told.items())
-    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME).list.any()
-    return tuple(pl.when(is_exception).then(pl.col(column)).alias(name) for name, column in told.items())
+    marks: list[str | None] = [None] * len(rows)
+    places: list[int] = unread.tolist()
+    place_of = dict(zip(rows[unread].tolist(), places, strict=True))
+    is_unread = np.zeros(attributes.height, dtype=np.bool_)
+    is_unread[rows[unread]] = True
+    signs = [_gives_away(key) for key in attributes.keys]
+    is_sign = np.array([bool(sign) for sign in signs], dtype=np.bool_)
+    signed = np.flatnonzero(is_unread[attributes.rows] & is_sign[attributes.codes])
+    values = attributes.values[pl.Series(signed, dtype=pl.UInt32)].to_list()
+    signed_rows: list[int] = attributes.rows[signed].tolist()
+    codes: list[int] = attributes.codes[signed].tolist()
+    for row, code, value in zip(signed_rows, codes, values, strict=True):
+        if signs[code] == "call" or _MODEL_CALL_TYPE.fullmatch(value or ""):
+            place, key = place_of[row], attributes.keys[code]
+            marks[place] = min(marks[place] or key, key)
+    return marks

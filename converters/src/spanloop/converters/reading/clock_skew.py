@@ -79,21 +79,21 @@ def _shifts(spans: Sequence[Span], parents: Mapping[SpanKey, Span]) -> dict[Span
             waiting.append((child, is_in_tool))
         for service, members in groups.items():
             if service != parent.service_name:
-                own = _shift(members, parent, shift)
-                shifts.update((member.key, own) for member in members)
+                group_shift = _shift(members, parent, shift)
+                shifts.update((member.key, group_shift) for member in members)
                 continue
             outside = [member for member in members if _is_outside(member, parent)]
             late = [member for member in outside if member.start_ns > parent.end_ns]
             early = [member for member in outside if member.start_ns < parent.start_ns]
             shifts.update((member.key, shift) for member in members)
             for group in (early, late if is_in_tool else []):
-                own = shift + _shift(group, parent, 0)
-                shifts.update((member.key, own) for member in group)
+                group_shift = shift + _shift(group, parent, 0)
+                shifts.update((member.key, group_shift) for member in group)
     return shifts
 
 
 def _shift(members: Sequence[Span], parent: Span, shift: int) -> int:
-    """What brings ``members``, as one, into ``parent``, which is shifted itself; 0 where they fit or were detached."""
+    """Return the shift of ``members`` into ``parent``, which is shifted itself; 0 where they fit or are detached."""
     if not members:
         return 0
     start_ns = min(member.start_ns for member in members)

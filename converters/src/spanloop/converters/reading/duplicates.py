@@ -43,7 +43,7 @@ class _Origins:
         """Whether one process may have recorded both."""
         return outer.trace_id == inner.trace_id or self._are_of_one_process(outer, inner) is not False
 
-    def is_unlinked(self, outer: Span, inner: Span) -> bool:
+    def may_be_across_traces(self, outer: Span, inner: Span) -> bool:
         """Whether one of them is part of a program's trace and the other a tracer's span that was not linked to it.
 
         Two whole traces are of two programs. So are two calls alone, unless they are known to be of one process.
@@ -80,7 +80,7 @@ def collapse(spans: Sequence[Span], processes: Processes | None = None) -> Colla
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
-    for duplicates in (_unlinked, _bare, _unnamed):
+    for duplicates in (_across_traces, _without_content, _without_response_id):
         calls = (span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped)
         dropped.update(duplicates(calls, origins))
     if not dropped:
@@ -160,7 +160,7 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     return kept
 
 
-def _unlinked(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _across_traces(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls that another tracer recorded at the time of an equal one: dropped → kept.
 
     Equal are calls with one input, with one response id, or with one output whose tool calls have equal ids.
@@ -206,43 +206,43 @@ def _by_results(call: Span) -> Evidence:
     return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
 
 
-def _bare(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _without_content(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
     """
     answers: dict[tuple[str, str], list[Span]] = defaultdict(list)
-    silent: set[tuple[str, str]] = set()
+    without_content: set[tuple[str, str]] = set()
     for call in calls:
         if call.response_id:
             answers[call.service_name, call.response_id].append(call)
             if not (call.input or call.output):
-                silent.add((call.service_name, call.response_id))
+                without_content.add((call.service_name, call.response_id))
     dropped: dict[SpanKey, Span] = {}
-    for members in (answers[place] for place in sorted(silent) if len(answers[place]) > 1):
+    for members in (answers[place] for place in sorted(without_content) if len(answers[place]) > 1):
         full = sorted(
             (call for call in members if call.input and call.output), key=lambda call: (call.start_ns, call.key)
         )
         starts = [call.start_ns for call in full]
-        for bare in members:
-            before = bisect_left(starts, bare.end_ns)
-            if before and not (bare.input or bare.output) and _is_of(full[before - 1], bare, origins):
-                dropped[bare.key] = full[before - 1]
+        for empty in members:
+            before = bisect_left(starts, empty.end_ns)
+            if before and not (empty.input or empty.output) and _is_of(full[before - 1], empty, origins):
+                dropped[empty.key] = full[before - 1]
     return dropped
 
 
-def _is_of(full: Span, bare: Span, origins: _Origins) -> bool:
-    """Whether ``bare`` took place during ``full``; for a counted id in another trace, whether it lies right within."""
-    if full.end_ns <= bare.start_ns or not origins.may_be_one(full, bare):
+def _is_of(full: Span, empty: Span, origins: _Origins) -> bool:
+    """Whether ``empty`` took place during ``full``; for a counted id in another trace, whether it lies right within."""
+    if full.end_ns <= empty.start_ns or not origins.may_be_one(full, empty):
         return False
-    if full.trace_id == bare.trace_id or is_unique(bare.response_id):
+    if full.trace_id == empty.trace_id or is_unique(empty.response_id):
         return True
-    is_within = full.start_ns <= bare.start_ns and bare.end_ns <= full.end_ns
-    is_one_model = not bare.request_model or not full.request_model or bare.request_model == full.request_model
-    return is_within and is_one_model and bare.recorder != full.recorder
+    is_within = full.start_ns <= empty.start_ns and empty.end_ns <= full.end_ns
+    is_one_model = not empty.request_model or not full.request_model or empty.request_model == full.request_model
+    return is_within and is_one_model and empty.recorder != full.recorder
 
 
-def _unnamed(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _without_response_id(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls of which no word is known, right within one that another scope knows more of, but no response id.
 
     Mistral's SDK traces itself so, and Anthropic's what was refused or goes through a framework's stream; one for one,
@@ -284,18 +284,18 @@ def _may_know(outer: Span, inner: Span) -> bool:
 def _at_once(members: Iterable[Span], origins: _Origins, evidence: Callable[[Span], Evidence]) -> dict[SpanKey, Span]:
     """Each call that ran during an earlier one of another tracer, and the one that it ran in; one for one a tracer."""
     waiting: list[tuple[Span, set[str]]] = []
-    found: dict[SpanKey, Span] = {}
+    repeated: dict[SpanKey, Span] = {}
     for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
         waiting = [(outer, recorders) for outer, recorders in waiting if outer.end_ns > inner.start_ns]
         for outer, recorders in waiting:
             is_contained = inner.end_ns <= outer.end_ns or evidence is not _by_input
             if is_contained and _is_recorded_twice(outer, inner, recorders, origins, is_id=evidence is _by_output):
-                found[inner.key] = outer
+                repeated[inner.key] = outer
                 recorders.add(inner.recorder)
                 break
         else:
             waiting.append((inner, {inner.recorder}))
-    return found
+    return repeated
 
 
 def _is_recorded_twice(outer: Span, inner: Span, recorders: Collection[str], origins: _Origins, *, is_id: bool) -> bool:
@@ -312,7 +312,7 @@ def _is_recorded_twice(outer: Span, inner: Span, recorders: Collection[str], ori
         return False
     if _is_one_response(outer, inner):
         return True
-    return inner.recorder not in recorders and (is_id or origins.is_unlinked(outer, inner))
+    return inner.recorder not in recorders and (is_id or origins.may_be_across_traces(outer, inner))
 
 
 def _is_one_response(outer: Span, inner: Span) -> bool:
@@ -322,17 +322,17 @@ def _is_one_response(outer: Span, inner: Span) -> bool:
 def _may_be_equal(outer: Span, inner: Span) -> bool:
     if outer.response_id and inner.response_id and outer.response_id != inner.response_id:
         return False
-    said = [tuple(message.digest for message in span.output) for span in (outer, inner)]
-    return not all(said) or said[0] == said[1]
+    outputs = [tuple(message.digest for message in span.output) for span in (outer, inner)]
+    return not all(outputs) or outputs[0] == outputs[1]
 
 
 def _nested(members: Iterable[Span]) -> dict[SpanKey, Span]:
-    found = list(members)
-    calls = {span.span_id: span for span in found if span.kind is SpanKind.LLM}
-    parents = {span.span_id: span.parent_span_id for span in found}
+    spans = list(members)
+    calls = {span.span_id: span for span in spans if span.kind is SpanKind.LLM}
+    parents = {span.span_id: span.parent_span_id for span in spans}
     if calls.keys().isdisjoint(parents.values()):
         return {}
-    nearest = inherit(parents, {span.span_id: span.span_id if span.span_id in calls else "" for span in found})
+    nearest = inherit(parents, {span.span_id: span.span_id if span.span_id in calls else "" for span in spans})
     dropped: dict[SpanKey, Span] = {}
     for inner in calls.values():
         outer = calls.get(nearest.get(inner.parent_span_id, ""))
@@ -345,7 +345,7 @@ def _nested(members: Iterable[Span]) -> dict[SpanKey, Span]:
 
 
 def _is_same(outer: Span, inner: Span) -> bool:
-    if inner.start_ns < outer.start_ns or (inner.end_ns > outer.end_ns and not _is_its_own(outer, inner)):
+    if inner.start_ns < outer.start_ns or (inner.end_ns > outer.end_ns and not _is_inner_call(outer, inner)):
         return False
     if outer.response_id and inner.response_id:
         return outer.response_id == inner.response_id
@@ -355,15 +355,15 @@ def _is_same(outer: Span, inner: Span) -> bool:
     return any(one and one == other for one, other in evidence)
 
 
-def _is_its_own(outer: Span, inner: Span) -> bool:
+def _is_inner_call(outer: Span, inner: Span) -> bool:
     """Whether ``inner``, right below ``outer``, is its call, though it ended later.
 
     An SDK's own span may end a little later, that of a stream which ``outer``'s function only handed on much later.
     """
-    is_silent = not (inner.input or inner.output)
+    is_empty = not (inner.input or inner.output)
     is_handed_on = not outer.output and outer.input_chain[-1:] == inner.input_chain[-1:]
     is_below = inner.parent_span_id == outer.span_id and inner.start_ns <= outer.end_ns
-    return (is_silent or is_handed_on) and is_below and inner.request_model == outer.request_model
+    return (is_empty or is_handed_on) and is_below and inner.request_model == outer.request_model
 
 
 def _richness(span: Span) -> tuple[bool, bool, bool]:

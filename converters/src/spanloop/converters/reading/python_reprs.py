@@ -20,10 +20,10 @@ def value_of_repr(text: str) -> object:
     if len(text) > _MAX_LENGTH or not _BEGINS.match(text):
         return None
     try:
-        found = _value(ast.parse(text.strip(), mode="eval").body)
+        value = _value(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    return replace_in_json(found) if as_fields(found) or as_list(found) else None
+    return replace_in_json(value) if as_fields(value) or as_list(value) else None
 
 
 def _value(node: ast.expr) -> object:
@@ -38,7 +38,7 @@ def _value(node: ast.expr) -> object:
         return {key: _value(value) for key, value in zip(keys, node.values, strict=True)}
     if isinstance(node, (ast.List, ast.Tuple)):
         return [_value(item) for item in node.elts]
-    found = cast("object", ast.literal_eval(node))
-    if found is None or isinstance(found, (str, int, float, bool)):
-        return found
+    literal = cast("object", ast.literal_eval(node))
+    if literal is None or isinstance(literal, (str, int, float, bool)):
+        return literal
     raise ValueError("expected what JSON can carry")

@@ -54,8 +54,8 @@ def with_request_spans(spans: pl.DataFrame, logs: pl.DataFrame, name: str) -> pl
     if records.is_empty():
         return logs
     bodies: dict[_Place, list[_Body]] = defaultdict(list)
-    told = records.select("TraceId", "SpanId", "_row", name, pl.col("Timestamp").cast(pl.Int64), "LogAttributes")
-    for trace_id, span_id, row, event, at_ns, items in told.iter_rows():
+    columns = records.select("TraceId", "SpanId", "_row", name, pl.col("Timestamp").cast(pl.Int64), "LogAttributes")
+    for trace_id, span_id, row, event, at_ns, items in columns.iter_rows():
         values = _values(items)
         body = _Body(row, event, at_ns, values.get("request_body_id", ""), values.get("query_source", ""))
         bodies[trace_id, span_id].append(body)
@@ -64,8 +64,8 @@ def with_request_spans(spans: pl.DataFrame, logs: pl.DataFrame, name: str) -> pl
     for place, logged in bodies.items():
         for row, span_id in _assign(logged, requests.get(place, ())).items():
             owners[row] = span_id
-    own = pl.Series(owners, dtype=pl.String)
-    return logs.with_columns(pl.when(is_body).then(own).otherwise("SpanId").alias("SpanId"))
+    span_ids = pl.Series(owners, dtype=pl.String)
+    return logs.with_columns(pl.when(is_body).then(span_ids).otherwise("SpanId").alias("SpanId"))
 
 
 def _values(items: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
@@ -74,24 +74,24 @@ def _values(items: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
 
 def _requests(spans: pl.DataFrame) -> dict[_Place, list[_Request]]:
     """Trace and parent → its requests, by start."""
-    found: dict[_Place, list[_Request]] = defaultdict(list)
+    requests: dict[_Place, list[_Request]] = defaultdict(list)
     rows = spans.filter(pl.col("SpanName") == _SPAN_NAME).select(
         "TraceId", "ParentSpanId", "SpanId", pl.col("Timestamp").cast(pl.Int64), "Duration", "SpanAttributes"
     )
     for trace_id, parent, span_id, start_ns, duration_ns, items in rows.sort("Timestamp", "SpanId").iter_rows():
         request = _Request(span_id, start_ns, start_ns + (duration_ns or 0), _values(items).get(_SOURCE, ""))
-        found[trace_id, parent].append(request)
-    return found
+        requests[trace_id, parent].append(request)
+    return requests
 
 
 def _assign(bodies: Sequence[_Body], requests: Sequence[_Request]) -> dict[int, str]:
     """Row of a body → the span that it is of."""
     answers = {body.request_id: body for body in bodies if body.name == RESPONSE}
     starts = [request.start_ns for request in requests]
-    own: dict[int, str] = {}
+    span_of: dict[int, str] = {}
     taken: dict[str, _Body] = {}
-    asked = (body for body in bodies if body.name == REQUEST)
-    for body in sorted(asked, key=lambda body: (body.at_ns, body.request_id)):
+    request_bodies = (body for body in bodies if body.name == REQUEST)
+    for body in sorted(request_bodies, key=lambda body: (body.at_ns, body.request_id)):
         answer = answers.get(body.request_id)
         begun = bisect_right(starts, body.at_ns + _LOGGED_NS)
         newest = requests[max(0, begun - _MOST_CANDIDATES) : begun]
@@ -100,12 +100,12 @@ def _assign(bodies: Sequence[_Body], requests: Sequence[_Request]) -> dict[int, 
         if request is None:
             continue
         if earlier := taken.get(request.span_id):
-            own.pop(earlier.row)  # an attempt that was made again
+            span_of.pop(earlier.row)  # an attempt that was made again
         taken[request.span_id] = body
-        own[body.row] = request.span_id
+        span_of[body.row] = request.span_id
         if answer is not None:
-            own[answer.row] = request.span_id
-    return own
+            span_of[answer.row] = request.span_id
+    return span_of
 
 
 def _fits(request: _Request, body: _Body, answer: _Body | None) -> bool:

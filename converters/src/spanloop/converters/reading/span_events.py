@@ -27,7 +27,7 @@ _RANK: Final = pl.col(_NAME).replace_strict(
     default=4,
     return_dtype=pl.UInt8,
 )
-"""Of events at one time: the order in which a conversation goes once around."""
+"""Order of events at one time: that in which a conversation goes once around."""
 
 
 def with_logs(spans: pl.DataFrame, logs: pl.DataFrame) -> pl.DataFrame:
@@ -60,13 +60,15 @@ def _named(logs: pl.DataFrame) -> pl.DataFrame:
     named = pl.col("LogAttributes").list.eval(
         pl.element().filter(pl.element().struct.field("key") == "event.name").struct.field("value")
     )
-    own = pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named.list.first()).fill_null("")
-    is_conversation = (own != "") & pl.col("Body").fill_null("").str.contains(_CONVERSATION_BEGINS)
-    return logs.with_columns(pl.when(is_conversation).then(pl.lit(CONVERSATION)).otherwise(own).alias(_NAME))
+    event_name = (
+        pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named.list.first()).fill_null("")
+    )
+    is_conversation = (event_name != "") & pl.col("Body").fill_null("").str.contains(_CONVERSATION_BEGINS)
+    return logs.with_columns(pl.when(is_conversation).then(pl.lit(CONVERSATION)).otherwise(event_name).alias(_NAME))
 
 
 _CONVERSATION_BEGINS: Final = r'^\s*\{\s*"(?:input|output)":\s*\{\s*"messages":'
-"""How the body begins in which AWS's distribution (ADOT) keeps a span's content; the event is named by the scope."""
+"""Beginning of the body in which AWS's distribution (ADOT) keeps a span's content; the event is named by the scope."""
 
 
 def _events(logs: pl.DataFrame) -> pl.DataFrame:
@@ -78,8 +80,8 @@ def _events(logs: pl.DataFrame) -> pl.DataFrame:
         attributes.list.concat(pl.concat_list(body)).alias("LogAttributes"),
         content.list.sort().list.join("\n").alias("_content"),
     )
-    is_told = pl.col(_NAME).str.starts_with("gen_ai.") & (pl.col(_NAME) != names.EVALUATION_EVENT_NAME)
-    is_event = is_told | pl.col(_NAME).is_in([names.EXCEPTION_EVENT_NAME, *BODIES])
+    is_content = pl.col(_NAME).str.starts_with("gen_ai.") & (pl.col(_NAME) != names.EVALUATION_EVENT_NAME)
+    is_event = is_content | pl.col(_NAME).is_in([names.EXCEPTION_EVENT_NAME, *BODIES])
     return (
         records.filter(is_event & (pl.col("SpanId").fill_null("") != ""))
         .sort("Timestamp", _RANK, _NAME, "Body", "_content", "IngestedAt")
@@ -108,17 +110,17 @@ def with_event_tokens(spans: pl.DataFrame, logs: pl.DataFrame | None) -> pl.Data
     """
     if logs is None and not spans["Events.Name"].list.len().sum():
         return spans
-    found = [_told_tokens(spans.select(*_KEYS, pl.col("Events.Attributes").alias("items")).explode("items"))]
+    parts = [_token_items(spans.select(*_KEYS, pl.col("Events.Attributes").alias("items")).explode("items"))]
     if logs is not None:
         records = frames.conform(logs, frames.LOGS)
-        found.append(_told_tokens(records.select(*_KEYS, pl.col("LogAttributes").alias("items"))))
-    told = pl.concat(found)
-    if told.is_empty():
+        parts.append(_token_items(records.select(*_KEYS, pl.col("LogAttributes").alias("items"))))
+    items = pl.concat(parts)
+    if items.is_empty():
         return spans
-    by_span = told.sort(*_KEYS, "item").unique(maintain_order=True).group_by(_KEYS, maintain_order=True).agg("item")
-    own = pl.col("SpanAttributes").list.eval(pl.element().struct.field("key").str.contains(_TOKENS, literal=True))
+    by_span = items.sort(*_KEYS, "item").unique(maintain_order=True).group_by(_KEYS, maintain_order=True).agg("item")
+    has_ids = pl.col("SpanAttributes").list.eval(pl.element().struct.field("key").str.contains(_TOKENS, literal=True))
     nothing = pl.lit([]).cast(frames.STRING_ITEMS)
-    more = pl.when(own.list.any().fill_null(value=False)).then(nothing).otherwise(pl.col("item").fill_null(nothing))
+    more = pl.when(has_ids.list.any().fill_null(value=False)).then(nothing).otherwise(pl.col("item").fill_null(nothing))
     return (
         spans.join(by_span, on=_KEYS, how="left", maintain_order="left")
         .with_columns(pl.col("SpanAttributes").fill_null(nothing).list.concat(more))
@@ -126,7 +128,7 @@ def with_event_tokens(spans: pl.DataFrame, logs: pl.DataFrame | None) -> pl.Data
     )
 
 
-def _told_tokens(events: pl.DataFrame) -> pl.DataFrame:
+def _token_items(events: pl.DataFrame) -> pl.DataFrame:
     """The attributes of ``events`` that hold tokens, of the spans of which some event has token ids, one a row."""
     empty = events.clear().select(*_KEYS, pl.col("items").list.explode().alias("item"))
     if not events["items"].list.len().sum():

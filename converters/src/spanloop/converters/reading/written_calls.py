@@ -34,7 +34,7 @@ def with_written_calls(calls: Sequence[Span], context: Sequence[Span]) -> Sequen
         context: Its other spans.
     """
     tools = [span for span in context if span.kind is SpanKind.TOOL and span.tool_name]
-    if not tools or any(map(_has_own_form, calls)):
+    if not tools or any(map(_has_api_form, calls)):
         return calls
     ended: dict[str, list[Span]] = defaultdict(list)
     for call in sorted(calls, key=_end):
@@ -46,8 +46,8 @@ def with_written_calls(calls: Sequence[Span], context: Sequence[Span]) -> Sequen
         candidates = reversed(before[max(0, newest - _MOST_CANDIDATES) : newest])
         writer = next((candidate for candidate in candidates if _asks_for(candidate, tool)), None)
         if writer is not None:
-            asked = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
-            written[writer.key].append(asked)
+            tool_call = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
+            written[writer.key].append(tool_call)
     return [_with_calls(call, written[call.key]) if call.key in written else call for call in calls]
 
 
@@ -55,7 +55,7 @@ def _end(span: Span) -> int:
     return span.end_ns
 
 
-def _has_own_form(call: Span) -> bool:
+def _has_api_form(call: Span) -> bool:
     """Whether the call offers tools, asks for some, or was sent what one answered."""
     messages = (*call.input[-_NEWEST:], *call.output)
     has_parts = any(message.tool_calls or message.tool_responses for message in messages)
@@ -80,9 +80,9 @@ def _values(arguments: object) -> Iterator[str]:
             yield str(value)
 
 
-def _with_calls(call: Span, asked: Sequence[ToolCall]) -> Span:
-    said, *others = call.output
-    return call._replace(output=(said._replace(tool_calls=tuple(asked)), *others))
+def _with_calls(call: Span, tool_calls: Sequence[ToolCall]) -> Span:
+    first, *others = call.output
+    return call._replace(output=(first._replace(tool_calls=tuple(tool_calls)), *others))
 
 
 __all__ = ["with_written_calls"]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spanloop.messages import Message, ToolCall, parse_json
 from spanloop.messages.chat_forms import as_fields, as_list
-from spanloop.messages.hosted_tools import own_answers
+from spanloop.messages.hosted_tools import hosted_answers
 
 from ..errors.error_texts import AnswerErrors
 from ..linking.continuation import Continuation
@@ -91,7 +91,7 @@ def step_results(
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:
-    return [ShownAnswer(*answer.response, answer.is_error) for answer in own_answers(call.output[0])]
+    return [ShownAnswer(*answer.response, answer.is_error) for answer in hosted_answers(call.output[0])]
 
 
 def _shown_answers(
@@ -103,7 +103,7 @@ def _shown_answers(
     if not answers and not continuation.repeats_input:
         # An API that keeps the history is sent the answers only.
         answers = [answer for answer in _answers(after.input) if answer.id and answer.id in ids]
-    if len(answers) == len(requests) and not any(answer.id in ids for answer in answers):
+    if len(answers) == len(requests) and ids.isdisjoint([answer.id for answer in answers]):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         answers = [
             ShownAnswer(request.id, answer.content, answer.is_error)

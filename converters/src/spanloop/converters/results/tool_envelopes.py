@@ -14,7 +14,7 @@ from spanloop.messages.chat_forms import Fields, as_fields, opened, plain, pytho
 _MESSAGE_REPR: Final = re.compile(r"""content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s\w+=|$)""", re.DOTALL)
 _ID_IN_REPR: Final = re.compile(r"""\btool_call_id='([^']*)'""")
 _ERROR_IN_REPR: Final = re.compile(r"""\bstatus='error'""")
-_ENVELOPES: Final = ("lc", "output", "outputs", "data", "raw_output", "tool_output")
+_ENVELOPES: Final = frozenset({"lc", "output", "outputs", "data", "raw_output", "tool_output"})
 
 
 class Answer(NamedTuple):
@@ -32,7 +32,7 @@ def open_answer(text: str) -> Answer:
     if text.startswith("content="):
         return _open_repr(text)
     fields = as_fields(parse_json_or_none(text)) if text.startswith("{") else {}
-    return _open_object(text, fields) if any(key in fields for key in _ENVELOPES) else Answer(text)
+    return _open_object(text, fields) if not _ENVELOPES.isdisjoint(fields) else Answer(text)
 
 
 def _open_object(text: str, fields: Fields) -> Answer:

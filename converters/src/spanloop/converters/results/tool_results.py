@@ -1,4 +1,4 @@
-"""What came back for the tool calls of an action, and whether it was an error.
+"""Results of an action's tool calls, and whether each is an error.
 
 Invariant: the tool's own span decides where it says that it failed; else the text that the model was shown, by the
 rules of ``error_texts``, because some frameworks swallow a tool's exception and leave every span OK.
@@ -20,7 +20,7 @@ class ToolResult(NamedTuple):
     """One tool call and its answer."""
 
     position: int
-    """Of the call among the action's: an id may be empty, or given twice."""
+    """Position of the call among the action's: an id may be empty, or given twice."""
     tool_call_id: str
     name: str
     is_error: bool
@@ -33,9 +33,9 @@ class ToolResult(NamedTuple):
     """The tool's span; empty when only a message tells of the call."""
     trace_id: str
     confidence: float
-    """How sure ``is_error`` is, 0 to 1."""
+    """Confidence of ``is_error``, 0 to 1."""
     evidence: str
-    """What showed the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
+    """Evidence of the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
 
     @property
     def words(self) -> str:
@@ -67,7 +67,7 @@ class ShownAnswer(msgspec.Struct, frozen=True, gc=False):
     """An answer as the model was shown it in the next input."""
 
     id: str
-    """Of the tool call; empty where the message names none."""
+    """Id of the tool call; empty where the message has none."""
     content: str
     is_error: bool = False
     """Whether the message marks it as an error."""
@@ -114,12 +114,12 @@ def _matched(calls: Sequence[ToolCall], answers: Sequence[ShownAnswer]) -> Seque
     by_id: dict[str, deque[ShownAnswer]] = defaultdict(deque)
     for answer in answers:
         by_id[answer.id].append(answer)
-    unnamed = by_id.pop("", deque[ShownAnswer]())
+    without_id = by_id.pop("", deque[ShownAnswer]())
     counts = Counter(ids)
     matched: list[ShownAnswer | None] = []
     for call in calls:
-        queue = by_id.get(call.id, unnamed)
-        is_last = queue is not unnamed and counts[call.id] == 1
+        queue = by_id.get(call.id, without_id)
+        is_last = queue is not without_id and counts[call.id] == 1
         matched.append((queue[-1] if is_last else queue.popleft()) if queue else None)
     return matched
 

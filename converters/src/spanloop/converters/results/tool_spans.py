@@ -65,17 +65,17 @@ def tool_span_calls(calls: Sequence[Span], context: Sequence[Span]) -> list[Span
     inner = (SpanKind.TOOL, SpanKind.OTHER)
     if not any(span.key in parents and span.kind in inner for span in context):
         return tools
-    asked = _model_tool_calls(calls)
-    roots = _outermost_tools(tools, (*calls, *context), asked)
+    requested = _model_tool_calls(calls)
+    roots = _outermost_tools(tools, (*calls, *context), requested)
     groups: dict[SpanKey, list[Span]] = defaultdict(list)
     for span in tools:
         groups[roots[span.key]].append(span)
-    return [_one_call(group, asked) for group in groups.values()]
+    return [_one_call(group, requested) for group in groups.values()]
 
 
-def _one_call(group: Sequence[Span], asked: _ModelToolCalls) -> Span:
+def _one_call(group: Sequence[Span], requested: _ModelToolCalls) -> Span:
     """The span with the id that the model gave the call, with any one's answer, failed when any of them did."""
-    kept = next((span for span in group if span.tool_call_id and span.tool_call_id in asked.ids), group[0])
+    kept = next((span for span in group if span.tool_call_id and span.tool_call_id in requested.ids), group[0])
     kept = kept._replace(tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
     failed = next((span for span in group if span.has_failed), None)
     if failed is None or kept.has_failed:
@@ -88,7 +88,9 @@ def _one_call(group: Sequence[Span], asked: _ModelToolCalls) -> Span:
     )
 
 
-def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span], asked: _ModelToolCalls) -> dict[SpanKey, SpanKey]:
+def _outermost_tools(
+    tools: Sequence[Span], spans: Iterable[Span], requested: _ModelToolCalls
+) -> dict[SpanKey, SpanKey]:
     """Tool span → the span of its tool or call that it lies in, with neither a model call nor an agent in between."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
@@ -96,22 +98,24 @@ def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span], asked: _Model
     outermost: dict[SpanKey, SpanKey] = {}
     for trace_id in {span.trace_id for span in tools}:
         members = by_trace[trace_id]
-        own = {span.span_id: span.span_id if span.kind is not SpanKind.OTHER else "" for span in members}
-        nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
+        call_or_agent = {span.span_id: span.span_id if span.kind is not SpanKind.OTHER else "" for span in members}
+        nearest = inherit({span.span_id: span.parent_span_id for span in members}, call_or_agent)
         of_tools = {span.span_id: span for span in members if span.kind is SpanKind.TOOL}
-        inner = {span_id: _same_call_above(span, of_tools, nearest, asked) for span_id, span in of_tools.items()}
+        inner = {span_id: _same_call_above(span, of_tools, nearest, requested) for span_id, span in of_tools.items()}
         roots = inherit(inner, {span_id: "" if above in inner else span_id for span_id, above in inner.items()})
         outermost.update(((trace_id, span_id), (trace_id, root or span_id)) for span_id, root in roots.items())
     return outermost
 
 
-def _same_call_above(span: Span, tools: Mapping[str, Span], nearest: Mapping[str, str], asked: _ModelToolCalls) -> str:
+def _same_call_above(
+    span: Span, tools: Mapping[str, Span], nearest: Mapping[str, str], requested: _ModelToolCalls
+) -> str:
     """Id of the nearest span above that records the same call; calls of the same tool in between are passed over."""
     above = tools.get(nearest.get(span.parent_span_id, ""))
     for _ in range(_MOST_ABOVE):
         if above is None or not _may_be_one_call(span, above):
             return ""
-        if not _contradicts(span, above, asked):
+        if not _contradicts(span, above, requested):
             return above.span_id
         above = tools.get(nearest.get(above.parent_span_id, ""))
     return ""
@@ -128,17 +132,17 @@ def _is_one_tool(one: str, other: str) -> bool:
     return bool(shorter) and (shorter == longer or (longer.endswith(shorter) and longer[-len(shorter) - 1] in "./-_:"))
 
 
-def _contradicts(inner: Span, outer: Span, asked: _ModelToolCalls) -> bool:
+def _contradicts(inner: Span, outer: Span, requested: _ModelToolCalls) -> bool:
     """Whether two nested spans of one tool record two calls: by the model's ids, by arguments, by time, by results."""
     ids = {inner.tool_call_id, outer.tool_call_id}
-    if ids <= asked.ids and "" not in ids and ids.isdisjoint(asked.repeated_ids):
+    if ids <= requested.ids and "" not in ids and ids.isdisjoint(requested.repeated_ids):
         return len(ids) > 1
     if have_other_arguments(inner.tool_arguments, outer.tool_arguments):
         return True
     pair = {(span.tool_name, _canonical(span.tool_arguments)) for span in (inner, outer)}
-    if len(pair) > 1 and pair <= asked.arguments:
+    if len(pair) > 1 and pair <= requested.arguments:
         return True
-    if inner.recorder != outer.recorder or not asked.arguments:
+    if inner.recorder != outer.recorder or not requested.arguments:
         return False
     is_behind = 0 < outer.end_ns <= inner.start_ns and outer.service_name == inner.service_name
     has_other_result = bool(inner.tool_result and outer.tool_result) and not _contains(inner, outer)

@@ -39,7 +39,7 @@ class Generation(NamedTuple):
     prompt_tokens: int
     response_tokens: int
     logprobs: int
-    """How many there are: one for each response token, when nothing is wrong."""
+    """Number of log-probabilities: one for each response token, when nothing is wrong."""
     finish_reason: str
     is_complete: bool
     sampling: tuple[tuple[str, str], ...]
@@ -55,7 +55,7 @@ class Generations(NamedTuple):
     """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), where ``rows`` says, never null."""
 
     @property
-    def found(self) -> list[Generation]:
+    def generations(self) -> list[Generation]:
         """The rows, one by one."""
         columns: dict[str, list[Any]] = {name: self.rows[name].to_list() for name in self.rows.columns}
         columns["sampling"] = [
@@ -66,7 +66,7 @@ class Generations(NamedTuple):
 
 
 class Capture(NamedTuple):
-    """What was found for one model call."""
+    """The capture of one model call."""
 
     generation: Generation | None
     join: str
@@ -104,7 +104,7 @@ def read_generations(frame: pl.DataFrame) -> Generations:
     tokens = given.select(_TOKENS)
     if any(tokens[name].null_count() for name in _TOKENS):
         tokens = tokens.with_columns(pl.all().fill_null([]))
-    told = given.select(
+    choices = given.select(
         pl.col("generation_id", "response_id").fill_null(""),
         pl.col("choice_index").fill_null(0),
         pl.col("trace_id", "parent_span_id", "policy_version", "tokenizer").fill_null(""),
@@ -115,9 +115,9 @@ def read_generations(frame: pl.DataFrame) -> Generations:
         pl.col("sampling").fill_null([]),
         "ingested_at",
     )
-    newest = told
-    if told["generation_id"].n_unique() < told.height:
-        in_order = told.sort("ingested_at", "generation_id")
+    newest = choices
+    if choices["generation_id"].n_unique() < choices.height:
+        in_order = choices.sort("ingested_at", "generation_id")
         newest = in_order.unique("generation_id", keep="last", maintain_order=True)
     return Generations(newest.with_columns(pl.col("ingested_at").cast(pl.Int64).fill_null(0)), tokens)
 
@@ -138,20 +138,20 @@ def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> d
     for call in calls:
         claims[call.response_id] += 1
     near = _near_captures(spans, by_context) if by_context else {}
-    found: dict[tuple[str, str], Capture] = {}
+    captures: dict[tuple[str, str], Capture] = {}
     for call in calls:
         fitting = by_response.get(call.response_id, []) if call.response_id else []
         if fitting and claims[call.response_id] == 1 and _is_one_response(fitting):
-            found[call.key] = checked(call, fitting, BY_RESPONSE_ID)
+            captures[call.key] = checked(call, fitting, BY_RESPONSE_ID)
             continue
         nearby = near.get(call.key, ())
         if fitting:
             shared = [capture for capture in fitting if capture in nearby]
             claimed = 1 if shared else claims[call.response_id]
-            found[call.key] = _only(call, shared or fitting, BY_RESPONSE_ID, claims=claimed)
+            captures[call.key] = _only(call, shared or fitting, BY_RESPONSE_ID, claims=claimed)
         elif nearby:
-            found[call.key] = _only(call, nearby, BY_TRACEPARENT)
-    return found
+            captures[call.key] = _only(call, nearby, BY_TRACEPARENT)
+    return captures
 
 
 def _near_captures(
@@ -228,8 +228,8 @@ def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem |
         ("gen_ai.usage.input_tokens", call.input_tokens, generation.prompt_tokens),
         ("gen_ai.usage.output_tokens", call.output_tokens, sampled),
     )
-    for attribute, expected, got in counted if is_whole else ():
-        if expected and expected != got:
-            detail = f"{where}: {got} tokens captured, attribute {attribute} says {expected}"
+    for attribute, expected, captured in counted if is_whole else ():
+        if expected and expected != captured:
+            detail = f"{where}: {captured} tokens captured, attribute {attribute} says {expected}"
             return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
     return None

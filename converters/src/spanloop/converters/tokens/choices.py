@@ -97,8 +97,8 @@ def _run_ids(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, fr
     """Model call → the ids of its tool calls that spans of tools tell of; an id that two calls gave tells nothing."""
     ran = {span.tool_call_id for span in context if span.kind is SpanKind.TOOL and span.tool_call_id}
     ids = {call.key: _ids(call.output) & ran for call in calls} if ran else {}
-    counts = Counter(identity for own in ids.values() for identity in own)
-    return {key: frozenset(identity for identity in own if counts[identity] == 1) for key, own in ids.items()}
+    counts = Counter(identity for call_ids in ids.values() for identity in call_ids)
+    return {key: frozenset(identity for identity in call_ids if counts[identity] == 1) for key, call_ids in ids.items()}
 
 
 def _ids(messages: Iterable[Message]) -> set[str]:
@@ -137,7 +137,7 @@ class _Choices:
             for used in self._shown(after, capture):
                 shown.setdefault(_action(used.message), used)
         if not shown:
-            ran = [place for place in range(len(self._actions)) if self._own_ids[place] & self._run_ids]
+            ran = [place for place in range(len(self._actions)) if self._unique_ids[place] & self._run_ids]
             shown = {self._actions[place]: self._recorded(place) for place in reversed(ran)}
         if not shown and self._are_equal:
             shown = {self._actions[0]: self._recorded(0)}
@@ -168,7 +168,7 @@ class _Choices:
     def _by_ids(self, after: Span) -> list[int]:
         """The choices whose tool calls ``after`` has or answers, by an id that no other choice and no input has."""
         ids = _ids(after.input)
-        return [place for place, own in enumerate(self._own_ids) if own & ids]
+        return [place for place, choice_ids in enumerate(self._unique_ids) if choice_ids & ids]
 
     def _by_content(self, after: Span) -> list[int]:
         """The choices whose text and tool calls a new message of the model in ``after`` has."""
@@ -183,19 +183,19 @@ class _Choices:
         if not continuation.repeats_input or continuation.new_messages[0].role != "assistant":
             return []
         answer = continuation.new_messages[0]
-        own = next((message for message in self._call.output if _action(message) == _action(answer)), answer)
-        return [_Used(own, index)]
+        recorded = next((message for message in self._call.output if _action(message) == _action(answer)), answer)
+        return [_Used(recorded, index)]
 
     def _recorded(self, place: int, after: Span | None = None) -> _Used:
         """A choice of the span: of several with the same action the one with the ids of ``after``, else the first."""
         alike = [other for other, action in enumerate(self._actions) if action == self._actions[place]]
         ids = _ids(after.input) if after is not None else self._run_ids
-        place = next((other for other in alike if self._own_ids[other] & ids), alike[0])
+        place = next((other for other in alike if self._unique_ids[other] & ids), alike[0])
         is_aligned = len(self._call.output) in {1, self._capture.choice_count} or not self._capture.choices
         return _Used(self._call.output[place], place if is_aligned else None)
 
     @cached_property
-    def _own_ids(self) -> list[set[str]]:
+    def _unique_ids(self) -> list[set[str]]:
         """For each choice the ids of its tool calls that neither another choice nor the input has."""
         counts = Counter(identity for message in self._call.output for identity in _ids((message,)))
         known = _ids(self._call.input)
@@ -233,8 +233,10 @@ class _Choices:
     def _ambiguous(self, shown: int) -> Span:
         call = self._call
         count = max(len(call.output), self._capture.choice_count)
-        got = f"later calls and tools show {shown} of them" if shown else "no later call and no tool shows one of them"
-        detail = f"span {call.span_id}: {count} choices, and {got}, expected the one that the program used"
+        evidence = (
+            f"later calls and tools show {shown} of them" if shown else "no later call and no tool shows one of them"
+        )
+        detail = f"span {call.span_id}: {count} choices, and {evidence}, expected the one that the program used"
         return call._replace(problem=call.problem or Problem(UntrainableReason.AMBIGUOUS_CHOICE, detail))
 
 

@@ -35,14 +35,14 @@ _SCHEMA: Final = {
 }
 
 
-def further_choices(told: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
+def further_choices(roles: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
     """The second and further choices that spans carry: ``_row``, ``choice_index``, ``response`` and ``logprobs``.
 
     Args:
-        told: By ``_row`` the texts of response, log-probabilities and whole response, each beside its key.
+        roles: By ``_row`` the texts of response, log-probabilities and whole response, each beside its key.
         attributes: Of all rows.
     """
-    keys = told["response:key"].unique().drop_nulls().to_list()
+    keys = roles["response:key"].unique().drop_nulls().to_list()
     of_several = [key for key in keys if (second := _of_choice(key, 1)) != key and second in attributes]
     may_have = (
         pl.col("response").str.contains(_NESTED)
@@ -50,7 +50,7 @@ def further_choices(told: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
         | pl.col("response:key").is_in(of_several)
     )
     names = ("_row", "response", "response:key", "logprobs", "logprobs:key", "whole")
-    candidates = told.filter(may_have.fill_null(value=False)).select(names).sort("_row")
+    candidates = roles.filter(may_have.fill_null(value=False)).select(names).sort("_row")
     if candidates.is_empty():
         return pl.DataFrame(schema=_SCHEMA)
     texts = attributes.texts(candidates["_row"].to_numpy())
@@ -66,25 +66,25 @@ def _read(row: tuple[object, ...], values: Mapping[str, str]) -> list[tuple[int,
     """Index, ids and log-probabilities of each further choice."""
     _, response, response_key, logprobs, logprobs_key, whole = (str(value or "") for value in row)
     choices = response_choices(decoded(whole))
-    found: list[tuple[int, list[int], list[float]]] = []
+    choices_read: list[tuple[int, list[int], list[float]]] = []
     for index in count(1):
         choice = choices[index] if index < len(choices) else {}
         ids = _of_index(response, response_key, values, index) or choice_token_ids(choice)
         if not ids:
-            return found
+            return choices_read
         given = _of_index(logprobs, logprobs_key, values, index) or choice.get("logprobs")
         try:
-            found.append((index, token_ids(ids) or [], logprobs_in(given) or []))
+            choices_read.append((index, token_ids(ids) or [], logprobs_in(given) or []))
         except ValueError:
-            found.append((index, [], []))
-    return found
+            choices_read.append((index, [], []))
+    return choices_read
 
 
 def _of_index(text: str, key: str, values: Mapping[str, str], index: int) -> object:
     """Value of one choice, from the list of all choices or from a key of its own."""
-    own = _of_choice(key, index)
-    if own != key and own in values:
-        return decoded(values[own])
+    choice_key = _of_choice(key, index)
+    if choice_key != key and choice_key in values:
+        return decoded(values[choice_key])
     listed = as_list(decoded(text)) if re.match(_NESTED, text) else []
     return listed[index] if index < len(listed) else None
 
@@ -96,8 +96,8 @@ def _of_choice(key: str, index: int) -> str:
 
 def response_choices(response: object) -> list[Fields]:
     """The choices of a response whole, or of a list of them."""
-    told = as_fields(response)
-    return list(map(as_fields, as_list(told.get("choices")) if told else as_list(response)))
+    fields = as_fields(response)
+    return list(map(as_fields, as_list(fields.get("choices")) if fields else as_list(response)))
 
 
 def choice_token_ids(choice: Fields) -> object:
@@ -135,5 +135,5 @@ def logprobs_in(value: object) -> list[float] | None:
 
 def _logprob(item: object) -> float:
     fields: Fields = as_fields(item)
-    told = next((fields[key] for key in _LOGPROB if key in fields), None) if fields else item
-    return float(told) if isinstance(told, (int, float)) and not isinstance(told, bool) else nan
+    number = next((fields[key] for key in _LOGPROB if key in fields), None) if fields else item
+    return float(number) if isinstance(number, (int, float)) and not isinstance(number, bool) else nan

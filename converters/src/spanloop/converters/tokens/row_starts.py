@@ -18,7 +18,7 @@ _Item = TypeVar("_Item", int, bytes, str)
 
 
 def by_messages(before: Span, after: Span) -> RowStart | None:
-    """What happened to the messages between two model calls; None when the second goes on where the first ended.
+    """Return the change of the messages between two model calls; None when the second goes on where the first ended.
 
     Args:
         before: The earlier call.
@@ -37,7 +37,7 @@ def by_messages(before: Span, after: Span) -> RowStart | None:
 
 
 def by_tokens(prompt: Sequence[int], response: Sequence[int], following: Sequence[int]) -> RowStart:
-    """What happened to the tokens of a call whose messages did go on.
+    """Return the change of the tokens of a call whose messages did go on.
 
     Args:
         prompt: Of the earlier call.
@@ -56,7 +56,7 @@ def by_tokens(prompt: Sequence[int], response: Sequence[int], following: Sequenc
 
 
 def common(one: Sequence[_Item], other: Sequence[_Item]) -> int:
-    """How many items at the beginning are the same."""
+    """Return the number of items at the beginning that are the same."""
     shared, differ = 0, min(len(one), len(other)) + 1
     while differ - shared > 1:  # slices are compared without a step of Python for each item
         middle = (shared + differ) // 2

@@ -43,15 +43,15 @@ _ROLES: Final = {
 """Role → the keys whose values play it; of several keys of one role the first in the alphabet counts."""
 
 _LIST_LIKE: Final = r"^\s*[\[{]"
-"""What log-probabilities look like: a request's ``logprobs`` is a number or a truth value."""
+"""Beginning of log-probabilities: a request's ``logprobs`` is a number or a truth value."""
 
 _NUMBERS: Final = r"^\s*\[[\d\s,\[\]]*\]\s*$"
 _FLOATS: Final = r"^\s*\[[\d\s,.eE+\-\[\]]*\]\s*$"
 _KEY: Final = ["TraceId", "SpanId"]
 
 
-class Carried(NamedTuple):
-    """What spans carry, told by ``trace_id`` and ``parent_span_id``: those of the span itself."""
+class SpanTokens(NamedTuple):
+    """Token ids found in spans; ``trace_id`` and ``parent_span_id`` of a capture are those of the span itself."""
 
     captured: Generations
     """By trace, start and span, their tokens in the same order; behind them all choices but the first."""
@@ -59,37 +59,37 @@ class Carried(NamedTuple):
 
     def beside(self, tokens: pl.DataFrame) -> pl.DataFrame:
         """``tokens`` of other captures, and behind them these."""
-        own = self.captured.tokens
-        if own.is_empty() or tokens.is_empty():
-            return tokens if own.is_empty() else own
-        return pl.concat([tokens, own])
+        span_tokens = self.captured.tokens
+        if span_tokens.is_empty() or tokens.is_empty():
+            return tokens if span_tokens.is_empty() else span_tokens
+        return pl.concat([tokens, span_tokens])
 
 
-def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -> Carried:
+def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -> SpanTokens:
     """The token ids that ``spans`` carry; of a span that was delivered more than once, those of the first delivery.
 
     Args:
         spans: Rows of ``otel_traces``.
         attributes: Of ``spans``, where they were taken apart before.
     """
-    wanted = (*_KEY, "Timestamp", "IngestedAt", "SpanAttributes")
-    known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in wanted}))
+    columns_read = (*_KEY, "Timestamp", "IngestedAt", "SpanAttributes")
+    known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in columns_read}))
     attributes = attributes or Attributes(known["SpanAttributes"])
     marked = _marked(attributes)
     if not marked.any():
-        return Carried(Generations(_NO_ROWS, _NO_TOKENS), {})
+        return SpanTokens(Generations(_NO_ROWS, _NO_TOKENS), {})
     rows = _in_order(known.drop("SpanAttributes").with_row_index("_row").filter(pl.Series(marked, dtype=pl.Boolean)))
-    told = _told(rows["_row"], attributes)
-    found = rows.hstack(_decoded_rows(_numbers(told)).drop("_row"))
+    by_role = _values_by_role(rows["_row"], attributes)
+    decoded_rows = rows.hstack(_decoded_rows(_numbers(by_role)).drop("_row"))
     problems = {
         (trace_id, span_id): Problem(UntrainableReason.TOKEN_MISMATCH, f"span {span_id}, attribute {problem}")
-        for trace_id, span_id, problem in found.filter(pl.col("problem").is_not_null())
+        for trace_id, span_id, problem in decoded_rows.filter(pl.col("problem").is_not_null())
         .select(*_KEY, "problem")
         .iter_rows()
     }
-    sound = found.filter(pl.col("problem").is_null()) if problems else found
+    sound = decoded_rows.filter(pl.col("problem").is_null()) if problems else decoded_rows
     sound = _with_choices(
-        sound.with_columns(choice_index=pl.lit(0, dtype=pl.UInt16)), further_choices(told, attributes)
+        sound.with_columns(choice_index=pl.lit(0, dtype=pl.UInt16)), further_choices(by_role, attributes)
     )
     tokens = sound.select(
         pl.col("prompt").alias("prompt_token_ids"), pl.col("response").alias("response_token_ids"), "logprobs"
@@ -108,7 +108,7 @@ def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -
         "ingested_at": pl.col("IngestedAt").cast(pl.Int64),
     }
     schema = _NO_ROWS.schema
-    return Carried(
+    return SpanTokens(
         Generations(
             sound.select(
                 columns.get(name, pl.lit("" if dtype == pl.String else 0)).cast(dtype).alias(name)
@@ -148,37 +148,37 @@ def _in_order(marked: pl.DataFrame) -> pl.DataFrame:
     return marked.sort("TraceId", "Timestamp", "SpanId")
 
 
-def _told(rows: pl.Series, attributes: Attributes) -> pl.DataFrame:
+def _values_by_role(rows: pl.Series, attributes: Attributes) -> pl.DataFrame:
     """For each role the key and the value that play it, in columns ``role`` and ``role:key``; null where none does."""
-    told = [rows]
+    columns = [rows]
     keys = pl.Series(attributes.keys, dtype=pl.String)
     for role, pattern in _ROLES.items():
         named = keys.filter(keys.str.contains(pattern)).to_list()
         if not named:
-            told += [
+            columns += [
                 pl.Series(name, [None], dtype=pl.String).new_from_index(0, rows.len()) for name in (role, f"{role}:key")
             ]
             continue
         allowed = _LIST_LIKE if role == "logprobs" else r"\S"
         places = np.full(attributes.height, -1, dtype=np.int64)
         for key in sorted(named, reverse=True):
-            own = attributes.places(key)
-            values = attributes.values.gather(pl.Series(own, dtype=pl.UInt32))
-            own = own[values.str.contains(allowed).fill_null(value=False).to_numpy()]
-            places[attributes.rows[own]] = own
+            key_places = attributes.places(key)
+            values = attributes.values.gather(pl.Series(key_places, dtype=pl.UInt32))
+            key_places = key_places[values.str.contains(allowed).fill_null(value=False).to_numpy()]
+            places[attributes.rows[key_places]] = key_places
         playing = pl.Series(places[rows.to_numpy()]).replace(-1, None).cast(pl.UInt32)
-        told.append(attributes.values.gather(playing).alias(role))
-        told.append(keys.gather(pl.Series(attributes.codes).gather(playing)).alias(f"{role}:key"))
-    return pl.DataFrame(told)
+        columns.append(attributes.values.gather(playing).alias(role))
+        columns.append(keys.gather(pl.Series(attributes.codes).gather(playing)).alias(f"{role}:key"))
+    return pl.DataFrame(columns)
 
 
-def _numbers(told: pl.DataFrame) -> pl.DataFrame:
+def _numbers(by_role: pl.DataFrame) -> pl.DataFrame:
     """Lists of numbers out of text, without Python; ``problem`` where there is a list that holds something else."""
-    ids = turns(told["prompt"], told["response"])
-    lists = told.with_columns(
+    ids = turns(by_role["prompt"], by_role["response"])
+    lists = by_role.with_columns(
         *(
-            _ids_in(told[role], own).alias(f"{role}:list")
-            for role, own in zip(("prompt", "response"), ids, strict=True)
+            _ids_in(by_role[role], role_ids).alias(f"{role}:list")
+            for role, role_ids in zip(("prompt", "response"), ids, strict=True)
         ),
         pl.lit(None, dtype=pl.List(pl.Float32)).alias("logprobs:list"),
         pl.lit(None, dtype=pl.String).alias("logprobs:rest"),
@@ -195,13 +195,13 @@ def _numbers(told: pl.DataFrame) -> pl.DataFrame:
         "response": ("token ids", pl.col("response").is_not_null() & pl.col("response:list").is_null()),
         "logprobs": ("finite logprobs", infinite.fill_null(value=False)),
     }
-    found = lists.select(is_broken.alias(role) for role, (_, is_broken) in broken.items())
+    is_broken_of = lists.select(is_broken.alias(role) for role, (_, is_broken) in broken.items())
     problems = [
-        pl.when(found[role]).then(
+        pl.when(is_broken_of[role]).then(
             pl.format(f"{{}}: expected {what}, got {{}}", f"{role}:key", pl.col(role).str.slice(0, 80))
         )
         for role, (what, _) in broken.items()
-        if found[role].any()
+        if is_broken_of[role].any()
     ]
     return lists.with_columns(pl.coalesce(*problems, pl.lit(None, dtype=pl.String)).alias("problem"))
 
@@ -213,9 +213,9 @@ def _ids_in(texts: pl.Series, lists: pl.Series) -> pl.Series:
         return lists
     read = texts.filter(rest).alias("text").to_frame().select(_list("text", _NUMBERS, pl.List(pl.UInt32)).alias("ids"))
     has_holes = pl.col("ids").list.eval(pl.element().is_null()).list.any()
-    found = read.select(pl.when(~has_holes).then("ids")).to_series()
+    read_ids = read.select(pl.when(~has_holes).then("ids")).to_series()
     places = pl.select(pl.when(rest).then(lists.len() + rest.cum_sum() - 1).otherwise(pl.int_range(lists.len())))
-    return pl.concat([lists, found]).gather(places.to_series())
+    return pl.concat([lists, read_ids]).gather(places.to_series())
 
 
 def _list(column: str, pattern: str, dtype: pl.List) -> pl.Expr:
@@ -225,26 +225,26 @@ def _list(column: str, pattern: str, dtype: pl.List) -> pl.Expr:
     return pl.when(pl.col(column).str.contains(pattern)).then(split.cast(dtype, strict=False))
 
 
-def _decoded_rows(told: pl.DataFrame) -> pl.DataFrame:
+def _decoded_rows(by_role: pl.DataFrame) -> pl.DataFrame:
     """``prompt``, ``response``, ``logprobs`` and ``problem`` of each row, with what has to be decoded one by one."""
     is_missing = pl.col("response:list").is_null() | pl.col("prompt:list").is_null() | pl.col("logprobs:list").is_null()
     has_more = pl.col("logprobs:rest").is_not_null() | pl.col("whole").is_not_null()
-    left = told.filter(pl.col("problem").is_null() & is_missing & has_more).select(
+    left = by_role.filter(pl.col("problem").is_null() & is_missing & has_more).select(
         "_row", "logprobs:rest", "logprobs:key", "whole", "whole:key"
     )
     names = ("prompt", "response", "logprobs")
     if left.is_empty():
-        return told.select("_row", *(pl.col(f"{name}:list").alias(name) for name in names), "problem")
+        return by_role.select("_row", *(pl.col(f"{name}:list").alias(name) for name in names), "problem")
     read = [_from_response(*row) for row in left.iter_rows()]
     schema = {
-        "_row": told.schema["_row"],
+        "_row": by_role.schema["_row"],
         "prompt:more": pl.List(pl.UInt32),
         "response:more": pl.List(pl.UInt32),
         "logprobs:more": pl.List(pl.Float32),
         "problem:more": pl.String(),
     }
     more = pl.DataFrame(read, schema=schema, orient="row")
-    joined = told.join(more, on="_row", how="left", maintain_order="left")
+    joined = by_role.join(more, on="_row", how="left", maintain_order="left")
     return joined.select(
         "_row",
         *(pl.coalesce(f"{name}:list", f"{name}:more").alias(name) for name in names),
@@ -256,20 +256,20 @@ _Read = tuple[int, list[int] | None, list[int] | None, list[float] | None, str |
 
 
 def _from_response(row: int, logprobs: str | None, logprobs_key: str, whole: str | None, whole_key: str) -> _Read:
-    """What stands in a response whole, and log-probabilities that are no plain numbers."""
+    """Return the token ids in a whole response, and log-probabilities that are no plain numbers."""
     response = decoded(whole) if whole and (_MARK in whole or "logprob" in whole) else None
-    told = as_fields(response)
+    fields = as_fields(response)
     choice = next(iter(response_choices(response)), Fields())
     try:
-        prompt = token_ids(told.get("prompt_token_ids"))
-        answered = token_ids(choice_token_ids(choice) or told.get("response_token_ids"))
+        prompt = token_ids(fields.get("prompt_token_ids"))
+        answered = token_ids(choice_token_ids(choice) or fields.get("response_token_ids"))
     except ValueError as error:
         return row, None, None, None, f"{whole_key}: expected token ids, got {error}"
     given: object = decoded(logprobs) if logprobs else choice.get("logprobs")
-    found = logprobs_in(given)
-    if found is not None and not all(isfinite(value) for value in found):
-        return row, None, None, None, f"{logprobs_key or whole_key}: expected finite logprobs, got {found[:5]}"
-    return row, prompt, answered, found, None
+    values = logprobs_in(given)
+    if values is not None and not all(isfinite(value) for value in values):
+        return row, None, None, None, f"{logprobs_key or whole_key}: expected finite logprobs, got {values[:5]}"
+    return row, prompt, answered, values, None
 
 
 def join_carried(
@@ -277,7 +277,7 @@ def join_carried(
     duplicates: Mapping[SpanKey, SpanKey],
     captured: Generations,
     captures: Mapping[SpanKey, Capture],
-    carried: Carried,
+    carried: SpanTokens,
 ) -> tuple[dict[SpanKey, Capture], pl.DataFrame]:
     """``captures`` with what model calls carry themselves where the gateway captured nothing, and all their tokens.
 
@@ -293,20 +293,20 @@ def join_carried(
     if rows.is_empty() and not carried.problems:
         return dict(captures), tokens
     held: dict[SpanKey, SpanKey] = {kept: gone for gone, kept in sorted(duplicates.items(), reverse=True)}
-    found = dict(captures)
+    joined = dict(captures)
     of_rest = rows.filter(pl.col("trace_id").is_in(list({span.trace_id for span in spans})))
     offset = captured.tokens.height
     generations: dict[SpanKey, list[Generation]] = defaultdict(list)
-    for one in carried.captured._replace(rows=of_rest).found:
+    for one in carried.captured._replace(rows=of_rest).generations:
         generations[one.trace_id, one.parent_span_id].append(one._replace(row=one.row + offset))
     for span in spans:
-        if span.kind is not SpanKind.LLM or span.key in found:
+        if span.kind is not SpanKind.LLM or span.key in joined:
             continue
         for key in (span.key, held.get(span.key)):
             if key in generations:
-                found[span.key] = checked(span, generations[key], IN_SPAN)
+                joined[span.key] = checked(span, generations[key], IN_SPAN)
                 break
             if key in carried.problems:
-                found[span.key] = Capture(None, IN_SPAN, carried.problems[key], 0)
+                joined[span.key] = Capture(None, IN_SPAN, carried.problems[key], 0)
                 break
-    return found, tokens
+    return joined, tokens

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..reading.arrow_lists import ragged
+from ..reading.arrow_lists import list_column
 
 Ids = npt.NDArray[np.uint32]
 
@@ -44,30 +44,30 @@ def turns(prompts: pl.Series, answers: pl.Series) -> tuple[pl.Series, pl.Series]
         prompts: Those of one conversation best in the order of its calls.
         answers: To each of the prompts; or none at all.
     """
-    asked, said = _in_blocks(prompts, answers)
-    rest = [number for number, ids in enumerate(said) if ids is None]
+    prompt_ids, answer_ids = _in_blocks(prompts, answers)
+    rest = [number for number, ids in enumerate(answer_ids) if ids is None]
     alone = answers.gather(rest)
     for number, ids in zip(rest, _in_blocks(alone, alone.clear())[0], strict=True):
-        said[number] = ids
-    return _series(asked), _series(said)
+        answer_ids[number] = ids
+    return _series(prompt_ids), _series(answer_ids)
 
 
 def _in_blocks(texts: pl.Series, answers: pl.Series) -> tuple[list[Ids | None], list[Ids | None]]:
     """See ``_read``."""
-    found: list[Ids | None] = []
-    said: list[Ids | None] = []
+    text_ids: list[Ids | None] = []
+    answer_ids: list[Ids | None] = []
     columns = [one.cast(pl.Binary) for one in (texts, answers)]
     for start in range(0, texts.len(), _BLOCK):
-        own, known = _read(*(one.slice(start, _BLOCK).to_list() for one in columns))
-        found += own
-        said += known
-    return found, said
+        block_ids, known = _read(*(one.slice(start, _BLOCK).to_list() for one in columns))
+        text_ids += block_ids
+        answer_ids += known
+    return text_ids, answer_ids
 
 
-def _series(found: Sequence[Ids | None]) -> pl.Series:
-    known = [_NOTHING if ids is None else ids for ids in found]
-    lists = ragged(np.concatenate([_NOTHING, *known]), np.array([len(ids) for ids in known], dtype=np.int64))
-    is_read = [ids is not None for ids in found]
+def _series(lists_of_ids: Sequence[Ids | None]) -> pl.Series:
+    known = [_NOTHING if ids is None else ids for ids in lists_of_ids]
+    lists = list_column(np.concatenate([_NOTHING, *known]), np.array([len(ids) for ids in known], dtype=np.int64))
+    is_read = [ids is not None for ids in lists_of_ids]
     return lists if all(is_read) else pl.select(pl.when(pl.Series(is_read, dtype=pl.Boolean)).then(lists)).to_series()
 
 
@@ -76,71 +76,71 @@ _NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
 
 def _read(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> tuple[list[Ids | None], list[Ids | None]]:
     """The ids of each text, and those of the ``answers`` that the text behind their own repeats; None elsewhere."""
-    pieces = _pieces(texts, answers)
-    values = _values([text for text, _, _ in pieces])
+    segments = _segments(texts, answers)
+    values = _values([text for text, _, _ in segments])
     if values is None:
-        pieces = _sound(pieces)
-        values = _values([text for text, _, _ in pieces])
-    found: list[Ids | None] = []
-    said: list[Ids | None] = [None] * len(answers)
+        segments = _sound(segments)
+        values = _values([text for text, _, _ in segments])
+    text_ids: list[Ids | None] = []
+    answer_ids: list[Ids | None] = [None] * len(answers)
     begin = end = 0
-    for text, goes_on, repeats in pieces:
+    for text, goes_on, repeats in segments:
         if text is None or values is None:
-            found.append(None)
+            text_ids.append(None)
             continue
         if not goes_on:
             begin = end
         if repeats:
             start = end
             end += text.count(b",", 0, repeats) + 1
-            said[len(found) - 1] = values[start:end]
+            answer_ids[len(text_ids) - 1] = values[start:end]
             end += text.count(b",", repeats)
         elif text:
             end += text.count(b",") + 1
-        found.append(values[begin:end])
-    return found, said
+        text_ids.append(values[begin:end])
+    return text_ids, answer_ids
 
 
-_Piece = tuple[bytes | None, bool, int]
-"""What is new in a text, without brackets (None where nothing can be read); whether it goes on where the text before it
-ended; and how many of its bytes are the answer to the text before it."""
+_Segment = tuple[bytes | None, bool, int]
+"""The new part of a text, without brackets (None where nothing can be read); whether it goes on where the text before
+it ended; and how many of its bytes are the answer to the text before it."""
 
-_UNREAD: Final[_Piece] = (None, False, 0)
+_UNREAD: Final[_Segment] = (None, False, 0)
 
 
-def _pieces(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> list[_Piece]:
-    """What is new in each text."""
-    found: list[_Piece] = []
+def _segments(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> list[_Segment]:
+    """Return the new part of each text."""
+    segments: list[_Segment] = []
     before, answer = memoryview(b""), b""
     """The text before, less its last bracket, and the answer to it, without any; empty where nothing goes on there."""
     for text, answered in zip(texts, answers or texts, strict=True):
         length = len(before)
         if text is None or len(text) == 1 or text[:1] != b"[" or text[-1] != _CLOSE:
-            found.append(_UNREAD)
+            segments.append(_UNREAD)
             before = memoryview(b"")
         elif length and text.startswith(before) and (text[length] == _COMMA or length + 1 == len(text)):
-            piece = text[length + (2 if text[length + 1 : length + 2] == b" " else 1) : -1]
-            repeats = len(answer) if answer and piece.startswith(answer) else 0
-            if repeats < len(piece) and piece[repeats : repeats + 1] != b",":
+            segment = text[length + (2 if text[length + 1 : length + 2] == b" " else 1) : -1]
+            repeats = len(answer) if answer and segment.startswith(answer) else 0
+            if repeats < len(segment) and segment[repeats : repeats + 1] != b",":
                 repeats = 0
-            is_sound = bool(piece) or length + 1 == len(text)
-            found.append((piece, True, repeats) if is_sound else (None, True, 0))
+            is_sound = bool(segment) or length + 1 == len(text)
+            segments.append((segment, True, repeats) if is_sound else (None, True, 0))
             before = memoryview(text)[: -1 if is_sound else 0]
         elif text[1] == _OPEN:
             nested = _NESTED.fullmatch(text)
-            found.append((nested.group(1) if nested else None, False, 0))
+            segments.append((nested.group(1) if nested else None, False, 0))
             before = memoryview(b"")
         else:
-            found.append((text[1:-1], False, 0))
+            segments.append((text[1:-1], False, 0))
             before = memoryview(text)[: -1 if len(text) > len(b"[]") else 0]
         is_flat = answers and answered is not None and answered[:1] == b"[" and answered[-1:] == b"]"
         answer = answered[1:-1] if is_flat and answered is not None and answered[1] != _OPEN else b""
-    return found
+    return segments
 
 
-def _values(pieces: Sequence[bytes | None]) -> Ids | None:
+def _values(segments: Sequence[bytes | None]) -> Ids | None:
     """The ids of all pieces, one behind the other; None when something in them is none."""
-    text = b",".join([piece for piece in pieces if piece])
+    text = b",".join([segment for segment in segments if segment])
     if not text:
         return _NOTHING
     codes = np.frombuffer(text, dtype=np.uint8)
@@ -153,14 +153,14 @@ def _values(pieces: Sequence[bytes | None]) -> Ids | None:
     return values.astype(np.uint32) if values.max() <= _MOST else None
 
 
-def _sound(pieces: Sequence[_Piece]) -> list[_Piece]:
-    """``pieces``, less those that hold something else, and those that go on behind such a one."""
-    found: list[_Piece] = []
-    for text, goes_on, _ in pieces:
-        is_sound = text is not None and (not text or _is_sound(text)) and not (goes_on and found[-1][0] is None)
-        found.append((text, goes_on, 0) if is_sound else _UNREAD)
-    return found
+def _sound(segments: Sequence[_Segment]) -> list[_Segment]:
+    """``segments``, less those that hold something else, and those that go on behind such a one."""
+    kept: list[_Segment] = []
+    for text, goes_on, _ in segments:
+        is_sound = text is not None and (not text or _is_sound(text)) and not (goes_on and kept[-1][0] is None)
+        kept.append((text, goes_on, 0) if is_sound else _UNREAD)
+    return kept
 
 
-def _is_sound(piece: bytes) -> bool:
-    return _NUMBERS.fullmatch(piece) is not None and all(int(number) <= _MOST for number in _LONG.findall(piece))
+def _is_sound(segment: bytes) -> bool:
+    return _NUMBERS.fullmatch(segment) is not None and all(int(number) <= _MOST for number in _LONG.findall(segment))

@@ -27,7 +27,7 @@ first, else what happened to the tokens, if the messages were left alone."""
 
 
 class Segment(NamedTuple):
-    """What one step adds to a row: its prompt from ``known`` on, then what was sampled."""
+    """The tokens that one step adds to a row: its prompt from ``known`` on, then what was sampled."""
 
     capture: int
     """Row of ``Generations.tokens``."""
@@ -101,7 +101,7 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem], extensions: Ex
 
 
 def exact_tokens(step: Step) -> Generation | None:
-    """What was sampled in this step, when it is known exactly and is whole in itself."""
+    """Return the capture of this step when its tokens are known exactly and are whole."""
     sampled = step.capture.generation
     if sampled is None or not sampled.prompt_tokens or not sampled.response_tokens:
         return None
@@ -115,23 +115,24 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> dict
         episodes: Steps of each episode, in order.
         tokens: ``Generations.tokens``.
     """
-    asked: list[tuple[int, int]] = []
+    row_pairs: list[tuple[int, int]] = []
     for steps in episodes:
         for step in steps:
             one = None if step.previous is None else exact_tokens(steps[step.previous])
             other = exact_tokens(step)
             if one and other:
-                asked.append((one.row, other.row))
-    if not asked:
+                row_pairs.append((one.row, other.row))
+    if not row_pairs:
         return {}
-    pairs = pl.DataFrame(asked, schema={"one": pl.UInt32, "other": pl.UInt32}, orient="row")
+    pairs = pl.DataFrame(row_pairs, schema={"one": pl.UInt32, "other": pl.UInt32}, orient="row")
     before, after = tokens[pairs["one"]], tokens[pairs["other"]]
     whole = before.select(pl.concat_list("prompt_token_ids", "response_token_ids").alias("whole"))["whole"]
     head = pl.DataFrame([whole, after["prompt_token_ids"]]).select(
         (pl.col("prompt_token_ids").list.head(pl.col("whole").list.len()) == pl.col("whole")).alias("goes_on")
     )["goes_on"]
     return {
-        pair: None if goes_on else _mismatch(tokens, *pair) for pair, goes_on in zip(asked, head.to_list(), strict=True)
+        pair: None if goes_on else _mismatch(tokens, *pair)
+        for pair, goes_on in zip(row_pairs, head.to_list(), strict=True)
     }
 
 
@@ -160,7 +161,7 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
     observed = pl.col("prompt_token_ids").list.slice(pl.col("known"))
     unseen, sampled = pl.col("observed").list.len(), pl.col("response_token_ids").list.len()
     zero = pl.lit(0.0, dtype=pl.Float32)
-    pieces = captured.with_columns(observed.alias("observed")).select(
+    added_tokens = captured.with_columns(observed.alias("observed")).select(
         "row",
         response_token_ids=pl.concat_list("observed", "response_token_ids"),
         loss_mask=pl.concat_list(
@@ -171,7 +172,7 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
             pl.when("is_trained_on").then("logprobs").otherwise(zero.repeat_by(sampled)),
         ),
     )
-    joined = pieces.group_by("row", maintain_order=True).agg(pl.col(names).explode())
+    joined = added_tokens.group_by("row", maintain_order=True).agg(pl.col(names).explode())
     return [prompts, *(joined[name].cast(frames.TRAJECTORIES[name]) for name in names)]
 
 
@@ -189,7 +190,7 @@ def _place(step: Step, sampled: Generation, before: Row | None, extensions: Exte
 
 
 def shared_prompt_tokens(groups: pl.Series, prompts: pl.Series) -> pl.Series:
-    """How many tokens at the beginning all rows of a group have in common: a trainer need compute them only once.
+    """Number of tokens at the beginning that all rows of a group have in common: a trainer need compute them only once.
 
     Args:
         groups: Group id of each row.

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 from spanloop.foundation.cpu_features import computes_bfloat16
 from spanloop.foundation.errors import JobError
-from spanloop.training.models.memory_estimate import USABLE_SHARE, MemoryFactors, estimate_on_gpus, gpu_tokens
+from spanloop.training.models.memory_estimate import (
+    USABLE_SHARE,
+    MemoryFactors,
+    estimate_on_gpus,
+    fits_all_activations,
+    gpu_tokens,
+)
 from spanloop.training.models.model_shape import read_shape
 from spanloop.training.spec.choices import Device
 from spanloop.training.spec.defaults import MICRO_BATCH_TOKENS
@@ -53,12 +59,19 @@ def resolve_compute(plan: TrainPlan) -> TrainPlan:
             "The job trains on a CPU, which has weights and optimiser states in the host's memory: it has no offload.",
             next_step="Submit it without offload.",
         )
+    tokens = plan.micro_batch_tokens or _auto_tokens(plan, compute)
     update = {
         "device": compute.device,
         "bfloat16": compute.bfloat16 if plan.bfloat16 is None else plan.bfloat16,
-        "micro_batch_tokens": plan.micro_batch_tokens or _auto_tokens(plan, compute),
+        "micro_batch_tokens": tokens,
+        "checkpoint_activations": compute.device is Device.CUDA and not _fits_all_activations(plan, compute, tokens),
     }
     return plan.model_copy(update=update)
+
+
+def _fits_all_activations(plan: TrainPlan, compute: Compute, tokens: int) -> bool:
+    shape, factors = read_shape(plan.model_path), MemoryFactors.of(plan)
+    return fits_all_activations(shape, factors, micro_batch_tokens=tokens, free_bytes=compute.free_bytes)
 
 
 def _auto_tokens(plan: TrainPlan, compute: Compute) -> int:

@@ -57,6 +57,8 @@ class TrainPlan(BaseModel):
     micro_batch_tokens: int | None = Field(ge=1, default=None)
     """Tokens computed in one forward pass (shared ones once); at least the longest row. None: by the memory of the host
     that trains; the subprocess resolves it."""
+    checkpoint_activations: bool = False
+    """Recompute each layer's activations in the backward pass; the subprocess decides by the memory of the GPU."""
     longest_row_tokens: int = Field(ge=1, default=1)
     """Of the rows that are computed, those that verl fills a batch up with included."""
     bfloat16: bool | None = None

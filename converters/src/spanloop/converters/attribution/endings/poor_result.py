@@ -16,7 +16,7 @@ from spanloop.messages import ToolCall, parse_json_or_none
 from ...steps import Episode
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
 from ..tool_calls.running_code import runs_code
-from ..tool_calls.tool_kinds import is_asked, is_note, is_void
+from ..tool_calls.tool_kinds import is_note, is_query, is_void
 from .acknowledged_failure import acknowledgement_after
 
 _CUT_MARK: Final = re.compile(
@@ -69,18 +69,18 @@ class PoorResult(EndingRule):
             for result in reversed(step.results):
                 call = step.span.output[0].tool_calls[result.position]
                 what = "" if result.is_error else _lack(call, result.content)
-                said = ""
-                if what and not (call.name in telling or is_asked(call.name)):
-                    said = acknowledgement_after(step, episode)
-                    what = what if said and not is_note(call.name) else ""
+                acknowledgement = ""
+                if what and not (call.name in telling or is_query(call.name)):
+                    acknowledgement = acknowledgement_after(step, episode)
+                    what = what if acknowledgement and not is_note(call.name) else ""
                 if not what or (call.name, call.arguments) in whole:
                     whole.add((call.name, call.arguments))
                     continue
                 evidence: dict[str, object] = {"arguments": call.arguments, "result": result.content[-500:]}
-                if said:
-                    evidence["said"] = said
+                if acknowledgement:
+                    evidence["said"] = acknowledgement
                 message = f"{call.name!r} answered {what}"
-                confidence = 0.35 if said else 0.45
+                confidence = 0.35 if acknowledgement else 0.45
                 finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, confidence, message, evidence)
                 culprit = spans.get((result.trace_id, result.span_id), step.span)
                 return LocatedFinding(step, finding, culprit, call.name)

@@ -18,7 +18,7 @@ from spanloop.converters.enums import FaultOwner
 
 from ...steps import Episode, Step, Thread
 from ..base import EndingRule, ErrorClass, Finding, LocatedFinding
-from ..tool_calls.tool_kinds import is_asked
+from ..tool_calls.tool_kinds import is_query
 
 _EMPTY_RESULT: Final = re.compile(r"\[\s*\]|\bno\b|\bnot\b|\bnothing\b|\bnone\b|\bempty\b|\b0\b", re.IGNORECASE)
 
@@ -58,7 +58,7 @@ class RepeatedActions(EndingRule):
 
 
 def _asks_in_vain(step: Step) -> bool:
-    return all(is_asked(result.name) or _EMPTY_RESULT.search(result.content[:200]) for result in step.results)
+    return all(is_query(result.name) or _EMPTY_RESULT.search(result.content[:200]) for result in step.results)
 
 
 def _runs(steps: Sequence[Step]) -> list[list[Step]]:

@@ -241,9 +241,8 @@ class SchemaSigns(NamedTuple):
 
     def may_break(self, arguments: str) -> bool:
         """Whether ``arguments`` (a JSON object) may break the schema."""
-        if self.has_choices or any(name not in arguments for name in self.required):
-            return True
-        return any(name in arguments for name in self.mistyped)
+        holds = arguments.__contains__
+        return self.has_choices or not all(map(holds, self.required)) or any(map(holds, self.mistyped))
 
 
 def schema_signs(schema: Mapping[str, object]) -> SchemaSigns:

@@ -7,7 +7,7 @@ episode.
 import re
 from typing import Final
 
-_ASKED: Final = re.compile(
+_QUERIES: Final = re.compile(
     r"(?:^|[_.\-/ ])(?:get|search|find|list|fetch|read|look|lookup|query|load|retrieve|check|calculate|compute|show"
     r"|view|select|describe|count|ask)(?:$|[_.\-/ A-Z])"
 )
@@ -37,14 +37,14 @@ _NOTHING_WITHIN: Final = re.compile(r'\{\s*"\w{1,40}"\s*:\s*(?:null|""|\{\s*\}|N
 """An object around nothing."""
 
 
-def is_asked(tool: str) -> bool:
+def is_query(tool: str) -> bool:
     """Whether a tool's name is that of a question."""
-    return _ASKED.search(tool) is not None
+    return _QUERIES.search(tool) is not None
 
 
 def does_something(tool: str) -> bool:
     """Whether a tool's name is that of a deed: after it things are not what they were."""
-    return _DOES.search(tool) is not None and not is_asked(tool)
+    return _DOES.search(tool) is not None and not is_query(tool)
 
 
 def is_note(tool: str) -> bool:

@@ -10,7 +10,7 @@ Invariant: each pair of a token and a token of its past, itself included, is in 
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -55,9 +55,11 @@ class Level(NamedTuple):
 
 
 class KeptResults:
-    """Results of the layers' attention, which a recomputed forward pass takes instead of calling the kernels again.
+    """Results of the layers' attention, for forward passes that are recomputed within the backward pass.
 
-    FSDP2 copies the containers among a layer's arguments; this class is none, so all copies of a plan share it.
+    Activation checkpointing computes a layer again; its attention is taken from here instead. Without checkpointing
+    this costs no memory, because the backward pass needs the same tensors. FSDP2 copies the containers among a layer's
+    arguments; this class is none, so all copies of a plan share it.
     """
 
     def __init__(self) -> None:
@@ -79,17 +81,15 @@ class AttentionPlan:
     Attributes:
         segments: The segments, which cover all packed tokens.
         levels: One for each depth whose segments have tokens below them, from the root.
-        kept: Where each layer runs its forward pass twice (activation checkpointing); else None.
+        kept: Results of the newest forward pass.
     """
 
     segments: Runs
     levels: tuple[Level, ...]
-    kept: KeptResults | None = None
+    kept: KeptResults = field(default_factory=KeptResults)
 
 
-def plan_attention(
-    layout: PackedRows, device: torch.device, *, longest_run: int | None = None, is_recomputed: bool = False
-) -> AttentionPlan:
+def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int | None = None) -> AttentionPlan:
     """Return the plan of ``layout``.
 
     Args:
@@ -98,11 +98,10 @@ def plan_attention(
         longest_run: Queries below one segment are cut into runs of at most so many tokens. The backward kernel computes
             blocks of keys in parallel, so a short segment with many tokens below it would leave most of a GPU idle.
             None does not cut.
-        is_recomputed: Whether each layer runs its forward pass again before its backward pass.
     """
     segments = Runs.of((part.end - part.begin for part in layout.segments), device)
     levels = tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
-    return AttentionPlan(segments, levels, KeptResults() if is_recomputed else None)
+    return AttentionPlan(segments, levels)
 
 
 def _inner_segments(segments: Sequence[Segment]) -> list[list[Segment]]:

@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingImports=false
 # mypy: ignore-errors
-# ruff: noqa: ANN001, ANN202, N803, PLR0913, PLR0917 - Triton compiles the function, by these names
+# ruff: noqa: ANN001, ANN202, N803, PLR0917 - Triton compiles the function, by these names
 """Merge partial results of attention on CUDA in one pass over memory, in Triton.
 
 It computes what :func:`~.attention_kernels.merge` does. The formula in torch makes several tensors of the size of the

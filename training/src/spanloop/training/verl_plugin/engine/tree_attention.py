@@ -50,14 +50,17 @@ class TreeAttention(torch.autograd.Function):
         value: torch.Tensor,
         plan: AttentionPlan,
         scale: float,
-        layer: int = 0,
+        layer: int | None = None,
     ) -> torch.Tensor:
-        """Attend call by call and merge, or take the result that the layer's first forward pass kept."""
+        """Attend call by call and merge, or within a backward pass take the result that the layer kept.
+
+        ``layer`` is the layer's number; None keeps nothing.
+        """
         kernel = kernel_for(query.device)
-        result: _Merged | None = plan.kept.pop(layer) if plan.kept is not None else None
+        result: _Merged | None = plan.kept.pop(layer) if layer is not None and _is_in_backward() else None
         if result is None:
             result = _attend(kernel, query, key, value, plan, scale)
-            if plan.kept is not None:
+            if layer is not None and not _is_in_backward():
                 plan.kept.keep(layer, result)
         ctx.save_for_backward(query, key, value, result.output, result.logsumexp)
         ctx.saved = _Saved(kernel, plan, scale, result.states)
@@ -94,6 +97,11 @@ class TreeAttention(torch.autograd.Function):
             for gradient, index, part in zip(summed, (at, of, of), parts, strict=True):
                 _add(gradient, index, part)
         return (*(gradient.to(dtype) for gradient in summed), None, None, None)
+
+
+def _is_in_backward() -> bool:
+    """Return whether autograd runs a backward pass in this thread, as FSDP2 asks too."""
+    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - no public call
 
 
 def _attend(  # noqa: PLR0917
@@ -150,6 +158,6 @@ def tree_attention(  # noqa: PLR0917 - transformers passes by position
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     # rotary embeddings can give float32 queries and keys with bfloat16 values
     inputs = (tensor[0].transpose(0, 1).to(value.dtype).contiguous() for tensor in (query, key, value))
-    layer = getattr(module, "layer_idx", 0)
+    layer = getattr(module, "layer_idx", None) if torch.is_grad_enabled() and query.requires_grad else None
     output: Any = TreeAttention.apply(*inputs, attention_plan, scale, layer)  # type: ignore[no-untyped-call]
     return output[None], None

@@ -92,9 +92,6 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
         del model
         return ""
 
-    def _checkpoints_activations(self) -> bool:
-        return bool(self.model_config.enable_gradient_checkpointing)
-
     @staticmethod
     def _device() -> torch.device:
         return torch.device("cpu") if get_device_name() == "cpu" else torch.device(get_device_name(), get_device_id())
@@ -222,12 +219,7 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             return stock
         device = self._device()
         batch = pack_batch(_rows(micro_batch["input_ids"]), _rows(micro_batch["loss_mask"])).to(device)
-        plan = plan_attention(
-            batch.layout,
-            device,
-            longest_run=kernel_for(device).longest_run,
-            is_recomputed=torch.is_grad_enabled() and self.module.training and self._checkpoints_activations(),
-        )
+        plan = plan_attention(batch.layout, device, longest_run=kernel_for(device).longest_run)
         inputs = {
             "input_ids": batch.input_ids,
             "position_ids": batch.position_ids,

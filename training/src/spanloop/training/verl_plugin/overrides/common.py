@@ -79,8 +79,7 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
             f"{model}.target_modules={target_modules}",
             f"{model}.lora.dropout={plan.optimiser.lora_dropout}",
         ]
-    if plan.device is Device.CPU:
-        overrides.append(f"{model}.enable_gradient_checkpointing=False")
+    overrides.append(f"{model}.enable_gradient_checkpointing={plan.checkpoint_activations}")
     return overrides + forward_overrides(plan, engine=engine)
 
 

@@ -73,11 +73,11 @@ class Declined(EndingRule):
     def find(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
         """Return the finding; None without one."""
         last = episode.steps[-1]
-        said = last.span.output[0].text if last.span.output else ""
-        found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
-        if found is None:
+        text = last.span.output[0].text if last.span.output else ""
+        match = _DECLINED.search(text[:_DECLINES_WITHIN].replace("\u2019", "'"))
+        if match is None:
             return None
-        evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
+        evidence: dict[str, object] = {"reward": repr(reward), "said": match.group(0), "answer": text[:500]}
         message = "the policy declined to do the task"
         return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
 
@@ -128,7 +128,7 @@ def _is_passed_on(remark: str, answer: str, given: AbstractSet[str], *, is_apolo
 def _given_figures(episode: Episode) -> frozenset[str]:
     """Words with digits of the task and of the actions: a tool that repeats them brings nothing new."""
     texts = [message.text for message in episode.first_step.span.input]
-    texts += [call.arguments for step in episode.steps for said in step.span.output[:1] for call in said.tool_calls]
+    texts += [call.arguments for step in episode.steps for output in step.span.output[:1] for call in output.tool_calls]
     return frozenset(figure for text in texts for figure in _FIGURE.findall(text))
 
 
@@ -186,13 +186,13 @@ def _before_the_end(episode: Episode) -> tuple[Step, str]:
     done = next((step for step in episode.steps if _did(step)), None)
     if done is not None:
         return done, "the first thing done"
-    said = (step for step in reversed(episode.steps) if not is_farewell(_last_words(step)))
-    return next(said, episode.steps[-1]), "the last that was said before taking leave"
+    substantial = (step for step in reversed(episode.steps) if not is_farewell(_last_words(step)))
+    return next(substantial, episode.steps[-1]), "the last that was said before taking leave"
 
 
 def _last_words(last: Step) -> str:
     """Return the text of the last answer, or its tool calls where it has no text."""
-    said = last.span.output[0] if last.span.output else None
-    if said is None:
+    output = last.span.output[0] if last.span.output else None
+    if output is None:
         return ""
-    return said.text or ", ".join(f"{call.name}({call.arguments})" for call in said.tool_calls)
+    return output.text or ", ".join(f"{call.name}({call.arguments})" for call in output.tool_calls)
