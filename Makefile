@@ -22,8 +22,12 @@ IMAGE_OPTIONS ?=
 IMAGE_TAG := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 STACK := $(COMPOSE) --file docker/compose.yaml --profile $(PROFILE)
 
+# What `make test-gpu` reads and writes, and the parts that it runs (recipes 1.5b 0.5b 7b; the first three by default).
+GPU_FOLDER ?= .gpu
+PARTS ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast-tests test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
+.PHONY: help setup demo test fast-tests test-slow test-frameworks test-gpu check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +52,11 @@ fast-tests: $(STAMP)
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --ignore tests/containers --timeout 1800 --hypothesis-profile explore
+
+test-gpu: ## Recipes, step times and memory on a GPU, in eight minutes; PYTHON has CUDA torch and the packages (benchmarks/gpu_bundle.py)
+	@test -e $(GPU_FOLDER)/rows.parquet || { mkdir -p $(GPU_FOLDER) && $(PYTHON) benchmarks/gpu_rows.py $(GPU_FOLDER)/rows.parquet; }
+	$(PYTHON) benchmarks/gpu.py --record --folder $(GPU_FOLDER)
+	$(PYTHON) benchmarks/gpu.py --folder $(GPU_FOLDER) $(PARTS)
 
 test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (45 minutes; ROWS="crewai dspy")
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
@@ -81,8 +90,8 @@ docs: $(STAMP) ## Write the generated pages and build the site into site/, stric
 	$(BIN)/python docs/generate.py
 	$(BIN)/zensical build --strict --clean
 
-bench: setup ## Every benchmark, each under a minute; not blind.py, whose answers tell what to write rules for, nor learning.py and examples.py, which take hours
-	@for script in $(filter-out benchmarks/peers.py benchmarks/blind.py benchmarks/learning.py benchmarks/examples.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
+bench: setup ## Every benchmark, each under a minute; not blind.py, whose answers tell what to write rules for, nor learning.py and examples.py, which take hours, nor those that need a GPU
+	@for script in $(filter-out benchmarks/peers.py benchmarks/blind.py benchmarks/learning.py benchmarks/examples.py $(wildcard benchmarks/gpu*.py),$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 screenshots: setup ## Pictures of every page over a data directory, DATA=folder, into docs/screenshots (needs chromium)
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))

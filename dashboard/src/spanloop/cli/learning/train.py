@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
     from spanloop.training.models.memory_estimate import MemoryEstimate
     from spanloop.training.run.job_api import JobApi, JobSpec
-    from spanloop.training.run.preview import PreviewMemory
+    from spanloop.training.run.preview import Preview, PreviewMemory
 
 _GB: Final = 1e9
 _WHEN: Final = "When it starts"
@@ -189,20 +189,27 @@ def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -
             ("tokens", tokens),
             ("steps", steps),
             *_memory_rows(result.memory, auto=spec.optimiser.micro_batch_tokens is None),
+            *_time_rows(result),
         ],
     )
 
 
 def _memory_rows(memory: "PreviewMemory", *, auto: bool) -> list[tuple[str, str]]:
-    from spanloop.training.run.preview import GPU_BYTES
-
     rows = [] if memory.cpu is None else [("memory", _estimate(memory.cpu))]
     if memory.gpus is not None:
         rows += [("on each GPU", _estimate(memory.gpus.gpu)), ("GPU's host", _estimate(memory.gpus.host))]
-        size = f"a GPU with {GPU_BYTES / _GB:.0f} GB free"
+        size = f"{memory.card.name} with {memory.card.memory_bytes / _GB:.0f} GB free"
         fits = f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}"
         rows += [("auto", fits)] if auto else []
     return rows
+
+
+def _time_rows(result: "Preview") -> list[tuple[str, str]]:
+    if result.time is None:
+        return []
+    card = result.memory.card
+    basis = f"measured on it: {card.measured}" if card.measured else "not measured on it, by its data sheet"
+    return [("time", f"about {result.time.step_s:.1f} s a step, {result.time.hours:.2f} h on {card.name} ({basis})")]
 
 
 def _estimate(memory: "MemoryEstimate") -> str:

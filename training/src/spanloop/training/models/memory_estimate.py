@@ -1,25 +1,26 @@
 """Estimate the peak of memory of a training job from the shape of its model, without loading it.
 
 **On a CPU.** Weights, gradients and Adam's two moments are float32: 4 + 4 + 8 bytes a parameter; the moments take 4
-with ``optimizer_dtype = bfloat16``. The forward pass
-computes on a copy of the weights in ``b`` bytes (2 for bfloat16, 4 for float32). One token of a micro-batch keeps, for
-its backward pass, ``16 h + b (7 h + 2 k + 4 i)`` bytes in each layer: two norms in float32; the inputs of the
-projections, queries, keys, values and their sum; four tensors of the feed-forward width (``h`` hidden, ``k`` key-value,
-``i`` intermediate size). Its logits and their gradient are ``2 b v`` bytes (``v`` vocabulary). The count of saved
-tensors follows Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4,
-without attention scores, which are never stored, and with a gated feed-forward network. With LoRA only its matrices
-have gradients and moments. With several ranks each keeps its own compute copy, activations and process. SmolLM2-135M:
-1.1 MB a token by the formula, 1.3 MB measured.
+with ``optimizer_dtype = bfloat16``. The forward pass computes on a copy of the weights in ``b`` bytes (2 for bfloat16,
+4 for float32). One token of a micro-batch keeps, for its backward pass, ``16 h + b (7 h + 2 k + 4 i)`` bytes in each
+layer: two norms in float32; the inputs of the projections, queries, keys, values and their sum; four tensors of the
+feed-forward width (``h`` hidden, ``k`` key-value, ``i`` intermediate size). Its logits and their gradient are ``2 b v``
+bytes (``v`` vocabulary). The count of saved tensors follows Korthikanti et al. 2022, "Reducing Activation Recomputation
+in Large Transformer Models", section 4, without attention scores, which are never stored, and with a gated feed-forward
+network. With LoRA only its matrices have gradients and moments. With several ranks each keeps its own compute copy,
+activations and process. SmolLM2-135M: 1.1 MB a token by the formula, 1.3 MB measured.
 
-**On GPUs**, one for each rank, by the code of verl and FSDP2 and not measured: the ranks share weights, gradients and
-moments. The compute copy is bfloat16, of two layers (the one that computes and the next) and of what is outside the
-layers; without LoRA their gradients are as large. Gradient checkpointing keeps ``2 h`` bytes for each token and layer,
-and one layer as above. Without flash attention a token's logits, their logarithms and the gradients of both are ``8 v``
-bytes. CUDA and its libraries take 1 GB. The host has the float32 weights while they are loaded, and those of a KL
-loss's reference throughout. With ``offload`` weights, gradients and moments are in the host's memory; while a model is
-loaded all of its float32 weights are on each GPU for a moment.
+**On GPUs**, one for each rank: the ranks share weights, gradients and moments. The compute copy is bfloat16, of two
+layers (the one that computes and the next) and of what is outside the layers; without LoRA their gradients are as
+large. Gradient checkpointing keeps ``2 h`` bytes for each computed token and layer, and one layer as above. Logits
+exist for slices of 256 Mi of them: 3 GB with their gradients, in float32. CUDA and its libraries take 1 GB. A prototype
+of the engine with 1.5 billion parameters and 32,768 computed tokens a pass: 36 GB by the formula; nvidia-smi showed 44
+GB on an H200, with what torch's allocator keeps. verl's stock engine, which computes models with sliding windows, has
+all logits of a pass, and takes more. The host has the float32 weights while they are loaded, and those of a KL loss's
+reference throughout, and the copy of a checkpoint while it is written. With ``offload`` weights, gradients and moments
+are in the host's memory; while a model is loaded all of its float32 weights are on each GPU for a moment.
 
-``micro_batch_tokens = auto`` takes what fits into 90 % of the free memory beside the other parts, at most 16,384.
+``micro_batch_tokens = auto`` takes what fits into 90 % of the free memory beside the other parts, at most 32,768.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -39,8 +40,10 @@ CUDA_BYTES: Final = 1_000_000_000
 """CUDA's context, cuBLAS's workspaces and NCCL's buffers."""
 USABLE_SHARE: Final = 0.9
 """Of a GPU's free memory; fragments of torch's allocator take a part of the rest."""
-MAX_AUTO_TOKENS: Final = 16_384
-"""verl's default of ``ppo_max_token_len_per_gpu``; longer passes do not fill a GPU better."""
+SLICE_LOGITS: Final = 256 * 1024 * 1024
+"""At a time on a GPU (``token_logprobs``)."""
+MAX_AUTO_TOKENS: Final = 32_768
+"""The measured pass; longer ones do not fill a GPU better."""
 _ACTIVATIONS_MARGIN: Final = 1.25
 """Of the activations of all layers by the formula; SmolLM2 takes 1.2 times as much on a CPU."""
 _FLOAT32: Final = 4
@@ -104,7 +107,8 @@ class MemoryEstimate(NamedTuple):
     gradients: int
     adam: int
     compute_copy: int
-    """The weights in the precision of the forward pass; on a GPU with their gradients."""
+    """The weights in the precision of the forward pass; on a GPU with their gradients. On a GPU's host the copy of a
+    checkpoint while it is written: the weights twice, once in Hugging Face's format, and the moments."""
     activations: int
     """Of one micro-batch, logits included."""
     reference: int
@@ -167,7 +171,7 @@ def estimate_on_gpus(shape: ModelShape, factors: MemoryFactors, *, micro_batch_t
         gradients=int(shared * _FLOAT32 * trained),
         adam=int(shared * 2 * factors.moment_bytes * trained),
         compute_copy=copy if factors.lora_rank else trained_copy,
-        activations=micro_batch_tokens * _gpu_token_bytes(shape),
+        activations=micro_batch_tokens * _gpu_token_bytes(shape) + _logits_bytes(shape),
         reference=0,
         critic=int(shared * critic) + (trained_copy if critic else 0),
         processes=CUDA_BYTES,
@@ -176,7 +180,7 @@ def estimate_on_gpus(shape: ModelShape, factors: MemoryFactors, *, micro_batch_t
         weights=weights,
         gradients=_FLOAT32 * trained if factors.offload else 0,
         adam=2 * factors.moment_bytes * trained if factors.offload else 0,
-        compute_copy=0,
+        compute_copy=2 * weights + 2 * factors.moment_bytes * trained,
         activations=0,
         reference=weights if is_copied else 0,
         critic=critic if factors.offload else 0,
@@ -208,6 +212,10 @@ def _layer_bytes(shape: ModelShape, size: int) -> int:
     return 4 * _FLOAT32 * shape.hidden + size * (7 * shape.hidden + 2 * shape.key_value + 4 * shape.intermediate)
 
 
+def _logits_bytes(shape: ModelShape) -> int:
+    """Return the bytes of a slice of logits, of their exponentials and of their gradient."""
+    return 3 * _FLOAT32 * min(SLICE_LOGITS, MAX_AUTO_TOKENS * shape.vocabulary)
+
+
 def _gpu_token_bytes(shape: ModelShape) -> int:
-    checkpoints = shape.layers * _BFLOAT16 * shape.hidden
-    return checkpoints + _layer_bytes(shape, _BFLOAT16) + 4 * _BFLOAT16 * shape.vocabulary
+    return shape.layers * _BFLOAT16 * shape.hidden + _layer_bytes(shape, _BFLOAT16)

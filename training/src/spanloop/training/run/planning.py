@@ -47,7 +47,7 @@ def make_plan(
     """
     steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
-    checkpoint = latest_checkpoint(checkpoint_dir)
+    checkpoint = latest_checkpoint(checkpoint_dir) if spec.run.resumable else None
     if spec.optimiser.target_modules:
         check_target_modules(spec.optimiser.target_modules, base.path)
     validation_steps = spec.recipe.validation_steps

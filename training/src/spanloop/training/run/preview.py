@@ -4,10 +4,11 @@ Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
+from spanloop.converters.tokens.trajectories import shared_prompt_tokens
 from spanloop.foundation.cpu_features import computes_bfloat16
 from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
@@ -28,15 +29,14 @@ from ..models.memory_estimate import (
 )
 from ..models.model_shape import ModelShape, read_shape
 from ..models.registry import Registry
+from ..models.time_estimate import LARGE_CARD, SMALL_CARD, Card, StepWork, local_card, step_seconds
 from ..spec.choices import Device
 from ..spec.defaults import MICRO_BATCH_TOKENS
 from ..spec.job_spec import JobSpec
+from ..spec.presets import Preset
 from ..spec.row_source import RowSource
 from ..verl_plugin.drift import passes, steps_within
 from .planning import accumulated_batch, batch_multiple, batch_size, longest_computed_row
-
-GPU_BYTES: Final = 80_000_000_000
-"""The GPU that a preview assumes; the job itself asks its own for the free memory."""
 
 
 class PreviewMemory(NamedTuple):
@@ -47,7 +47,17 @@ class PreviewMemory(NamedTuple):
     gpus: GpuJobMemory | None
     """None for a job that asks for the CPU."""
     auto_tokens: int
-    """``micro_batch_tokens = auto`` where ``GPU_BYTES`` are free; 0 when the job does not fit."""
+    """``micro_batch_tokens = auto`` where the whole card is free; 0 when the job does not fit."""
+    card: Card
+    """This machine's GPU, else the one that the preset names; the job itself asks its own for the free memory."""
+
+
+class PreviewTime(NamedTuple):
+    """How long a job trains on :attr:`PreviewMemory.card`."""
+
+    step_s: float
+    hours: float
+    """Of all steps."""
 
 
 class Preview(NamedTuple):
@@ -76,6 +86,8 @@ class Preview(NamedTuple):
     sources: Mapping[str, int]
     """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: PreviewMemory
+    time: PreviewTime | None
+    """None for a job that asks for the CPU, and when nothing is accepted."""
     out_of_range: tuple[str, ...]
     """Ids of episodes that would be rejected as ``reward_out_of_range``."""
     strategies: tuple[StrategyReport, ...]
@@ -116,7 +128,8 @@ def preview(
     multiple = batch_multiple(spec)
     batch = batch_size(units, accumulated_batch(spec), multiple) if units >= multiple else 0
     steps = steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes) if batch else 0
-    longest = longest_computed_row(spec, _largest(prompts + responses))
+    shape = read_shape(weights.path)
+    memory = preview_memory(spec, shape, longest_computed_row(spec, _largest(prompts + responses)))
     return Preview(
         base=version.reference,
         rows=selection.row_tally,
@@ -130,7 +143,8 @@ def preview(
         batch_size=batch,
         passes=passes(steps, batch, units) if batch else 0.0,
         sources=rows_by_source(rows),
-        memory=preview_memory(spec, read_shape(weights.path), longest),
+        memory=memory,
+        time=_time(spec, shape, rows, memory.card, steps=steps, units=units, batch=batch),
         out_of_range=selection.out_of_range,
         strategies=selection.reports,
         constrained_by=selection.constrained_by,
@@ -147,11 +161,33 @@ def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int) ->
         cpu_tokens = tokens or max(MICRO_BATCH_TOKENS, longest_row_tokens)
         bfloat16 = computes_bfloat16()
         cpu = estimate_on_cpu(shape, factors, micro_batch_tokens=cpu_tokens, bfloat16=bfloat16)
-    auto_tokens = gpu_tokens(shape, factors, free_bytes=GPU_BYTES)
+    card = local_card() or (SMALL_CARD if spec.run.preset is Preset.GPU24 else LARGE_CARD)
+    auto_tokens = gpu_tokens(shape, factors, free_bytes=card.memory_bytes)
     if spec.run.device is not Device.CPU:
         gpu_pass = tokens or max(auto_tokens, longest_row_tokens)
         gpus = estimate_on_gpus(shape, factors, micro_batch_tokens=gpu_pass)
-    return PreviewMemory(cpu, gpus, auto_tokens)
+    return PreviewMemory(cpu, gpus, auto_tokens, card)
+
+
+def _time(
+    spec: JobSpec, shape: ModelShape, rows: pl.DataFrame, card: Card, *, steps: int, units: int, batch: int
+) -> PreviewTime | None:
+    """Estimate the time of all steps, from the mean over the accepted rows."""
+    if spec.run.device is Device.CPU or not steps:
+        return None
+    tokens = rows.select(pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()).to_series()
+    # the engine computes more prefixes once: those of several groups too
+    shared = rows.select("group_id", tokens=shared_prompt_tokens(rows["group_id"], rows["prompt_token_ids"]))
+    groups = shared.group_by("group_id").agg(pl.len().alias("rows"), pl.first("tokens"))
+    repeated = int(groups.select(((pl.col("rows") - 1) * pl.col("tokens")).sum()).item() or 0)
+    share = batch / units
+    work = StepWork(
+        computed_tokens=share * (int(tokens.sum()) - repeated),
+        row_tokens=int(tokens.sum()) / rows.height,
+        trained_tokens=share * int(rows["loss_mask"].list.sum().sum()),
+    )
+    step_s = step_seconds(shape, work, spec, card)
+    return PreviewTime(step_s, step_s * steps / 3600)
 
 
 def _transitions(rows: pl.DataFrame) -> int:

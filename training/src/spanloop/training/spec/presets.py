@@ -16,15 +16,23 @@ class Preset(StrEnum):
     """Sets nothing: a GPU if there is one."""
     CPU = "cpu"
     """A machine without a GPU, or whose GPU is left alone."""
+    GPU24 = "gpu24"
+    """One GPU of 24 GB that serving and training share: all weights of 0.5B parameters, more with LoRA or offload."""
     GPU = "gpu"
-    """One GPU that serving and training share."""
+    """One GPU of 80 GB that serving and training share: all weights of 3B parameters, 7B with LoRA or offload."""
     GPUS8 = "gpus8"
     """A node of eight GPUs."""
 
     @property
     def display_name(self) -> str:
         """The hardware in words."""
-        return {Preset.ANY: "any", Preset.CPU: "CPU", Preset.GPU: "one GPU", Preset.GPUS8: "eight GPUs"}[self]
+        return {
+            Preset.ANY: "any",
+            Preset.CPU: "CPU",
+            Preset.GPU24: "one GPU of 24 GB",
+            Preset.GPU: "one GPU",
+            Preset.GPUS8: "eight GPUs",
+        }[self]
 
 
 class PresetValue(NamedTuple):
@@ -47,6 +55,7 @@ PRESETS: Final[Mapping[Preset, Mapping[str, PresetValue]]] = {
     Preset.CPU: {
         "device": PresetValue("cpu", "A GPU that is there is left to others."),
     },
+    Preset.GPU24: _GPU,
     Preset.GPU: _GPU,
     Preset.GPUS8: {
         **_GPU,

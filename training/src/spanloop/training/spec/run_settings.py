@@ -68,6 +68,10 @@ class RunSettings(BaseModel):
     """Steps between checkpoints, from which a killed job continues; the last step has one too. 0 writes about five a
     job, so that a kill costs a fifth of it."""
 
+    resumable: Annotated[bool, RUN] = True
+    """Checkpoints have the optimiser's states, so that a job that is started again continues from the newest. Without,
+    they have the weights alone: a quarter of the bytes, and a job that is started again begins at its first step."""
+
     max_ckpt_to_keep: Annotated[int, RUN] = Field(default=MAX_CHECKPOINTS, ge=1, le=1000)
     """The newest checkpoints that a job keeps while it trains; with more of them, a job that is ended early finds an
     earlier good one. They are removed when its version is registered."""

@@ -87,6 +87,10 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
     trainer.value_coefficient = recipe.value_coefficient if isinstance(recipe, Ppo) else VALUE_COEFFICIENT
     trainer.queue_ready = queue_ready
     trainer.init()
-    trainer.fit(StoredRollouts(plan.dataset_path))
-    trainer.mark_saved()
+    try:
+        trainer.fit(StoredRollouts(plan.dataset_path))
+    except Exception:
+        trainer.keep_saved()
+        raise
+    trainer.finish_saving()
     trainer.logger.finish(exit_code=0)

@@ -35,7 +35,6 @@ from verl.workers.utils.padding import response_to_nested
 
 from spanloop.foundation.errors import JobError
 from spanloop.training.models.checkpoint_fence import NO_FENCE, check_claim
-from spanloop.training.models.checkpoints import discard_old, mark_complete
 from spanloop.training.recipes.policy_gradient import PolicyGradient
 from spanloop.training.recipes.ppo import VALUE_COEFFICIENT
 from spanloop.training.spec.defaults import MAX_CHECKPOINTS
@@ -45,6 +44,7 @@ from .critic import CriticWorker, weighted_value_loss
 from .engine.batch_metrics import ENTROPY, mean_entropy
 from .engine.prefix_tree import packed_tokens
 from .overrides.policy_gradient import STORED_ADVANTAGES
+from .pending_checkpoint import PendingCheckpoint
 from .policy_loss import GAP, mean_gap
 from .rank_shares import LARGEST_SHARE, share_groups, with_padding
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
@@ -215,26 +215,55 @@ class StoredTrainer(PPOTrainer):
             keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(output, batch_size=len(batch))
         )
 
-    _unmarked: Path | None = None
     lease_token: int = NO_FENCE
     max_checkpoints: int = MAX_CHECKPOINTS
     """Complete checkpoints that are kept."""
+    _pending: PendingCheckpoint | None = None
+    _is_logged = True
+    """Whether the metrics of the pending checkpoint's step are on disk."""
 
     def _save_checkpoint(self) -> None:
-        check_claim(Path(self.config.trainer.default_local_dir), self.lease_token)
+        directory = Path(self.config.trainer.default_local_dir)
+        check_claim(directory, self.lease_token)
+        self.finish_saving()
         super()._save_checkpoint()
-        self._unmarked = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+        trainer = self.config.trainer
+        self._pending = PendingCheckpoint(
+            directory,
+            parts=("actor", str(Role.Critic)) if self.use_critic else ("actor",),
+            ranks=trainer.nnodes * trainer.n_gpus_per_node,
+            lease_token=self.lease_token,
+            keep=self.max_checkpoints,
+        )
+        self._pending.begin(self.global_steps)
+        self._is_logged = False
 
     def on_step_begin(self) -> None:
-        """Mark the last checkpoint as complete: verl logs a step's metrics after saving, and they are on disk now."""
-        self.mark_saved()
+        """Mark the last checkpoint as complete where it is written.
 
-    def mark_saved(self) -> None:
-        """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
-        if self._unmarked is not None:
-            mark_complete(self._unmarked, token=self.lease_token)
-            discard_old(self._unmarked.parent, keep=self.max_checkpoints)
-            self._unmarked = None
+        verl logs a step's metrics after saving, and they are on disk now, so a resumed job never skips them.
+        """
+        self._is_logged = True
+        if self._pending is not None:
+            self._pending.mark_if_written()
+
+    def finish_saving(self) -> None:
+        """Wait until the last checkpoint is written, and mark it as complete.
+
+        Raises:
+            Exception: What writing it raised.
+        """
+        if self._pending is None:
+            return
+        for group in (self.actor_rollout_wg, *([self.critic_wg] if self.use_critic else [])):
+            group.save_checkpoint(None)
+        self._pending.mark_if_written()
+        self._pending = None
+
+    def keep_saved(self) -> None:
+        """Mark the last checkpoint of a training that failed; its ranks may not answer any more."""
+        if self._pending is not None and self._is_logged:
+            self._pending.mark_when_written()
 
     def get_llm_client(self) -> Any:
         """No inference engine exists."""

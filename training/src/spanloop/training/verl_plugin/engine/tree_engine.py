@@ -30,6 +30,7 @@ from ..policy_loss import sampler_gap
 from ..sample_records import RECORDS
 from .attention_kernels import kernel_for
 from .attention_plan import plan_attention
+from .background_checkpoint import BackgroundCheckpoints
 from .batch_metrics import ENTROPY, nested_entropy
 from .engine_choice import use_flash_attention, why_stock
 from .lora_dropout import set_lora_dropout
@@ -56,6 +57,19 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     """Whether the stock engine's attention computes a mask over a whole pass."""
     _largest_pass = 0
     """Tokens of a pass after one ran out of memory; 0 while none did."""
+
+    def initialize(self) -> None:
+        """Build model and optimiser, whose checkpoints are written beside the training."""
+        super().initialize()
+        stock = self.checkpoint_manager
+        self.checkpoint_manager: Any = BackgroundCheckpoints(
+            model=stock.model,
+            optimizer=stock.optimizer,
+            lr_scheduler=stock.lr_scheduler,
+            processing_class=stock.processing_class,
+            checkpoint_config=stock.checkpoint_config,
+            trust_remote_code=stock.trust_remote_code,
+        )
 
     def _build_fsdp_module(self, module: Any) -> Any:
         base = module.get_base_model() if self._is_lora else module

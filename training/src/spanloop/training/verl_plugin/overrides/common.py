@@ -33,6 +33,22 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
     ]
 
 
+def checkpoint_overrides(plan: TrainPlan, *, checkpoint: str, has_model: bool = True) -> list[str]:
+    """Return what a checkpoint has: what a job continues from, and the weights in Hugging Face's format.
+
+    Args:
+        plan: The plan.
+        checkpoint: Path of the settings in verl's configuration.
+        has_model: Whether the weights are a result of the job.
+    """
+    resumed = ["model", "optimizer", "extra"]
+    saved = [*(resumed if plan.run.resumable else []), *(["hf_model"] if has_model else [])]
+    return [
+        f"{checkpoint}.save_contents=[{','.join(saved)}]",
+        f"{checkpoint}.load_contents=[{','.join(resumed)}]",
+    ]
+
+
 def kept_checkpoints(plan: TrainPlan) -> int:
     """Return verl's number of kept checkpoints: at least two.
 

@@ -3,7 +3,7 @@
 from spanloop.training.recipes.ppo import Ppo
 
 from ..train_plan import TrainPlan
-from .common import engine_overrides, kept_checkpoints
+from .common import checkpoint_overrides, engine_overrides, kept_checkpoints
 from .optimiser import optimiser_overrides
 
 
@@ -24,8 +24,7 @@ def critic_overrides(plan: TrainPlan, recipe: Ppo) -> list[str]:
         f"+critic.ppo_infer_max_token_len_per_gpu={plan.micro_batch_tokens}",
         # a value is learned for each token alike, whatever the policy's loss does with rows
         "critic.loss_agg_mode=token-mean",
-        "critic.checkpoint.save_contents=[model,optimizer,extra]",
-        "critic.checkpoint.load_contents=[model,optimizer,extra]",
+        *checkpoint_overrides(plan, checkpoint="critic.checkpoint", has_model=False),
         f"critic.cliprange_value={recipe.cliprange_value}",
         f"trainer.max_critic_ckpt_to_keep={kept_checkpoints(plan)}",
     ]

@@ -16,7 +16,7 @@ from spanloop.training.recipes.ppo import Ppo
 from spanloop.training.spec.hydra_values import quoted
 
 from ..train_plan import TrainPlan
-from .common import engine_overrides, forward_overrides, kept_checkpoints, trainer_overrides
+from .common import checkpoint_overrides, engine_overrides, forward_overrides, kept_checkpoints, trainer_overrides
 from .critic import critic_overrides
 from .optimiser import optimiser_overrides
 
@@ -68,8 +68,7 @@ def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
         # a single pass has no earlier forward pass that reports it
         f"{actor}.calculate_entropy={single_pass}",
         *_reference_overrides(plan, recipe),
-        f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
-        f"{actor}.checkpoint.load_contents=[model,optimizer,extra]",
+        *checkpoint_overrides(plan, checkpoint=f"{actor}.checkpoint"),
         f"{rollout}.name=none",
         # the dataset holds each group's rows, so verl must not repeat prompts
         f"{rollout}.n=1",

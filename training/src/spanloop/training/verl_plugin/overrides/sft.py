@@ -3,7 +3,7 @@
 from spanloop.training.spec.hydra_values import quoted
 
 from ..train_plan import TrainPlan
-from .common import engine_overrides, kept_checkpoints, trainer_overrides
+from .common import checkpoint_overrides, engine_overrides, kept_checkpoints, trainer_overrides
 from .optimiser import optimiser_overrides
 
 
@@ -33,6 +33,5 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         "engine.strategy=fsdp2",
         f"engine.seed={plan.optimiser.seed}",
         *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.optimiser.learning_rate),
-        "checkpoint.save_contents=[model,optimizer,extra,hf_model]",
-        "checkpoint.load_contents=[model,optimizer,extra]",
+        *checkpoint_overrides(plan, checkpoint="checkpoint"),
     ]

@@ -5,6 +5,7 @@
 verl's trainer is written for ``torchrun`` and reads the rank when it is imported (:mod:`.ranks`).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import initialize_global_process_group
 
 from spanloop.training.models.checkpoint_fence import check_claim
-from spanloop.training.models.checkpoints import discard_old, mark_complete
 
+from ..pending_checkpoint import PendingCheckpoint
 from ..sample_records import SftRecorder
 from ..train_plan import TrainPlan
 from ..verl_config import compose
@@ -67,11 +68,27 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
             self.training_client.train_batch = self._recorder.around_step(self.training_client.train_batch)
             self.training_client.infer_batch = self._recorder.paused(self.training_client.infer_batch)
 
+        self.training_client.train_batch = self._marking(self.training_client.train_batch)
+
+    def _marking(self, train_batch: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``train_batch``, which marks the last checkpoint first where it is written."""
+
+        def train(*args: Any, **kwargs: Any) -> Any:
+            self.ckpt_handler.mark_if_written()
+            return train_batch(*args, **kwargs)
+
+        return train
+
     def fit(self) -> None:
         """Train the remaining steps."""
         if self._recorder is not None:
             self._recorder.step = self.resume_global_step
-        super().fit()
+        try:
+            super().fit()
+        except Exception:
+            self.ckpt_handler.keep_saved()
+            raise
+        self.ckpt_handler.finish_saving()
 
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()
@@ -79,12 +96,15 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
 
 
 class _MarkingHandler:
-    """verl's checkpoint handler; each rank checks the lease before a save, and rank 0 writes our marker afterwards."""
+    """verl's checkpoint handler; each rank checks the lease before a save, and rank 0 marks what all have written."""
 
     def __init__(self, handler: Any, plan: TrainPlan) -> None:
         self._handler = handler
+        self._directory = Path(handler.default_local_dir)
         self._lease_token = plan.lease_token
-        self._max_checkpoints = plan.run.max_ckpt_to_keep
+        self._pending = PendingCheckpoint(
+            self._directory, ranks=plan.run.ranks, lease_token=plan.lease_token, keep=plan.run.max_ckpt_to_keep
+        )
 
     def load_checkpoint(self) -> int:
         step = int(self._handler.load_checkpoint())
@@ -95,10 +115,21 @@ class _MarkingHandler:
         return step
 
     def save_checkpoint(self, step: int) -> None:
-        directory = Path(self._handler.default_local_dir)
-        check_claim(directory, self._lease_token)
-        # returns when every rank has saved
+        check_claim(self._directory, self._lease_token)
+        self.finish_saving()
         self._handler.save_checkpoint(step=step)
         if self._handler.rank == 0:
-            mark_complete(directory / f"global_step_{step}", token=self._lease_token)
-            discard_old(directory, keep=self._max_checkpoints)
+            self._pending.begin(step)
+        self.mark_if_written()
+
+    def mark_if_written(self) -> None:
+        self._pending.mark_if_written()
+
+    def finish_saving(self) -> None:
+        """Wait until every rank has written the last checkpoint, and mark it as complete."""
+        self._handler.engine.save_checkpoint(None)
+        self.mark_if_written()
+
+    def keep_saved(self) -> None:
+        """Mark the last checkpoint of a training that failed; other ranks may not answer any more."""
+        self._pending.mark_when_written()

@@ -1,0 +1,158 @@
+# pyright: basic
+# mypy: disable-error-code="no-untyped-call"
+"""Write a checkpoint beside the next steps: copy it to the host's memory, and let a thread write the copy.
+
+verl's checkpoint manager decides what a checkpoint has and under which names. While it saves, its writes of tensors
+(``torch.save`` and a model's ``save_pretrained``) are replaced: they keep a copy in the host's memory, and the thread
+makes the same calls later. verl's barriers and its gathering of sharded weights stay in the training thread.
+
+Invariant: one checkpoint is written at a time, and the file of :func:`~..pending_checkpoint.written_path` is the last
+one that a rank writes.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from transformers import PreTrainedModel
+from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
+
+from ..pending_checkpoint import written_path
+
+_STOCK: Any = FSDPCheckpointManager
+
+
+def writes_beside(module: torch.nn.Module) -> bool:
+    """Return whether a model's checkpoints are written beside its training.
+
+    On a CPU the copy would take as much memory again as the training's own states, and writing takes the same cores.
+    """
+    return next(module.parameters()).device.type != "cpu"
+
+
+class BackgroundCheckpoints(_STOCK):  # type: ignore[misc]
+    """verl's checkpoint manager of one rank, whose saves return when the copy is in the host's memory."""
+
+    _writer: "_Writer | None" = None
+
+    def save_checkpoint(
+        self, local_path: str | None, hdfs_path: str | None = None, global_step: int = 0, max_ckpt_to_keep: Any = None
+    ) -> None:
+        """Wait for the previous checkpoint, then copy this one and begin to write it.
+
+        Args:
+            local_path: Folder of this checkpoint; None only waits.
+            hdfs_path: Unused, as in verl.
+            global_step: The completed step.
+            max_ckpt_to_keep: verl's number of kept checkpoints.
+
+        Raises:
+            Exception: What the previous checkpoint's writing raised.
+        """
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.wait()
+        if local_path is None:
+            return
+        folder = Path(local_path)
+        written = written_path(folder, self.rank)
+        written.unlink(missing_ok=True)
+        if not writes_beside(self.model):
+            super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+            written.touch()
+            return
+        with _deferred_writes(gathers_copies=next(self.model.parameters()).device.type != "cpu") as writes:
+            super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+        self._writer = _Writer([*writes, written.touch])
+
+
+class _Writer:
+    """Runs writes in a thread.
+
+    Args:
+        writes: In order.
+    """
+
+    def __init__(self, writes: list[Callable[[], object]]) -> None:
+        self._writes = writes
+        self._problem: BaseException | None = None
+        # a process that ends early leaves an incomplete checkpoint, as one that is killed
+        self._thread = Thread(target=self._run, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while self._writes:
+                # the copy of what is written is given back
+                self._writes.pop(0)()
+        except BaseException as error:  # noqa: BLE001 - raised by wait, in the thread that trains
+            self._problem = error
+            self._writes.clear()
+
+    def wait(self) -> None:
+        """Return when everything is written.
+
+        Raises:
+            Exception: What a write raised.
+        """
+        self._thread.join()
+        if self._problem is not None:
+            raise self._problem
+
+
+@contextmanager
+def _deferred_writes(*, gathers_copies: bool) -> Generator[list[Callable[[], object]]]:
+    """Collect writes of tensors, with copies in the host's memory, in place of making them.
+
+    Args:
+        gathers_copies: Whether the weights that verl gathers for ``save_pretrained`` are copies already.
+    """
+    writes: list[Callable[[], object]] = []
+    copies = _Copies()
+    save, save_pretrained = torch.save, PreTrainedModel.save_pretrained
+
+    def keep_tensors(content: Any, path: Any, *args: Any, **kwargs: Any) -> None:
+        writes.append(partial(save, copies.of(content), path, *args, **kwargs))
+
+    def keep_model(model: Any, path: Any, *args: Any, state_dict: Any, **kwargs: Any) -> None:
+        kept = state_dict if gathers_copies else copies.of(state_dict)
+        writes.append(partial(save_pretrained, model, path, *args, state_dict=kept, **kwargs))
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(torch, "save", keep_tensors))
+        stack.enter_context(patch.object(PreTrainedModel, "save_pretrained", keep_model))
+        yield writes
+
+
+class _Copies:
+    """Copies of tensors in the host's memory; tensors that share their memory share their copy."""
+
+    def __init__(self) -> None:
+        self._by_memory: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def of(self, content: Any) -> Any:
+        """Return ``content``, tensors in dictionaries, lists and tuples, with copies of the tensors."""
+        if isinstance(content, torch.Tensor):
+            return self._tensor(content)
+        if isinstance(content, dict):
+            # keeps what a state dict has besides its items
+            copied = copy(content)
+            copied.update((key, self.of(value)) for key, value in content.items())
+            return copied
+        if type(content) in {list, tuple}:
+            return type(content)(self.of(value) for value in content)
+        return content
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        local: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+        memory = (local.data_ptr(), local.dtype, local.shape, local.stride(), type(tensor))
+        if memory not in self._by_memory:
+            # the tensor is kept too, so that its memory is not used for another one
+            self._by_memory[memory] = (tensor, tensor.detach().to("cpu", copy=True))
+        return self._by_memory[memory][1]
