@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 from extension_page import extension_points_page
 from parts import folder_rows, package_rows
 from pydantic import BaseModel
@@ -295,8 +296,17 @@ def _declaration(dialect: Dialect) -> tuple[object, ...]:
     return (
         f"`{dialect.name}`",
         ", ".join(f"`{name}`" for name in sorted(selecting)),
-        ", ".join(f"`{name}`" for name in sorted(dialect.attributes - selecting)),
+        ", ".join(f"`{name}`" for name in sorted(_attributes(dialect) - selecting)),
     )
+
+
+def _attributes(dialect: Dialect) -> set[str]:
+    """Return the attributes that the condition and the table of a dialect read."""
+    sources = (dialect.matches, dialect.reads, *dialect.columns.values())
+    roots = [root for source in sources if isinstance(source, pl.Expr) for root in source.meta.root_names()]
+    prefix = column_of("")
+    in_expressions = {root.removeprefix(prefix) for root in roots if root.startswith(prefix)}
+    return in_expressions.union(*(source for source in sources if isinstance(source, tuple)))
 
 
 def _recording(path: Path) -> tuple[object, ...]:

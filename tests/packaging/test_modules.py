@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(ROOT.glob("*/src/spanloop/**/*.py"))
 MOST_LINES: Final = 400
 MOST_MODULES: Final = 20
-ALLOWED_LONG: Final = {"converters": 3}
+ALLOWED_LONG: Final = {"converters": 2}
 """How many modules of a top-level folder may be longer; the number only shrinks."""
 
 

@@ -15,7 +15,8 @@ from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate, migrations, parse
 
 VIEW, EMPTY_TABLE, FULL_TABLE = "scores_from_logs", "evaluations", "training_metrics"
-CHANGES_VIEW = parse("0002_view.sql", f"ALTER TABLE {VIEW} MODIFY QUERY SELECT Body AS comment FROM otel_logs;\n")
+NEXT = len(migrations()) + 1
+CHANGES_VIEW = parse(f"{NEXT:04}_view.sql", f"ALTER TABLE {VIEW} MODIFY QUERY SELECT Body AS comment FROM otel_logs;\n")
 SCORED = "INSERT INTO otel_logs (Timestamp, EventName, LogAttributes) VALUES (now64(9), 'gen_ai.evaluation.result', {})"
 
 
@@ -38,7 +39,8 @@ def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> 
         # Stopped between migrations, as on a full disk: the next migration changes the view.
         migrate(address)
         definition(data_dir, VIEW).write_text("")
-        with pytest.raises(StoreError, match=r"has lost the definition of 'scores_from_logs', which .* migration 2"):
+        lost = rf"has lost the definition of 'scores_from_logs', which .* migration {NEXT}"
+        with pytest.raises(StoreError, match=lost):
             migrate(address, [*migrations(), CHANGES_VIEW])
     definition(data_dir, EMPTY_TABLE).write_text("")
     with EmbeddedClickHouse(data_dir):

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from spanloop.foundation.tables.build_frame import build_frame
-from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, EPISODES, FAILURES, TRAJECTORIES
 from spanloop.messages import MessageLog
 
 from . import frames
@@ -30,27 +28,17 @@ from .options import Options
 from .reading.attributes import Attributes
 from .reading.clock_skew import without_clock_skew
 from .reading.duplicates import collapse
-from .reading.normalise import Normalised, normalise, read_spans
+from .reading.normalise import normalise, read_spans
 from .reading.processes import Processes
 from .reading.span_events import with_event_tokens
 from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
-from .rows import (
-    Judged,
-    episode_columns,
-    failure_columns,
-    group_of,
-    has_ended,
-    message_columns,
-    newest_us,
-    numbered_states,
-    trajectory_columns,
-    transition_columns,
-)
+from .rows import Judged, group_of, has_ended, newest_us
 from .spans import SpanKind
 from .steps import Episode, Step, build_episode
-from .tokens.captures import Generations, join_captures, read_generations
+from .tables import tables
+from .tokens.captures import join_captures, read_generations
 from .tokens.choices import CapturedTokens
-from .tokens.span_tokens import SpanTokens, join_carried, tokens_in_spans
+from .tokens.span_tokens import join_carried, tokens_in_spans
 from .tokens.trajectories import Extensions, extensions, merge
 from .trainable import TRAINABLE_TEXT, abandoned, untrainable
 
@@ -87,7 +75,7 @@ def convert(
     logs: pl.DataFrame | None = None,
     options: Options = _DEFAULTS,
     traces: frozenset[str] | None = None,
-    together: Sequence[Collection[str]] = (),
+    stored_groups: Sequence[Collection[str]] = (),
 ) -> Converted:
     """Convert all of ``spans`` into episodes, transitions, token rows and failures.
 
@@ -99,31 +87,34 @@ def convert(
         options: What counts as success, and what joins traces.
         traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
             those that are not come out nowhere. None builds all.
-        together: Traces that were one episode so far. With one of them, and with one that shares an episode with one of
-            ``traces``, all of them are built.
+        stored_groups: Traces that were one episode so far. With one of them, and with one that shares an episode with
+            one of ``traces``, all of them are built.
 
     Raises:
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
     """
     with _without_cycle_collection():
-        whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
-        attributes = Attributes(whole["SpanAttributes"])
+        rows, scored = frames.conform(spans, frames.SPANS), frames.conform(scores, frames.SCORES)
+        rows = with_event_tokens(rows, logs)
+        attributes = Attributes(rows["SpanAttributes"])
         linked = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
-        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes, linked)])
-        tags = tags_in_spans(whole, attributes)
-        sampled = read_generations(generations), tokens_in_spans(whole, attributes)
-        return _convert(
-            normalise(whole, logs, attributes),
-            scored,
-            tags,
-            sampled,
-            options,
-            evaluations=Evaluations(whole, attributes),
-            links=span_links(spans),
-            processes=Processes(spans),
-            traces=traces,
-            together=together,
-        )
+        scored = pl.concat([scored, scores_in_spans(rows, attributes, linked)])
+        tags = tags_in_spans(rows, attributes)
+        batch = _Batch(rows, attributes, logs, generations, span_links(spans), Processes(spans))
+        return _convert(batch, scored, tags, options, traces=traces, stored_groups=stored_groups)
+
+
+class _Batch(NamedTuple):
+    """The rows that are converted together."""
+
+    rows: pl.DataFrame
+    """Columns of ``frames.SPANS``."""
+    attributes: Attributes
+    """Attributes of ``rows``."""
+    logs: pl.DataFrame | None
+    generations: pl.DataFrame
+    links: Links
+    processes: Processes
 
 
 @contextmanager
@@ -139,34 +130,33 @@ def _without_cycle_collection() -> Generator[None]:
 
 
 def _convert(
-    normalised: Normalised,
+    batch: _Batch,
     scores: pl.DataFrame,
     tags: Tags,
-    sampled: tuple[Generations, SpanTokens],
     options: Options,
     *,
-    evaluations: Evaluations,
-    links: Links,
-    processes: Processes,
     traces: frozenset[str] | None,
-    together: Sequence[Collection[str]],
+    stored_groups: Sequence[Collection[str]],
 ) -> Converted:
-    captured, carried = sampled
     log = MessageLog()
-    spans = evaluations.without_judges(read_spans(normalised, log))
+    normalised = normalise(batch.rows, batch.logs, batch.attributes)
+    read = read_spans(normalised, log)
+    spans = Evaluations(batch.rows, batch.attributes).without_judges(read)
     results = (span.tool_result for span in spans if span.kind is SpanKind.TOOL)
     answer_errors = AnswerErrors(chain(log.tool_answers(), results))
-    collapsed = collapse(without_clock_skew(spans, links), processes)
-    links = kept_links(links, collapsed.kept)
+    collapsed = collapse(without_clock_skew(spans, batch.links), batch.processes)
+    links = kept_links(batch.links, collapsed.kept)
     stitched = stitch(collapsed.spans, links, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
-        traces = transitive_traces(traces, chain(together, twice, groups))
+        traces = transitive_traces(traces, chain(stored_groups, twice, groups))
         groups_to_build = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=groups_to_build)
+    captured = read_generations(batch.generations)
     captures = join_captures(collapsed.spans, captured.generations)
-    captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
+    in_spans = tokens_in_spans(batch.rows, batch.attributes)
+    captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, in_spans)
     captured_tokens = CapturedTokens(tokens)
     episodes = [
         build_episode(group, stitched, captures, captured_tokens, answer_errors)
@@ -185,7 +175,11 @@ def _convert(
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
     rejections = pl.concat([frames.REJECTED_ROWS.from_records(rejected), _context(episodes)])
-    return _frames(judged, rejections, tokens, frames.OPEN_JOIN_ROWS.from_records(open_joins))
+    return Converted(
+        **tables(judged, tokens),
+        rejected=rejections.sort(rejections.columns),
+        open_joins=frames.OPEN_JOIN_ROWS.from_records(open_joins),
+    )
 
 
 def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
@@ -214,6 +208,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     if not options.train_abandoned_attempts:
         of_text = {index: problem for index, problem in problems.items() if problem.reason not in TRAINABLE_TEXT}
         problems = problems | abandoned(episode.steps) | of_text
+    token_rows = tuple(merge(episode.steps, problems, goes_on))
     return Judged(
         episode=episode,
         revision=newest_us(episode, rewards),
@@ -222,7 +217,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         failures=failures,
         problems=problems,
         group_id=group_of(episode),
-        token_rows=tuple(merge(episode.steps, problems, goes_on)),
+        token_rows=token_rows,
     )
 
 
@@ -256,18 +251,3 @@ def _context(episodes: Sequence[Episode]) -> pl.DataFrame:
     detail = pl.format("{} span of episode {}", "kind", "owner").alias("detail")
     rows = pl.DataFrame(columns, schema_overrides=dict.fromkeys(columns, pl.String()))
     return rows.select("trace_id", "span_id", pl.lit(CONTEXT).alias("reason"), detail)
-
-
-def _frames(
-    judged: list[Judged], rejections: pl.DataFrame, tokens: pl.DataFrame, open_joins: pl.DataFrame
-) -> Converted:
-    numbered = [numbered_states(each.episode) for each in judged]
-    return Converted(
-        episodes=EPISODES.frame(episode_columns(judged)),
-        transitions=build_frame(transition_columns(judged, numbered, tokens), frames.TRANSITIONS),
-        trajectories=TRAJECTORIES.frame(trajectory_columns(judged, tokens)),
-        failures=FAILURES.frame(failure_columns(judged)),
-        rejected=rejections.sort(rejections.columns),
-        open_joins=open_joins,
-        messages=EPISODE_MESSAGES.frame(message_columns(judged, numbered)),
-    )

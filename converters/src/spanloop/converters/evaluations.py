@@ -14,6 +14,7 @@ from spanloop.semconv import attributes as names
 
 from .linking import SpanKey, inherit
 from .reading.attributes import Attributes
+from .side_calls import conversation_of, uses_tools
 from .spans import Span, SpanKind
 
 _OPERATIONS: Final = ("evaluate", "evaluation", "guardrail", "guardrails", "execute_guardrail", "moderation")
@@ -75,22 +76,13 @@ class Evaluations:
         calls = [span for span in spans if span.kind is SpanKind.LLM]
         below = [call for call in calls if nearest.get(call.parent_span_id)]
         if len(below) == len(calls):
-            is_judge = not any(_uses_tools(call) for call in calls)
+            is_judge = not any(uses_tools(call) for call in calls)
             evaluation_ids = {nearest[call.parent_span_id] for call in below}
             named = {span_id for _, span_id in self.named & self.scored}
             return {call.key for call in below} if is_judge and evaluation_ids <= named else set()
         keys = {call.key for call in below}
-        agents = {_conversation(call) for call in calls if call.key not in keys}
-        return {call.key for call in below if _conversation(call) not in agents}
-
-
-def _uses_tools(call: Span) -> bool:
-    return call.tools != "[]" or any(message.tool_calls for message in call.output)
-
-
-def _conversation(call: Span) -> tuple[bytes, bytes]:
-    """Digests of system prompt and first user message."""
-    return call.history.system_digest, b"" if call.history.user is None else call.history.user.digest
+        agents = {conversation_of(call) for call in calls if call.key not in keys}
+        return {call.key for call in below if conversation_of(call) not in agents}
 
 
 def _keys(spans: pl.DataFrame, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> frozenset[SpanKey]:

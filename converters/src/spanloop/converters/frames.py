@@ -104,6 +104,8 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
         polars.exceptions.PolarsError: When a column cannot be cast, which names the column.
     """
     present = frame.schema
+    if present == schema:
+        return frame
     return frame.select(
         pl.lit(None, dtype=dtype).alias(name)
         if name not in present

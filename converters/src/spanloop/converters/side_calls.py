@@ -29,13 +29,13 @@ def side_calls(group: Group, parents: Mapping[SpanKey, SpanKey]) -> frozenset[Sp
         return frozenset()
     links = [(call.key, parents[call.key]) for call in calls if call.key in parents]
     linked = {key for link in links for key in link}
-    agent_keys = {call.key for call in calls if call.key in linked or _uses_tools(call)} or _within_agents(group)
+    agent_keys = {call.key for call in calls if call.key in linked or uses_tools(call)} or _within_agents(group)
     single = [call for call in calls if call.key not in agent_keys and call.history.length]
     if not single or not agent_keys:
         return frozenset()
     agent_calls = sorted((call for call in calls if call.key in agent_keys), key=lambda call: call.start_ns)
-    conversations = {_conversation(call) for call in agent_calls}
-    single = [call for call in single if _conversation(call) not in conversations and _is_apart(call, agent_calls)]
+    conversations = {conversation_of(call) for call in agent_calls}
+    single = [call for call in single if conversation_of(call) not in conversations and _is_apart(call, agent_calls)]
     if not single:
         return frozenset()
     is_part = _is_part_of_team(group, agent_calls)
@@ -52,7 +52,8 @@ def with_agent_last(calls: Sequence[Span], side: Collection[SpanKey]) -> list[Sp
     return [*calls[:last], *calls[last + 1 :], calls[last]]
 
 
-def _uses_tools(call: Span) -> bool:
+def uses_tools(call: Span) -> bool:
+    """Whether a call offers tools, or its answer calls some."""
     return call.tools != "[]" or any(message.tool_calls for message in call.output)
 
 
@@ -68,8 +69,8 @@ def _within_agents(group: Group) -> set[SpanKey]:
     return {call.key for call, agent in above if agent is not None and call.start_ns < agent.end_ns}
 
 
-def _conversation(call: Span) -> tuple[bytes, bytes]:
-    """Digests of system prompt and first user message."""
+def conversation_of(call: Span) -> tuple[bytes, bytes]:
+    """Return the digests of system prompt and first user message: what one agent's conversation keeps."""
     return call.history.system_digest, b"" if call.history.user is None else call.history.user.digest
 
 

@@ -20,7 +20,7 @@ from .reading.written_calls import with_written_calls
 from .results.observations import with_observed_calls
 from .results.step_results import step_results
 from .results.tool_results import ToolResult
-from .side_calls import side_calls, with_agent_last
+from .side_calls import conversation_of, side_calls, with_agent_last
 from .spans import Span
 from .tokens.captures import NO_CAPTURE, Capture
 from .tokens.choices import CapturedTokens, later_calls, with_used_choices
@@ -170,24 +170,19 @@ def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str
     return {call.key: nearest[call.trace_id][call.span_id] for call in calls}
 
 
-def _thread(call: Span, agent_name: str) -> Thread:
-    history = call.history
-    return agent_name, history.system_digest, b"" if history.user is None else history.user.digest
-
-
 def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Mapping[SpanKey, str]) -> list[Thread]:
     threads: list[Thread] = []
     rewritten: dict[Thread, Thread] = {}
     for index, call in enumerate(calls):
         above = continues[index]
         if above is None:
-            thread = _thread(call, agents[call.key])
+            thread = (agents[call.key], *conversation_of(call))
             threads.append(rewritten.get(thread, thread))
             continue
         threads.append(threads[above])
         if call.history.length == calls[above].history.length:
             # what came since was written into a message, which may be the one that names the thread
-            rewritten[_thread(call, agents[call.key])] = threads[above]
+            rewritten[(agents[call.key], *conversation_of(call))] = threads[above]
     return threads
 
 

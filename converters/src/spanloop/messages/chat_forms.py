@@ -43,7 +43,7 @@ ROLES: Final = {
 }
 """Role names and message types, in lower case, that stand for one of OpenTelemetry's four roles."""
 
-_CHAT_KEYS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_CHAT_KEYS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "finish_reason"})
 """All that most messages of chat APIs have: there is no envelope around them."""
 
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
@@ -143,6 +143,11 @@ def messages(value: object, role: str = "user") -> list[Fields]:
     return [] if value is None or value == "" else [message(value, role)]
 
 
+def canonical_role(name: str) -> str:
+    """OpenTelemetry's name of a role; one that it does not have stays as it is."""
+    return name if name in _KNOWN_ROLES else ROLES.get(name.lower(), name)
+
+
 def message(item: object, role: str = "user") -> Fields:
     """One canonical message: ``role``, ``parts``, and whatever else the message carried."""
     if not isinstance(item, dict):
@@ -155,7 +160,7 @@ def message(item: object, role: str = "user") -> Fields:
     kind = str(fields.get("type") or "")
     named_role = fields.get("role")
     name = named_role if isinstance(named_role, str) and named_role else _role_of_type(kind, role)
-    name = name if name in _KNOWN_ROLES else ROLES.get(name.lower(), name)
+    name = canonical_role(name)
     if isinstance(fields.get("parts"), list):
         return _from_parts(name, fields)
     if not isinstance(named_role, str) and (kind in _CALL_TYPES or kind in _RESPONSE_TYPES or kind == "reasoning"):

@@ -1,7 +1,9 @@
 """Facts about a list of messages as a whole, updated by the new ones."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from .model import Message
 from .validator import Course
@@ -10,7 +12,7 @@ NO_PARTS: Final = '"parts":[]'
 """In a message's JSON: nothing is in it."""
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """Facts about the first ``length`` messages of a list."""
 
     length: int = 0
@@ -27,7 +29,8 @@ class Facts(NamedTuple):
         length = len(whole)
         if length == self.length:
             return self
-        is_redacted, has_system, has_prompt, has_prompt_content = self[1:5]
+        is_redacted, has_system = self.is_redacted, self.has_system
+        has_prompt, has_prompt_content = self.has_prompt, self.has_prompt_content
         for message in whole[self.length :]:
             is_redacted = is_redacted or message.is_redacted
             if message.role in {"user", "system"}:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from .codec import MalformedMessagesError, parse_json
 from .facts import NO_FACTS, Facts
@@ -193,7 +194,7 @@ class MessageLog:
         end = f',"finish_reason":"{output.finish_reason}"}}'
         if output.json.endswith(end):
             json = output.json.removesuffix(end) + "}"
-            without_reason = self._by_json.setdefault(json, output._replace(finish_reason="", json=json))
+            without_reason = self._by_json.setdefault(json, replace(output, finish_reason="", json=json))
             self._by_bytes.setdefault(without_reason.json.encode("utf-8", "surrogatepass"), without_reason)
             spaced = f', "finish_reason": "{output.finish_reason}"}}'.encode("utf-8", "surrogatepass")
             if encoded.endswith(spaced):

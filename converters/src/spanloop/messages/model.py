@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
+import msgspec
 
-class ToolCall(NamedTuple):
+
+class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """One call that an action asks for."""
 
     id: str
@@ -28,7 +30,7 @@ class ToolResponse(NamedTuple):
     content: str
 
 
-class Message(NamedTuple):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One message of a conversation."""
 
     role: str
@@ -43,8 +45,11 @@ class Message(NamedTuple):
 
 def digest(texts: Iterable[str]) -> bytes:
     """16 bytes that stand for the pieces in their order."""
-    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-    return blake2b(b"".join([len(data).to_bytes(8, "big") + data for data in encoded]), digest_size=16).digest()
+    framed: list[bytes] = []
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        framed += len(data).to_bytes(8, "big"), data
+    return blake2b(b"".join(framed), digest_size=16).digest()
 
 
 def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...]:

@@ -5,7 +5,9 @@ the user did not wait for; a history without any of these is one that no API wou
 """
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 if TYPE_CHECKING:
     from .model import Message
@@ -14,7 +16,7 @@ NO_CALL: Final = "answers a tool call that is not in it"
 NO_ANSWER: Final = "a tool call in it has no answer"
 
 
-class Turn(NamedTuple):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """The newest words of the model, as far as the history goes on behind them."""
 
     begins: int = 0
@@ -30,7 +32,7 @@ class Turn(NamedTuple):
         return self.calls > self.answers and not self.is_interrupted
 
 
-class Course(NamedTuple):
+class Course(msgspec.Struct, frozen=True, gc=False):
     """The course of a history, turn by turn."""
 
     turn: Turn = Turn()
@@ -41,7 +43,8 @@ class Course(NamedTuple):
         """With the messages of ``whole`` from ``start`` on, which come behind those that were looked at."""
         if self.gap:
             return self
-        begins, calls, answers, is_interrupted = self.turn
+        turn = self.turn
+        begins, calls, answers, is_interrupted = turn.begins, turn.calls, turn.answers, turn.is_interrupted
         for position in range(start, len(whole)):
             message = whole[position]
             if message.role == "assistant" and (answers or is_interrupted):

@@ -1,8 +1,7 @@
 """One decoded message, in OpenTelemetry's form or as chat APIs and frameworks spell it → ``Message``."""
 
 from json import JSONEncoder
-from operator import is_not
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -35,21 +34,25 @@ def read_message(item: object, known: dict[str, Message]) -> Message:
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
     fields: Fields = item  # pyright: ignore[reportUnknownVariableType]
-    if ("parts" not in fields and _is_known_form(fields)) or any(map(fields.get, _BESIDE_PARTS)):
+    is_plain = len(fields) == 2 and "role" in fields and "parts" in fields
+    if not is_plain and (("parts" not in fields and _is_known_form(fields)) or any(map(fields.get, _BESIDE_PARTS))):
         fields = chat_forms.message(fields)
     role, parts = fields.get("role"), fields.get("parts", [])
     if not isinstance(role, str) or not isinstance(parts, list):
         raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
-    role = chat_forms.ROLES.get(role.lower(), role)
+    role = chat_forms.canonical_role(role)
     content = _Content([], [], [], [role])
-    read = [_read_part(part, content) for part in parts]  # pyright: ignore[reportUnknownVariableType]
-    if any(map(is_not, read, parts)):  # pyright: ignore[reportUnknownArgumentType]
-        fields = {**fields, "parts": read}
+    listed = cast("list[object]", parts)
+    for position, part in enumerate(listed):
+        canonical = _read_part(part, content)
+        if canonical is not part:
+            listed = [*listed[:position], canonical, *listed[position + 1 :]]
+            fields = {**fields, "parts": listed}
     json = dump(fields)
     return known.get(json) or known.setdefault(json, _message(fields, role, content, json))
 
 
-class _Content(NamedTuple):
+class _Content(msgspec.Struct, gc=False):
     """Content of the parts of a message."""
 
     texts: list[str]
@@ -60,53 +63,62 @@ class _Content(NamedTuple):
 
 
 def _message(fields: Fields, role: str, content: _Content, json: str) -> Message:
-    texts, calls, responses, seen = content
+    texts, responses, seen = content.texts, content.responses, content.seen
     text = texts[0] if len(texts) == 1 else "".join(texts)
     seen.append(f"text:{text.strip()}")
     is_redacted = "REDACTED" in json and any(map(_is_redacted, (text, *(response.content for response in responses))))
     reason = fields.get("finish_reason")
-    return Message(
-        role,
-        text,
-        tuple(calls),
-        tuple(responses),
-        _text(reason) if reason else "",
-        json,
-        digest(seen),
-        is_redacted,
-    )
+    reason = _text(reason) if reason else ""
+    return Message(role, text, tuple(content.calls), tuple(responses), reason, json, digest(seen), is_redacted)
 
 
 def _read_part(item: object, content: _Content) -> object:
     """Add a part to ``content``; the part in OpenTelemetry's form, ``item`` itself where it is in that form."""
-    part: Fields = item if isinstance(item, dict) else {"type": "text", "content": item}  # pyright: ignore[reportUnknownVariableType]
+    result: object = item
+    part = cast("Fields", item) if isinstance(item, dict) else {"type": "text", "content": item}
     kind = part.get("type")
     if kind not in chat_forms.CANONICAL_PARTS or "text" in part:
         canonical = chat_forms.part(part)
         if kind == UNFINISHED:
             raise _unfinished_error(part)
         if canonical is not part:
-            item = part = cast("Fields", canonical)
+            result = part = cast("Fields", canonical)
             kind = part.get("type")
     if kind == "text":
-        content.texts.append(_text(part.get("content", "")))
+        text = part.get("content", "")
+        content.texts.append(text if isinstance(text, str) else _text(text))
     elif kind == "tool_call":
-        call, arguments = _tool_call(part)
-        if arguments and isinstance(part.get("arguments"), str):
-            item = {**part, "arguments": arguments}
-        content.calls.append(call)
-        content.seen.append(f"call:{call.name}:{_canonical(arguments, call.arguments)}")
+        return _read_call(result, part, content)
     elif kind == "tool_call_response":
         answer = part.get("response", part.get("result"))
-        # Bedrock's and Strands' answers are lists of text blocks.
-        answer = chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer
-        response = ToolResponse(_text(part.get("id")), _text(answer))
-        content.responses.append(response)
-        content.seen.append(f"response:{response.content}")
+        if not isinstance(answer, str):
+            # Bedrock's and Strands' answers are lists of text blocks.
+            answer = _text(chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer)
+        content.responses.append(ToolResponse(_text(part.get("id")), answer))
+        content.seen.append("response:" + answer)
     else:
         content.seen.append(_SORTED.encode(part))
         if kind != "reasoning":
             _add_hosted(part, content)
+    return result
+
+
+def _read_call(item: object, part: Fields, content: _Content) -> object:
+    """Add a call; its part with arguments that are an object rather than JSON text."""
+    given = part.get("arguments")
+    name, identity = _text(part.get("name")), _text(part.get("id"))
+    arguments: object = {} if given is None or given == "" else given
+    if isinstance(arguments, str):
+        arguments = parse_json_or_none(arguments)
+    if isinstance(arguments, dict):
+        fields = cast("Fields", arguments)
+        json = dump(fields)
+        content.calls.append(ToolCall(identity, name, json, is_valid=True))
+        content.seen.append(f"call:{name}:{_canonical(fields, json)}")
+        return {**part, "arguments": fields} if fields and fields is not given else item
+    text = given if isinstance(given, str) else dump(given)
+    content.calls.append(ToolCall(identity, name, text, is_valid=False))
+    content.seen.append(f"call:{name}:{text}")
     return item
 
 
@@ -153,22 +165,8 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else dump(value)
 
 
-def _tool_call(part: Fields) -> tuple[ToolCall, Fields | None]:
-    """The call, and its arguments as an object; None where they are none."""
-    arguments = part.get("arguments")
-    name, identity = _text(part.get("name")), _text(part.get("id"))
-    if arguments is None or arguments == "":
-        return ToolCall(identity, name, "{}", is_valid=True), {}
-    decoded = parse_json_or_none(arguments) if isinstance(arguments, str) else arguments
-    if isinstance(decoded, dict):
-        return ToolCall(identity, name, dump(cast("Fields", decoded)), is_valid=True), cast("Fields", decoded)
-    return ToolCall(identity, name, arguments if isinstance(arguments, str) else dump(arguments), is_valid=False), None
-
-
-def _canonical(arguments: Fields | None, json: str) -> str:
-    """The same text for equal arguments, whatever the order of their keys in ``json``; ``json`` where they are none."""
-    if arguments is None:
-        return json
+def _canonical(arguments: Fields, json: str) -> str:
+    """The same text for equal arguments, whatever the order of their keys in ``json``."""
     if not arguments:
         return "{}"
     if len(arguments) == 1 and not isinstance(next(iter(arguments.values())), (dict, list)):

@@ -163,7 +163,7 @@ def _convert_one(store: Store, lease: Lease, affected: AffectedTraces, *, full: 
         logs=loaded.logs,
         options=options,
         traces=affected.reconverted,
-        together=affected.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
+        stored_groups=affected.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
     )
     lease.renew()
     return write(store, converted, loaded, full=full, check=lease.check) + Report(spans=affected.batch.new_spans)

@@ -9,7 +9,7 @@ from typing import Final
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
-from .attribute_map import WRAPPED
+from .attribute_map import ATTRIBUTE_MAPS
 from .base import BODY, CANONICAL, COLUMNS, ColumnValue, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
@@ -50,7 +50,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     LLAMA_INDEX,
     LOGFIRE_STREAM,
     LOGFIRE,
-    *WRAPPED,
+    *ATTRIBUTE_MAPS,
     *DECORATED,
     NEATLOGS,
     SERVER,

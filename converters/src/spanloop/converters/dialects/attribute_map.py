@@ -364,7 +364,7 @@ _MATCHES: Final = (
     (MCP, attr(MCP.kind).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null()),
 )
 
-WRAPPED: Final = tuple(
+ATTRIBUTE_MAPS: Final = tuple(
     Dialect(
         name=names_map.name,
         # A model call of another family keeps its own reader, whatever marks a tracer put on it.

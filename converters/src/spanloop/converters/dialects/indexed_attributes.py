@@ -115,7 +115,8 @@ def _lists(attributes: Attributes, is_read: Mask, prefix: str, indexed: IndexedL
         order = np.argsort(keys, kind="stable")
         places, codes, keys = places[order], codes[order], keys[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    values = attributes.values[pl.Series(places, dtype=pl.UInt32)].fill_null("")
+    values = attributes.values[pl.Series(places, dtype=pl.UInt32)]
+    values = values.fill_null("") if values.null_count() else values
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
     read = _read(entries, distinct, [path.split(".") if path else [] for path in paths], indexed)
@@ -160,15 +161,15 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
     values: list[str] = entries.values[pl.Series(places, dtype=pl.UInt32)].to_list()
     fields: list[int] = entries.fields[places].tolist()
     entries_read: list[object] = []
-    templates: dict[tuple[int, ...], Fields] = {}
+    templates: dict[tuple[int, ...], Fields | None] = {}
     start, bounds = 0, cast("list[int]", ends.tolist())
     for end in bounds:
         form = tuple(fields[start:end])
-        template = templates.get(form)
-        if template is None:
-            template = templates[form] = _template([paths[number] for number in form])
-        is_object = any(key and not key.isdigit() for key in template)
-        entries_read.append(indexed.read(_filled(template, values[start:end])) if is_object else None)
+        if form not in templates:
+            nested = _template([paths[number] for number in form])
+            templates[form] = nested if any(key and not key.isdigit() for key in nested) else None
+        template = templates[form]
+        entries_read.append(None if template is None else indexed.read(_filled(template, values[start:end])))
         start = end
     return entries_read
 
@@ -203,10 +204,13 @@ def _listed(value: object) -> object:
 
 def _filled(template: Fields, values: Sequence[str]) -> Fields:
     """A template with the values in their places."""
-    return {key: values[item] if type(item) is int else _filled_item(item, values) for key, item in template.items()}
+    filled: Fields = {}
+    for key, item in template.items():
+        filled[key] = values[item] if type(item) is int else _filled_item(item, values)
+    return filled
 
 
 def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, list):
-        return [_filled_item(inner, values) for inner in as_list(cast("object", item))]
-    return values[item] if isinstance(item, int) else _filled(as_fields(item), values)
+    if isinstance(item, dict):
+        return _filled(cast("Fields", item), values)
+    return values[item] if isinstance(item, int) else [_filled_item(inner, values) for inner in as_list(item)]

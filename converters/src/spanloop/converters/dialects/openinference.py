@@ -155,7 +155,8 @@ def _request_has_more(span: RawSpan, request: Mapping[str, object]) -> bool:
     JavaScript's instrumentors for Anthropic and Bedrock keep one of several answers of tools, in the user's message.
     """
     seen: Sequence[_Entry] = span.lists.get("seen", ())
-    if _FAILED.search(span.attributes.get(_INPUT, "")):
+    given = span.attributes.get(_INPUT, "")
+    if '"is_error"' in given and _FAILED.search(given):
         return True
     if request.get("system") and not (seen and seen[0].role == "system"):
         return True
@@ -238,25 +239,22 @@ def _flattened(fields: Fields, role: str = "user") -> Fields:
     """One message out of the nested objects that ``message.*`` attributes unflatten to."""
     nested = fields.get("message")
     inner = cast("Fields", nested) if isinstance(nested, dict) else fields
-    contents = inner.get("contents")
-    if isinstance(contents, list) and inner.get("tool_calls"):
+    contents, calls = inner.get("contents"), inner.get("tool_calls")
+    if isinstance(contents, list) and calls:
         # Anthropic's instrumentor lists a call twice: among the contents, and by itself.
         contents = [item for item in cast("list[object]", contents) if "tool_call" not in as_fields(item)]
-    body: Fields = {key: value for key, value in inner.items() if key not in {"contents", "tool_calls", "content"}}
+    body = inner.copy()
+    body.pop("contents", None)
     if isinstance(contents, list):
         body["content"] = [_content(item) for item in cast("list[object]", contents)]
-    elif "content" in inner:
-        body["content"] = inner["content"]
     answers = fields.get("function")
     if isinstance(answers, list) and "content" not in body:
         # AutoGen's answers, several in one message, each as JSON.
         body["content"] = [decoded(as_text(item)) for item in cast("list[object]", answers)]
-    calls = inner.get("tool_calls")
     if isinstance(calls, list):
-        body["tool_calls"] = [
-            cast("Fields", item).get("tool_call", cast("object", item)) if isinstance(item, dict) else item
-            for item in cast("list[object]", calls)
-        ]
+        body["tool_calls"] = [as_fields(item).get("tool_call", item) for item in cast("list[object]", calls)]
+    else:
+        body.pop("tool_calls", None)
     if body.get("role") == "tool" and "content" not in body:
         body["content"] = ""
     if "function_call_name" in body:

@@ -133,17 +133,13 @@ _PREFIX: Final = column_of("")
 def _dialects(frame: pl.DataFrame, attributes: Attributes) -> npt.NDArray[np.uint8]:
     """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
     present = {*map(column_of, attributes.keys), *_TESTED}
-    conditions = {
-        str(number): condition
+    numbers = [
+        pl.when(condition).then(pl.lit(number, pl.UInt8))
         for number, dialect in enumerate(registered_dialects())
         if (condition := dialect.condition.reduced(present)) is not False
-    }
-    expressions = {name: pl.lit(value=True) & condition for name, condition in conditions.items()}
-    matches = _selected(frame, attributes, expressions)
-    numbers = np.full(frame.height, _NO_DIALECT, dtype=np.uint8)
-    for name, is_matched in reversed(matches.items()):
-        numbers[is_matched.fill_null(value=False).to_numpy()] = int(name)
-    return numbers
+    ]
+    first = pl.coalesce(*numbers, pl.lit(_NO_DIALECT, pl.UInt8))
+    return _selected(frame, attributes, {"number": first})["number"].to_numpy()
 
 
 class _Batch(NamedTuple):
@@ -213,6 +209,10 @@ def _raw_spans(
     for indexed in dialect.lists.values():
         is_listed |= keys_of(attributes, indexed)
     given = list(columns.items())
+    gaps: dict[int, list[str]] = defaultdict(list)
+    for name, entries in lists:
+        for row in np.flatnonzero(~entries.is_gapless).tolist():
+            gaps[row].append(name)
     spans = zip(
         places,
         rows.tolist(),
@@ -230,7 +230,7 @@ def _raw_spans(
             events=events,
             columns={name: text for name, values in given if (text := values[place])},
             lists={name: entries.of(row) for name, entries in lists},
-            gaps=[name for name, entries in lists if not entries.is_gapless[row]],
+            gaps=gaps.get(row, ()),
         )
 
 
@@ -238,15 +238,16 @@ def _events(
     frame: pl.DataFrame, requested: Mapping[tuple[str, str], Sequence[Fields]]
 ) -> list[list[tuple[str, dict[str, str]]]]:
     """The events of each row."""
-    if not (requested or frame["Events.Name"].list.len().sum()):
-        return [[]] * frame.height
-    events = [
-        [(str(event or ""), _dict(items)) for event, items in zip(event_names or (), attributes or (), strict=False)]
-        for event_names, attributes in frame.select("Events.Name", "Events.Attributes").iter_rows()
-    ]
-    for listed, identity in zip(events, frame.select("TraceId", "SpanId").iter_rows(), strict=True):
-        if calls := requested.get(identity):
-            listed.append((REQUESTED_CALLS, {"calls": dump(list(calls))}))
+    events: list[list[tuple[str, dict[str, str]]]] = [[]] * frame.height
+    places = np.flatnonzero(frame["Events.Name"].list.len().fill_null(0).to_numpy())
+    listed = frame.select("Events.Name", "Events.Attributes")[places].iter_rows()
+    for place, (event_names, attributes) in zip(places.tolist(), listed, strict=True):
+        pairs = zip(event_names, attributes or (), strict=False)
+        events[place] = [(str(event or ""), _dict(items)) for event, items in pairs]
+    if requested:
+        for place, identity in enumerate(frame.select("TraceId", "SpanId").iter_rows()):
+            if calls := requested.get(identity):
+                events[place] = [*events[place], (REQUESTED_CALLS, {"calls": dump(list(calls))})]
     return events
 
 

@@ -80,7 +80,7 @@ def collapse(spans: Sequence[Span], processes: Processes | None = None) -> Colla
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
-    for duplicates in (_across_traces, _without_content, _without_response_id):
+    for duplicates in (_duplicates_across_traces, _duplicates_without_content, _duplicates_without_response_id):
         calls = (span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped)
         dropped.update(duplicates(calls, origins))
     if not dropped:
@@ -160,7 +160,7 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     return kept
 
 
-def _across_traces(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _duplicates_across_traces(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls that another tracer recorded at the time of an equal one: dropped → kept.
 
     Equal are calls with one input, with one response id, or with one output whose tool calls have equal ids.
@@ -206,7 +206,7 @@ def _by_results(call: Span) -> Evidence:
     return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
 
 
-def _without_content(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _duplicates_without_content(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
@@ -242,7 +242,7 @@ def _is_of(full: Span, empty: Span, origins: _Origins) -> bool:
     return is_within and is_one_model and empty.recorder != full.recorder
 
 
-def _without_response_id(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
+def _duplicates_without_response_id(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
     """The calls of which no word is known, right within one that another scope knows more of, but no response id.
 
     Mistral's SDK traces itself so, and Anthropic's what was refused or goes through a framework's stream; one for one,

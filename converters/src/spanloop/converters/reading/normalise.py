@@ -5,27 +5,23 @@ once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
 import re
-from collections.abc import Sequence
-from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
-from spanloop.messages.tool_definitions import tool_definitions
+from spanloop.messages import MessageLog, dump
 from spanloop.semconv import attributes as names
 
 from .. import frames
-from ..dialects import ColumnValue
 from ..results.tool_envelopes import open_answer, open_arguments
-from ..spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
+from ..spans import ExceptionInfo, Rejected, Span, SpanKind
 from .attributes import Attributes
+from .call_content import read_contents
 from .canonical_columns import MARK, Columns, read_columns
-from .finish_reasons import TOOL_CALL, canonical_finish_reason, choice_finish_reasons
+from .finish_reasons import canonical_finish_reason
 from .span_events import with_logs
-from .two_dialects import CONFLICT, with_second_dialect
+from .two_dialects import with_second_dialect
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
@@ -54,13 +50,13 @@ def normalise(
         attributes: Of ``frame``, where they were taken apart before.
     """
     whole = frames.conform(frame, frames.SPANS)
-    sound = (pl.col("TraceId").fill_null("") != "") & (pl.col("SpanId").fill_null("") != "")
-    timed = pl.col("Timestamp").is_not_null() & pl.col("IngestedAt").is_not_null()
+    is_sound = whole.select(_IS_SOUND).to_series()
+    unsound = () if is_sound.all() else whole.filter(~is_sound).select("TraceId", "SpanId").rows()
     rejected = [
         Rejected(trace_id or "", span_id or "", "malformed_span", "expected a trace id, a span id and times")
-        for trace_id, span_id in whole.filter(~(sound & timed)).select("TraceId", "SpanId").iter_rows()
+        for trace_id, span_id in unsound
     ]
-    unique, duplicates = _collapse(whole.filter(sound & timed) if rejected else whole)
+    unique, duplicates = _collapse(whole.filter(is_sound) if rejected else whole)
     if attributes is None or unique.height < attributes.height:
         attributes = Attributes(unique["SpanAttributes"])
     unique = unique if logs is None else with_logs(unique, logs)
@@ -71,7 +67,7 @@ def normalise(
     rows = unique.drop("SpanAttributes").with_row_index("_row")
     places = rows.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
-    columns = {"_row": ordered["_row"].to_list(), **_typed(ordered)}
+    columns = _typed(ordered)
     first = read_columns(ordered, attributes)
     columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
     rejected += [
@@ -90,6 +86,14 @@ def normalise(
     if not all(is_read):
         columns = {name: list(compress(values, is_read)) for name, values in columns.items()}
     return Normalised(_with_errors(columns), rejected, attributes)
+
+
+_IS_SOUND: Final = (
+    (pl.col("TraceId").fill_null("") != "")
+    & (pl.col("SpanId").fill_null("") != "")
+    & pl.col("Timestamp").is_not_null()
+    & pl.col("IngestedAt").is_not_null()
+).alias("is_sound")
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -129,6 +133,7 @@ def _duration() -> pl.Expr:
 
 _TEXTS: Final = ("TraceId", "SpanId", "ParentSpanId", "SpanName", "ServiceName", "ScopeName", "StatusMessage")
 _TYPED: Final = (
+    pl.col("_row"),
     pl.col(_TEXTS).fill_null(""),
     pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
     pl.col("DroppedAttributesCount").fill_null(0),
@@ -191,13 +196,13 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     if not columns["TraceId"]:
         return []
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    histories, outputs, after, tools, problems = zip(*_contents(normalised, kinds, log), strict=True)
+    contents = read_contents(columns, normalised.attributes, log)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
         or next((canonical_finish_reason(message.finish_reason) for message in output), "")
-        for text, output in zip(columns["finish_reasons"], outputs, strict=True)
+        for text, output in zip(columns["finish_reasons"], contents.outputs, strict=True)
     ]
     rows = zip(
         zip(columns["TraceId"], columns["SpanId"], strict=True),
@@ -234,11 +239,11 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         _sampling(columns),
         map(_count, columns["input_tokens"]),
         map(_count, columns["output_tokens"]),
-        tools,
-        histories,
-        outputs,
-        after,
-        problems,
+        contents.tools,
+        contents.histories,
+        contents.outputs,
+        contents.output_chains,
+        contents.problems,
         columns["tool_name"],
         [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
         [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
@@ -266,178 +271,6 @@ def _sampling(columns: Columns) -> list[tuple[tuple[str, str], ...]]:
 
 
 _UNSET: Final = ("", "null", "None")
-
-
-class _Content(NamedTuple):
-    history: History
-    output: tuple[Message, ...]
-    output_chain: tuple[bytes, ...]
-    tools: str
-    problem: Problem | None
-
-
-class _CallAttributes(NamedTuple):
-    """Attributes of a model call: text, or messages that its dialect decoded."""
-
-    row: int
-    trace_id: str
-    span_id: str
-    input: ColumnValue
-    output: ColumnValue
-    system: str
-    tools: str
-    dropped_attributes: int
-    finish_reasons: str
-    conflict: str
-
-
-_CALL_COLUMNS: Final = (
-    "_row",
-    "TraceId",
-    "SpanId",
-    "input_messages",
-    "output_messages",
-    "system_instructions",
-    "tools",
-    "DroppedAttributesCount",
-    "finish_reasons",
-    CONFLICT,
-)
-
-
-def _contents(normalised: Normalised, kinds: list[SpanKind], log: MessageLog) -> list[_Content]:
-    rows = zip(*(normalised.columns[name] for name in _CALL_COLUMNS), strict=True)
-    return [
-        _content(log, normalised.attributes, _CallAttributes(*values)) if kind is SpanKind.LLM else _NO_CONTENT
-        for kind, values in zip(kinds, rows, strict=True)
-    ]
-
-
-_NO_CONTENT: Final = _Content(NO_HISTORY, (), (), "[]", None)
-
-
-def _content(log: MessageLog, attributes: Attributes, call: _CallAttributes) -> _Content:
-    attribute = names.GEN_AI_INPUT_MESSAGES
-    history = NO_HISTORY
-    try:
-        if isinstance(call.input, str):
-            history = log.read_history(call.input, call.trace_id, call.system)
-        else:
-            history = log.history(log.of_objects(call.input), call.system)
-        attribute = names.GEN_AI_OUTPUT_MESSAGES
-        recorded = call.output or []
-        output = log.read(recorded) if isinstance(recorded, str) else log.of_objects(recorded)
-        if len(output) > 1:
-            output = _with_finish_reasons(output, choice_finish_reasons(call.finish_reasons))
-        attribute = names.GEN_AI_TOOL_DEFINITIONS
-        tools = canonical_tools(call.tools)
-    except (MalformedMessagesError, RecursionError) as error:
-        if isinstance(error, MalformedMessagesError) and error.cut_text:
-            key = attributes.key_of(call.row, error.cut_text)
-            attribute = key if key not in str(error) else attribute
-        detail = f"span {call.span_id}, attribute {attribute}: {error}"
-        return _NO_CONTENT._replace(history=history, problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
-    after = tuple([extend(history.digest, message) for message in output])
-    return _Content(history, output, after, tools, _problem(call, history, output))
-
-
-def _with_finish_reasons(choices: tuple[Message, ...], reasons: Sequence[str]) -> tuple[Message, ...]:
-    """The choices of an answer, each with its reason out of a list of as many; one that has its own keeps it."""
-    if len(choices) != len(reasons):
-        return choices
-    return tuple(
-        choice if choice.finish_reason else choice._replace(finish_reason=reason)
-        for choice, reason in zip(choices, reasons, strict=True)
-    )
-
-
-def _problem(call: _CallAttributes, history: History, output: tuple[Message, ...]) -> Problem | None:
-    what = _content_problem(history, output, canonical_finish_reason(call.finish_reasons))
-    if what is None and call.conflict:
-        what = UntrainableReason.MALFORMED_MESSAGES, call.conflict
-    if call.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
-        return Problem(
-            UntrainableReason.DROPPED_ATTRIBUTES,
-            f"span {call.span_id}: {call.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
-        )
-    return None if what is None else Problem(what[0], f"span {call.span_id}, attribute {what[1]}")
-
-
-def _content_problem(
-    history: History, output: tuple[Message, ...], reason: str
-) -> tuple[UntrainableReason, str] | None:
-    """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
-    given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
-    facts = history.facts
-    if facts.is_redacted or any(message.is_redacted for message in output):
-        return UntrainableReason.REDACTED_CONTENT, f"{given if facts.is_redacted else answered}: redacted"
-    missing = ""
-    if not history.length or not output:
-        missing = f"{answered if history.length else given}: absent"
-    elif gap := _gap(history):
-        missing = f"{given}: {gap}"
-    elif not reason and not any(message.finish_reason or _has_content(message) for message in output):
-        missing = f"{answered}: nothing is said, nor why"
-    elif any(_lost_its_call(message, reason) for message in output[:1]):
-        missing = f"{answered}: ends for a tool call that was not recorded"
-    return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
-
-
-def _gap(history: History) -> str:
-    """Return the part that is missing in a call's input; empty where it may be whole."""
-    facts = history.facts
-    if missing := facts.course.missing(history.messages):
-        return missing
-    return "nobody says anything in it" if facts.has_prompt and not facts.has_prompt_content else ""
-
-
-def _lost_its_call(message: Message, reason: str) -> bool:
-    """Whether an answer ends for a tool call and is words at most: APIs say so only where there is one."""
-    asks = (reason or canonical_finish_reason(message.finish_reason)) == TOOL_CALL
-    return asks and not message.tool_calls and _OTHER_PART.search(message.json) is None
-
-
-def _has_content(message: Message) -> bool:
-    words = message.text.strip() or message.tool_calls or message.tool_responses
-    return bool(words) or _OTHER_PART.search(message.json) is not None
-
-
-_OTHER_PART: Final = re.compile(r'"type":\s*"(?!text"|reasoning")')
-
-
-@lru_cache(maxsize=256)
-def canonical_tools(text: str) -> str:
-    """Tool definitions as ``[{"name", "description", "parameters"}]``.
-
-    Raises:
-        MalformedMessagesError: When the text is not a JSON list of objects.
-    """
-    if not text:
-        return "[]"
-    listed = _tool_list(parse_json(text))
-    if not isinstance(listed, list):
-        raise MalformedMessagesError(f"expected a list of tools, got {type(listed).__name__}")
-    return dump([_tool(item) for item in tool_definitions(cast("list[object]", listed))])
-
-
-def _tool_list(value: object) -> object:
-    """The list of tools inside encodings as text and an object around it; the value itself where there is none."""
-    for _ in range(_MOST_SHELLS):
-        if isinstance(value, str):
-            value = parse_json(value)
-        elif isinstance(value, dict):
-            fields = cast("dict[str, object]", value)
-            value = fields.get("tools", fields.get("functions"))
-    return value
-
-
-_MOST_SHELLS: Final = 3
-
-
-def _tool(item: object) -> dict[str, object]:
-    if not isinstance(item, dict):
-        raise MalformedMessagesError(f"expected a tool object, got {type(item).__name__}")
-    return cast("dict[str, object]", item)
 
 
 def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:

@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 
 from ..dialects import ColumnValue
 from ..spans import SpanKind
-from .attributes import Attributes
+from .attributes import Attributes, Mask
 
 Columns = Mapping[str, list[Any]]
 """The values of each field, by row."""
@@ -95,17 +95,16 @@ def _readings(
 ) -> dict[int, list[Reading]]:
     """Place → what each dialect gives, of the model calls that more than one dialect carries."""
     rows = frame["_row"].to_numpy()
-    carried = [
-        np.array([convention.messages.match(key) is not None for key in attributes.keys]) for convention in _CONVENTIONS
-    ]
-    is_carried = [attributes.rows_with(mask[attributes.codes])[rows] for mask in carried if mask.any()]
-    if len(is_carried) < _LEAST_DIALECTS:
+    carried: list[tuple[_Convention, Mask]] = []
+    for convention in _CONVENTIONS:
+        is_message = np.array([bool(convention.messages.match(key)) for key in attributes.keys], dtype=np.bool_)
+        if is_message.any():
+            carried.append((convention, attributes.rows_with(is_message[attributes.codes])[rows]))
+    if len(carried) < _LEAST_DIALECTS:
         return {}
-    is_double = np.sum(is_carried, axis=0) >= _LEAST_DIALECTS
+    is_double = np.sum([mask for _, mask in carried], axis=0) >= _LEAST_DIALECTS
     readings: dict[int, list[Reading]] = {}
-    for convention, mask in zip(
-        (f for f, m in zip(_CONVENTIONS, carried, strict=True) if m.any()), is_carried, strict=True
-    ):
+    for convention, mask in carried:
         places: list[int] = np.flatnonzero(is_double & mask).tolist()
         if not places:
             continue

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields, as_list
 
@@ -82,7 +84,7 @@ def _values(arguments: object) -> Iterator[str]:
 
 def _with_calls(call: Span, tool_calls: Sequence[ToolCall]) -> Span:
     first, *others = call.output
-    return call._replace(output=(first._replace(tool_calls=tuple(tool_calls)), *others))
+    return call._replace(output=(replace(first, tool_calls=tuple(tool_calls)), *others))
 
 
 __all__ = ["with_written_calls"]

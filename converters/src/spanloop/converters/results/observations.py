@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, cast
 
+from msgspec.structs import replace
+
 from spanloop.messages import Message, ToolCall, dump, parse_json_or_none
 from spanloop.messages.chat_forms import as_fields, as_list, python_object
 
@@ -100,7 +102,7 @@ def with_observed_calls(
             answers[index] = matched
             if not call.output[0].tool_calls:
                 first, *others = call.output
-                changed[index] = call._replace(output=(first._replace(tool_calls=tool_calls), *others))
+                changed[index] = call._replace(output=(replace(first, tool_calls=tool_calls), *others))
     return ([changed.get(index, call) for index, call in enumerate(calls)] if changed else calls), answers
 
 

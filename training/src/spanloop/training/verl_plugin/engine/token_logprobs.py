@@ -63,21 +63,15 @@ class _TokenLogprobs(torch.autograd.Function):
         with_entropy: bool,  # noqa: FBT001
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`token_logprobs`."""
-        totals = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
-        entropies = torch.empty_like(totals) if with_entropy else totals[:0].clone()
         logprobs = torch.empty(len(rows), dtype=torch.float32, device=hidden.device)
+        entropies = logprobs.new_empty(len(hidden) if with_entropy else 0)
         slices = list(_slices(len(hidden), rows, weight))
         for positions, pairs in slices:
-            scores = _scores(hidden[positions], weight, temperature)
-            total = scores.logsumexp(1)
-            totals[positions] = total
-            logprobs[pairs] = (
-                scores[rows[pairs] - positions.start, labels[pairs]] - total[rows[pairs] - positions.start]
-            )
+            scores = _logits(hidden[positions], weight, temperature).log_softmax(1, dtype=torch.float32)
+            logprobs[pairs] = scores[rows[pairs] - positions.start, labels[pairs]]
             if with_entropy:
-                probabilities = (scores - total[:, None]).exp_()
-                entropies[positions] = total - probabilities.mul_(scores).sum(1)
-        ctx.save_for_backward(hidden, weight, rows, labels, totals)
+                entropies[positions] = scores.exp().mul_(scores).sum(1).neg_()
+        ctx.save_for_backward(hidden, weight, rows, labels)
         ctx.slices, ctx.temperature = slices, temperature
         ctx.mark_non_differentiable(entropies)
         return logprobs, entropies
@@ -88,15 +82,15 @@ class _TokenLogprobs(torch.autograd.Function):
 
         It is summed over the tokens of a position.
         """
-        hidden, weight, rows, labels, totals = ctx.saved_tensors
+        hidden, weight, rows, labels = ctx.saved_tensors
         scaled = grads[0].float() / ctx.temperature
-        sums = torch.zeros_like(totals).index_add_(0, rows, scaled)
+        sums = scaled.new_zeros(len(hidden)).index_add_(0, rows, scaled)
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         hidden_gradient = torch.empty_like(hidden) if needs_hidden else None
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_weight else None
         for positions, pairs in ctx.slices:
             inputs = hidden[positions].to(weight.dtype)
-            gradient = _scores(inputs, weight, ctx.temperature).sub_(totals[positions, None]).exp_()
+            gradient = _logits(inputs, weight, ctx.temperature).softmax(1, dtype=torch.float32)
             gradient.mul_(-sums[positions, None])
             # a position may have several labels, each once or more
             at = (rows[pairs] - positions.start, labels[pairs])
@@ -110,13 +104,12 @@ class _TokenLogprobs(torch.autograd.Function):
         return hidden_gradient, weight_gradient, None, None, None, None
 
 
-def _scores(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return logits divided by the temperature, float32, rounded to the weight's type before."""
+def _logits(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return logits divided by the temperature; they are rounded to the weight's type before."""
     # the caller's autocast would round float32 weights
     with torch.autocast(hidden.device.type, enabled=False):
         logits = hidden.to(weight.dtype) @ weight.t()
-    scores = logits.float()
-    return scores if temperature == 1.0 else scores.div_(temperature)
+    return logits if temperature == 1.0 else logits.float().div_(temperature)
 
 
 def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
