@@ -12,10 +12,11 @@ activations and process. SmolLM2-135M: 1.1 MB a token by the formula, 1.3 MB mea
 
 **On GPUs**, one for each rank: the ranks share weights, gradients and moments. The compute copy is bfloat16, of two
 layers (the one that computes and the next) and of what is outside the layers; without LoRA their gradients are as
-large. Gradient checkpointing keeps ``2 h`` bytes for each computed token and layer, and one layer as above. Logits
-exist for slices of 256 Mi of them: 3 GB with their gradients, in float32. CUDA and its libraries take 1 GB. A prototype
-of the engine with 1.5 billion parameters and 32,768 computed tokens a pass: 36 GB by the formula; nvidia-smi showed 44
-GB on an H200, with what torch's allocator keeps. verl's stock engine, which computes models with sliding windows, has
+large. Where all activations do not fit, checkpointing keeps ``4 h`` bytes for each computed token and layer, its input
+and the result of its attention, and one layer as above. Logits exist for slices of 128 Mi of them: 1.6 GB with their
+gradients, in float32. CUDA and its libraries take 1 GB. A prototype of the engine with 1.5 billion parameters and
+32,768 computed tokens a pass, without kept attention: 36 GB by the formula; nvidia-smi showed 44 GB on an H200, with
+what torch's allocator keeps. verl's stock engine, which computes models with sliding windows, has
 all logits of a pass, and takes more. The host has the float32 weights while they are loaded, and those of a KL loss's
 reference throughout, and the copy of a checkpoint while it is written. With ``offload`` weights, gradients and moments
 are in the host's memory; while a model is loaded all of its float32 weights are on each GPU for a moment.
@@ -40,7 +41,7 @@ CUDA_BYTES: Final = 1_000_000_000
 """CUDA's context, cuBLAS's workspaces and NCCL's buffers."""
 USABLE_SHARE: Final = 0.9
 """Of a GPU's free memory; fragments of torch's allocator take a part of the rest."""
-SLICE_LOGITS: Final = 256 * 1024 * 1024
+SLICE_LOGITS: Final = 128 * 1024 * 1024
 """At a time on a GPU (``token_logprobs``)."""
 MAX_AUTO_TOKENS: Final = 32_768
 """The measured pass; longer ones do not fill a GPU better."""
@@ -218,4 +219,4 @@ def _logits_bytes(shape: ModelShape) -> int:
 
 
 def _gpu_token_bytes(shape: ModelShape) -> int:
-    return shape.layers * _BFLOAT16 * shape.hidden + _layer_bytes(shape, _BFLOAT16)
+    return 2 * shape.layers * _BFLOAT16 * shape.hidden + _layer_bytes(shape, _BFLOAT16)
