@@ -10,7 +10,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RESULTS: Final = ROOT / "benchmarks" / "gpu_results"
@@ -170,7 +170,7 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _is_measured(figures: Any) -> bool:
+def _is_measured(figures: Any) -> TypeGuard[dict[str, Any]]:
     return bool(figures) and not figures.get("problem")
 
 
