@@ -150,19 +150,20 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def measure_size(results: Results, part: str, folder: Path, device: torch.device) -> None:
-    """Measure one size of model: alone, then its jobs."""
+    """Measure one size of model: its jobs, then the model alone."""
     size = SIZES[part]
     rows = read_rows(folder / "rows.parquet")
     model = folder / "models" / part
     model.parent.mkdir(exist_ok=True)
     write_model(size, model, device)
-    measure_alone(results, part, size, folder, device)
     setup = Setup(size, model, rows, folder / "jobs" / part, PASS_TOKENS, Device.CUDA, results.seconds_left)
     results.measure(part, "tree", lambda: measure_tree(setup))
     if part == "1.5b":
         results.measure(part, "stock", lambda: measure_stock(setup))
         if results.part(part).keys() >= {"tree", "stock"}:
             results.measure(part, "faster", lambda: compare_engines(results.part(part)))
+    measure_alone(results, part, size, folder, device)
+    if part == "1.5b":
         results.measure(part, "checkpoints", lambda: measure_checkpoints(setup))
 
 

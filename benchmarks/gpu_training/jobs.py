@@ -67,7 +67,7 @@ class JobResult(NamedTuple):
     seconds: float
     """Of the whole job, imports and loading included."""
     gpu_gb: float
-    """Largest use of the GPU by all processes, sampled once a second; 0 on a CPU."""
+    """Largest use of the GPU beyond that before the job, sampled once a second; 0 on a CPU."""
     late_compilations: int
     """Files that torch's and Triton's compilers wrote after the third step."""
     problem: str
@@ -147,6 +147,7 @@ class RunningJob:
                 command, stdout=log, stderr=log, env=os.environ | caches | {"PYTHONWARNINGS": "ignore"}
             )
         self._gpu_gb = 0.0
+        self._gpu_before_gb = used_gpu_gb()
         self._third_step_s = 0.0
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -171,7 +172,7 @@ class RunningJob:
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):
-            self._gpu_gb = max(self._gpu_gb, used_gpu_gb())
+            self._gpu_gb = max(self._gpu_gb, used_gpu_gb() - self._gpu_before_gb)
             if not self._third_step_s and len(_steps(self._plan)) >= 3:
                 self._third_step_s = time.time()
 

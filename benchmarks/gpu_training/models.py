@@ -74,3 +74,5 @@ def write_model(size: Size, folder: Path, device: torch.device) -> None:
     build_tiny_model(partial, training_steps=0)
     make_model(size, device).save_pretrained(partial)
     partial.rename(folder)
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

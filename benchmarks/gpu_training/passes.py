@@ -149,7 +149,7 @@ class Passes:
 
     def _forward_backward(self, batch: PackedBatch, trained: int) -> float:
         longest_run = kernel_for(self._device).longest_run
-        plan = plan_attention(batch.layout, self._device, longest_run=longest_run, is_recomputed=True)
+        plan = plan_attention(batch.layout, self._device, longest_run=longest_run)
         batch = batch.to(self._device)
         hidden = self._model.model(
             input_ids=batch.input_ids,

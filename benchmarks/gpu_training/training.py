@@ -19,6 +19,7 @@ GROUPS: Final = 4
 """Of a step."""
 STOCK_ENGINE: Final = (
     "actor_rollout_ref.model.external_lib=null",
+    "actor_rollout_ref.model.enable_gradient_checkpointing=True",
     "algorithm.rollout_correction.bypass_mode=False",
     "actor_rollout_ref.actor.policy_loss.single_pass=False",
     "actor_rollout_ref.actor.calculate_entropy=False",

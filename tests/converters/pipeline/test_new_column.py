@@ -51,7 +51,7 @@ def test_a_new_column_needs_no_other_change(feed: Feed, address: Address, monkey
     run(feed.store)
     migrate(address, [*migrations(), MIGRATION])
     declare(monkeypatch)
-    monkeypatch.setattr(sys.modules["spanloop.converters.convert"], "episode_columns", with_agents)
+    monkeypatch.setattr(sys.modules["spanloop.converters.tables"], "episode_columns", with_agents)
     loop(feed.world, "b", trace=trace_id("b"))
     feed.send()
     assert run(feed.store).episodes == 1

@@ -84,7 +84,7 @@ def test_a_model_of_7b_fits_one_gpu_of_80_gb_with_lora_or_offload() -> None:
     assert gpu_tokens(QWEN25_7B, full._replace(ranks=4), free_bytes=80 * GB) > 4096
     for factors in (lora, offload):
         tokens = gpu_tokens(QWEN25_7B, factors, free_bytes=80 * GB)
-        assert 8192 < tokens <= 16_384
+        assert 8192 < tokens <= 32_768
         assert estimate_on_gpus(QWEN25_7B, factors, micro_batch_tokens=tokens).gpu.total <= 0.9 * 80 * GB
     # what another process holds leaves fewer tokens, or none
     fewer = gpu_tokens(QWEN25_7B, lora, free_bytes=44 * GB)

@@ -73,7 +73,7 @@ def test_auto_micro_batches_are_those_of_the_host_that_trains(
     on_cluster = plan.model_copy(update={"run": plan.run.model_copy(update={"ray_address": "10.0.0.1:6379"})})
     assert resolve_compute(plan).micro_batch_tokens == 2048
     assert resolve_compute(plan.model_copy(update={"longest_row_tokens": 3000})).micro_batch_tokens == 3000
-    assert resolve_compute(on_cluster).micro_batch_tokens == 16_384
+    assert resolve_compute(on_cluster).micro_batch_tokens == 32_768
     assert resolve_compute(on_cluster.model_copy(update={"micro_batch_tokens": 99})).micro_batch_tokens == 99
     assert not resolve_compute(on_cluster).checkpoint_activations
     long_passes = on_cluster.model_copy(update={"micro_batch_tokens": 10_000_000})

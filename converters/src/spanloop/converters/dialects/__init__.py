@@ -33,7 +33,6 @@ from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
-from .rows import of_keys
 from .vercel_ai import VERCEL_AI
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
@@ -99,6 +98,5 @@ __all__ = [
     "column_of",
     "keys_of",
     "lists_of",
-    "of_keys",
     "registered_dialects",
 ]

@@ -226,7 +226,7 @@ def _opened_object(fields: Mapping[str, object], depth: int, *, is_inner: bool) 
     text = ""
     for key in sorted(_ENVELOPES.intersection(fields), key=_ENVELOPE_KEYS.index) if len(fields) > 1 else fields:
         value = fields[key]
-        if not value or (has_succeeded and not _is_content(value)) or not isinstance(value, (str, dict, list)):
+        if not value or not isinstance(value, (str, dict, list)) or (has_succeeded and not _is_content(fields[key])):
             continue
         inner = _opened(cast("object", value), depth + 1, is_inner=is_inner or key not in _TRANSPARENT)
         if inner.error is not None:

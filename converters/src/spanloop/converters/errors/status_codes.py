@@ -5,7 +5,7 @@ one.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Final, cast
 
 import polars as pl
@@ -115,8 +115,3 @@ def error_status(columns: dict[str, pl.Expr]) -> pl.Expr:
             text = text.replace({str(number): code for number, code in enumerate(_GRPC)} | {"0": ""})
         status = pl.when(text.str.contains(r"^(?:[45]\d\d|[A-Z_]{5,})$")).then(text).otherwise(status)
     return status
-
-
-def status_columns(columns: Collection[str], prefix: str) -> dict[str, pl.Expr]:
-    """Attribute → column, of those of ``STATUS_ATTRIBUTES`` that stand among ``columns``."""
-    return {name: pl.col(prefix + name) for name in STATUS_ATTRIBUTES if prefix + name in columns}

@@ -1,3 +1,5 @@
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 """Build a frame from columns by name, faster than polars does from rows.
 
 Invariant: the frame has exactly the columns of its schema. Text decoded from JSON may hold lone surrogates, which no
