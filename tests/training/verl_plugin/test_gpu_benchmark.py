@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 @pytest.fixture
 def benchmark_modules(monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
     """``gpu`` and ``gpu_report``."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
     return importlib.import_module("gpu"), importlib.import_module("gpu_report")
 
 
