@@ -19,9 +19,15 @@ from .tree_attention import TreeAttention
 _FAMILIES: Final = frozenset({"llama", "qwen2", "qwen3"})
 """Model types with plain causal attention, which :mod:`.tree_attention` computes."""
 _SELF_TEST: Final = PackedRows(
-    (Segment(0, 17, 64), Segment(17, 37, 53), Segment(37, 53, 53), Segment(53, 64, 64)), (), 64
+    (
+        Segment(0, 16, 64),
+        *(Segment(16, 26, 40), Segment(26, 34, 34), Segment(34, 40, 40)),
+        *(Segment(40, 50, 64), Segment(50, 57, 57), Segment(57, 64, 64)),
+    ),
+    (),
+    64,
 )
-"""A tree of 64 tokens of two depths."""
+"""A tree of 64 tokens: a level of consecutive queries, and one whose queries are gathered."""
 _TOLERANCE: Final = 2e-2
 """Of the norm of output and gradients; bfloat16 has 5e-3."""
 

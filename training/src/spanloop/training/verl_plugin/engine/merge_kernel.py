@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+# values that differ between passes must not compile it again
+@triton.jit(do_not_specialize=["offset", "tokens", "count"])
 def _merge_rows(
     merged, total, part, weight, index, offset, tokens, count, heads,
     SIZE: tl.constexpr, HEADS: tl.constexpr, INDEXED: tl.constexpr,
