@@ -5,7 +5,7 @@
 The value model is the base with a head of one output for each token in place of its vocabulary's. The head starts with
 zeros: every value is 0 before the first update, so a job does not depend on random weights. verl loads value models
 with FlashAttention only, which is not installed; here they have the attention of the engine. Importing this module
-makes the change; Ray's workers import it because they unpickle :class:`CriticWorker`.
+makes the change and registers the engine; Ray's workers import it because they unpickle :class:`CriticWorker`.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ from transformers import AutoModelForTokenClassification
 from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine_workers import TrainingWorker
 from verl.workers.utils.losses import value_loss
+
+from .engine import tree_engine as _registered  # noqa: F401 - a worker chooses its engine before it reads external_lib
 
 _LOADER: Any = AutoModelForTokenClassification
 
@@ -59,4 +61,4 @@ def _weighted_value_loss(coefficient: float, config: Any, *arguments: Any, **set
 
 
 class CriticWorker(TrainingWorker):
-    """verl's worker; its module registers the loader where it is unpickled."""
+    """verl's worker; its module registers engine and loader where it is unpickled."""
