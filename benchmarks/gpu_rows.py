@@ -38,8 +38,8 @@ def main() -> None:
     rows = pl.concat([_short_tasks(several, options.tasks), _rows(ONE_TASK, alike, options.tokenizer)])
     rows.write_parquet(options.target, compression="zstd", compression_level=19)
     for (name,), part in rows.group_by("set", maintain_order=True):
-        lengths = row_tokens(part)
-        print(f"{name}: {part.height} rows of up to {lengths.max():,} tokens, {lengths.sum():,} together")
+        lengths: list[int] = row_tokens(part).to_list()
+        print(name, f"{part.height} rows of up to {max(lengths):,} tokens, {sum(lengths):,} together")
     print(f"{options.target}: {options.target.stat().st_size:,} bytes")
 
 
@@ -63,7 +63,7 @@ def _rows(name: str, scripts: Sequence[Script], tokenizer: Path | None) -> pl.Da
         story.tell(f"{number + 1:032x}", script)
     rows = story.convert().trajectories.sort("episode_id", "row_number")
     session = pl.col("episode_id").rank("dense").over("group_id").cast(pl.Int64) - 1
-    return rows.with_columns(pl.lit(name).alias("set"), session=session).select(SCHEMA.names()).cast(dict(SCHEMA))
+    return rows.with_columns(pl.lit(name).alias("set"), session=session).select(SCHEMA.names()).cast(SCHEMA)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ All three use the engine's packing and kernels; they differ in what is computed 
 without sharing, so they use flash kernels without a mask.
 """
 
+import math
 import statistics
 import time
 from typing import Any, Final, NamedTuple
@@ -127,7 +128,7 @@ class Passes:
         for one, other in zip(self.gradients(), expected, strict=True):
             squares[0] += float((one.float() - other.float()).square().sum())
             squares[1] += float(other.float().square().sum())
-        return (squares[0] / squares[1]) ** 0.5
+        return math.sqrt(squares[0] / squares[1])
 
     def _run(self, rows: Rows, *, share: bool) -> Computed:
         self._model.zero_grad(set_to_none=True)

@@ -21,6 +21,7 @@ def shared(tokens: Sequence[int], rows: Sequence[int], ranks: int) -> RankShares
 
 def test_ranks_get_whole_groups_and_nearly_equal_tokens() -> None:
     shares = shared([100, 60, 50, 40], [2, 1, 3, 1], 2)
+    assert shares is not None
     assert shares == RankShares([[0, 1, 6], [2, 3, 4, 5]], 140 * 2 / 250)
     assert with_padding(shares.rows, [7]) == [0, 1, 6, 7, 2, 3, 4, 5]
 

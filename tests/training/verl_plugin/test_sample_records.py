@@ -93,12 +93,12 @@ def test_two_ranks_share_a_file_and_its_losses_are_shares_of_the_whole_batch(
     assert sum(first["loss"]) + sum(second["loss"]) == pytest.approx(sum(alone["loss"]))
 
 
-def test_sft_records_each_rows_mean_loss_over_micro_batches(plugin: Any, tmp_path: Path) -> None:
+def test_sft_records_each_rows_mean_loss_once_over_micro_batches(plugin: Any, tmp_path: Path) -> None:
     path = tmp_path / "samples-1.jsonl"
     recorder = plugin.SftRecorder(path, step=4)
     logprobs = nested([[-1.0, -2.0, -9.0], [-3.0, -4.0, -5.0, -9.0]])
     masks = nested([[0, 0, 1], [0, 1, 0, 1]])
-    micro_batch = {"loss_mask": masks, "sample": torch.tensor([[5], [2]])}
+    batches = [{"loss_mask": masks, "sample": torch.tensor(samples)} for samples in ([[5], [2]], [[7], [5]])]
 
     def sizes(*, model_output: Any, data: Any, dp_group: Any) -> tuple[int, int, Any]:
         return len(model_output), len(data), dp_group
@@ -106,13 +106,15 @@ def test_sft_records_each_rows_mean_loss_over_micro_batches(plugin: Any, tmp_pat
     loss_fn = recorder.around_loss(sizes)
 
     def train_batch(data: Any) -> str:
-        for _ in range(2):
-            assert loss_fn(model_output={"log_probs": logprobs}, data=micro_batch, dp_group=None) == (1, 2, None)
+        for batch in batches:
+            assert loss_fn(model_output={"log_probs": logprobs}, data=batch, dp_group=None) == (1, 2, None)
         return f"trained {len(data)}"
 
-    assert recorder.around_step(train_batch)(micro_batch) == "trained 2"
+    assert recorder.around_step(train_batch)(batches[0]) == "trained 2"
     line = json.loads(path.read_text())
-    assert line == {"step": 5, "sample": [5, 2] * 2, "tokens": [1, 2] * 2, "loss": [2.0, 4.0] * 2}
+    assert line == {"step": 5, "sample": [5, 2, 7], "tokens": [2, 2, 1], "loss": [4.0, 4.0, 2.0]}, (
+        "5 was computed again"
+    )
 
 
 def test_a_batch_without_a_trained_token_ends_the_training_before_verl_divides_by_zero(

@@ -120,9 +120,9 @@ def _deferred_writes(*, gathers_copies: bool) -> Generator[list[Callable[[], obj
     def keep_tensors(content: Any, path: Any, *args: Any, **kwargs: Any) -> None:
         writes.append(partial(save, copies.of(content), path, *args, **kwargs))
 
-    def keep_model(model: Any, path: Any, *args: Any, state_dict: Any, **kwargs: Any) -> None:
+    def keep_model(model: Any, path: Any, *, state_dict: Any, **kwargs: Any) -> None:
         kept = state_dict if gathers_copies else copies.of(state_dict)
-        writes.append(partial(save_pretrained, model, path, *args, state_dict=kept, **kwargs))
+        writes.append(partial(save_pretrained, model, path, state_dict=kept, **kwargs))
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch, "save", keep_tensors))

@@ -7,6 +7,8 @@ It computes what :func:`~.attention_kernels.merge` does. The formula in torch ma
 output: on an H100, attention over a tree of 28,700 tokens takes 4.0 ms with it, and 3.0 ms with this kernel.
 """
 
+from typing import Any, cast
+
 import torch
 import triton
 import triton.language as tl
@@ -53,7 +55,7 @@ def merge_on_cuda(
     """
     is_indexed = isinstance(index, torch.Tensor)
     count, heads, size = output.shape
-    _merge_rows[(count,)](
+    cast("Any", _merge_rows)[(count,)](
         merged,
         total,
         output,
