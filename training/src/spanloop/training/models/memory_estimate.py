@@ -14,11 +14,10 @@ activations and process. SmolLM2-135M: 1.1 MB a token by the formula, 1.3 MB mea
 layers (the one that computes and the next) and of what is outside the layers; without LoRA their gradients are as
 large. Where all activations do not fit, checkpointing keeps ``4 h`` bytes for each computed token and layer, its input
 and the result of its attention, and one layer as above. Logits exist for slices of 128 Mi of them: 1.6 GB with their
-gradients, in float32. CUDA and its libraries take 1 GB. A prototype of the engine with 1.5 billion parameters and
-32,768 computed tokens a pass, without kept attention: 36 GB by the formula; nvidia-smi showed 44 GB on an H200, with
-what torch's allocator keeps. verl's stock engine, which computes models with sliding windows, has
-all logits of a pass, and takes more. The host has the float32 weights while they are loaded, and those of a KL loss's
-reference throughout, and the copy of a checkpoint while it is written. With ``offload`` weights, gradients and moments
+gradients, in float32. CUDA and its libraries take 1 GB. For 1.5 billion parameters and 32,768 computed tokens a pass
+the formula gives 38 GB; nvidia-smi showed 44 GB on an H200, with what torch's allocator keeps. verl's stock engine,
+which computes models with sliding windows, has all logits of a pass, and takes more. The host has the float32 weights
+while they are loaded, and those of a KL loss's reference throughout, and the copy of a checkpoint while it is written. With ``offload`` weights, gradients and moments
 are in the host's memory; while a model is loaded all of its float32 weights are on each GPU for a moment.
 
 ``micro_batch_tokens = auto`` takes what fits into 90 % of the free memory beside the other parts, at most 32,768.
