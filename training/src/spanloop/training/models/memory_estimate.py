@@ -17,8 +17,9 @@ and the result of its attention, and one layer as above. Logits exist for slices
 gradients, in float32. CUDA and its libraries take 1 GB. For 1.5 billion parameters and 32,768 computed tokens a pass
 the formula gives 38 GB; nvidia-smi showed 44 GB on an H200, with what torch's allocator keeps. verl's stock engine,
 which computes models with sliding windows, has all logits of a pass, and takes more. The host has the float32 weights
-while they are loaded, and those of a KL loss's reference throughout, and the copy of a checkpoint while it is written. With ``offload`` weights, gradients and moments
-are in the host's memory; while a model is loaded all of its float32 weights are on each GPU for a moment.
+while they are loaded, and those of a KL loss's reference throughout, and the copy of a checkpoint while it is written.
+With ``offload`` weights, gradients and moments are in the host's memory; while a model is loaded all of its float32
+weights are on each GPU for a moment.
 
 ``micro_batch_tokens = auto`` takes what fits into 90 % of the free memory beside the other parts, at most 32,768.
 """
