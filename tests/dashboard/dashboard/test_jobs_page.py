@@ -106,7 +106,7 @@ def test_the_form_names_recipes_and_hardware_as_people_do() -> None:
     app = open_form()
     shown = {str(group.key): [str(option) for option in group.options] for group in app.button_group}
     assert shown["kind"] == ["Dr. GRPO", "GRPO", "RLOO", "GSPO", "REINFORCE++", "PPO", "SFT", "DPO"]
-    assert shown["preset"] == ["any", "CPU", "one GPU", "eight GPUs"]
+    assert shown["preset"] == ["any", "CPU", "one GPU of 24 GB", "one GPU", "eight GPUs"]
 
 
 def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) -> None:
