@@ -10,7 +10,7 @@ from spanloop.converters import frames
 from spanloop.converters.reading.python_reprs import value_of_repr
 from spanloop.converters.results.tool_envelopes import open_answer
 from spanloop.messages import MalformedMessagesError, MessageLog, parse_messages
-from spanloop.messages.chat_forms import python_object, text_of_repr
+from spanloop.messages.json_values import python_object, text_of_repr
 
 from .converters_world import OPENING, TRANSITIONS, World, asks, convert, loop, text, trace_id
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanloop.converters.tokens.token_texts import token_lists, turns
-from spanloop.messages.chat_forms import as_list
+from spanloop.messages.json_values import as_list
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=5)
 ODD = st.text(alphabet="0123456789, []-+x\n\t.", max_size=12)

@@ -6,16 +6,11 @@ Python text on the way. Invariant: what is not known stays exactly as it came; n
 dropped but the envelope around a message.
 """
 
-import ast
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
-from spanloop.foundation.surrogates import load_json, replace_in_json, replace_surrogates
-
+from .json_values import Fields, as_fields, as_list, python_or_json, text_of_repr
 from .unfinished import UNFINISHED, UnfinishedText
-
-Fields = dict[str, object]
 
 CANONICAL_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 
@@ -67,65 +62,6 @@ _RESPONSE_SHELLS: Final = (
 )
 _VALUE_TYPES: Final = frozenset({"text", "json", "content", "error-text", "error-json"})
 """Types of Vercel's tool outputs: ``{"type": …, "value": …}``."""
-
-_REPR_BEGINS: Final = "TextBlock("
-_TEXT_IN_REPR: Final = re.compile(
-    r"""\bTextBlock\((?:type='text',\s*)?text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
-)
-_MAX_LITERAL: Final = 1_000_000
-
-
-def as_fields(value: object) -> Fields:
-    """The object that ``value`` is; empty when it is none."""
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
-def as_list(value: object) -> list[object]:
-    """The list that ``value`` is; empty when it is none."""
-    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
-
-
-def python_object(text: object) -> object:
-    """The dict or list that ``text`` is the Python repr of; None when it is none."""
-    if not isinstance(text, str) or len(text) > _MAX_LITERAL or text.strip()[:1] not in {"{", "["}:
-        return None
-    try:
-        value = cast("object", ast.literal_eval(text.strip()))
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-    return replace_in_json(value) if _is_json(value) else None
-
-
-def python_or_json(text: str) -> object:
-    """The JSON value or the Python literal that ``text`` is; None when it is neither."""
-    try:
-        return load_json(text)
-    except (ValueError, RecursionError):
-        return python_object(text)
-
-
-def _is_json(value: object) -> bool:
-    """Whether the literal is one that JSON can carry; deeper than that is none."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            if not all(isinstance(key, str) for key in cast("dict[object, object]", item)):
-                return False
-            waiting.extend(cast("dict[str, object]", item).values())
-        elif isinstance(item, list):
-            waiting.extend(cast("list[object]", item))
-        elif item is not None and not isinstance(item, (str, int, float, bool)):
-            return False
-    return True
-
-
-def text_of_repr(text: str) -> str:
-    """The text inside a Python repr of text blocks; the text itself when it is no such thing."""
-    if _REPR_BEGINS not in text:
-        return text
-    texts = cast("list[str]", _TEXT_IN_REPR.findall(text))
-    return replace_surrogates("".join(str(ast.literal_eval(literal)) for literal in texts)) if texts else text
 
 
 def messages(value: object, role: str = "user") -> list[Fields]:
@@ -190,7 +126,7 @@ def _from_parts(role: str, fields: Fields) -> Fields:
     listed = parts(fields["parts"])
     listed += _calls(fields, listed)
     identity = fields.get("tool_call_id")
-    if role == "tool" and identity and not any(_is_response(item) for item in listed):
+    if role == "tool" and identity and not any(is_response(item) for item in listed):
         listed = _responses(fields["parts"], identity, fields)
     rest = {key: fields[key] for key in fields if key not in _BESIDE_PARTS}
     return {"role": _role_of_parts(role, listed), "parts": listed, **rest}
@@ -275,12 +211,12 @@ def _role_of_parts(role: str, items: Iterable[object]) -> str:
     if role != "user":
         return role
     listed = list(items)
-    return "tool" if listed and all(map(_is_response, listed)) else role
+    return "tool" if listed and all(map(is_response, listed)) else role
 
 
 def _responses(content: object, identity: object, fields: Fields) -> list[object]:
     answers = [part(item) for item in as_list(content)]
-    if answers and all(_is_response(item) for item in answers):
+    if answers and all(is_response(item) for item in answers):
         return answers
     response: Fields = {"type": "tool_call_response", "id": identity or "", "response": plain(content)}
     if isinstance(fields.get("name"), str) and fields["name"]:
@@ -288,7 +224,8 @@ def _responses(content: object, identity: object, fields: Fields) -> list[object
     return [response]
 
 
-def _is_response(item: object) -> bool:
+def is_response(item: object) -> bool:
+    """Whether a part is the answer of a tool."""
     return isinstance(item, dict) and cast("Fields", item).get("type") == "tool_call_response"
 
 
@@ -448,33 +385,3 @@ _READERS: Final[Mapping[str, Callable[[Fields], object]]] = {
     **dict.fromkeys(_REASONING_TYPES, _reasoning),
     **dict.fromkeys(_RESPONSE_TYPES, tool_response),
 }
-
-
-def split_answers(items: Iterable[Fields]) -> list[Fields]:
-    """Messages whose calls and answers stand in one assistant message, taken apart; empty ones are left out."""
-    split: list[Fields] = []
-    for item in items:
-        parts = as_list(item.get("parts"))
-        if item.get("role") != "assistant" or (parts and not any(map(_is_response, parts))):
-            split.append(item)
-            continue
-        rest = {key: value for key, value in item.items() if key not in {"role", "parts"}}
-        for part in parts:
-            role = "tool" if _is_response(part) else "assistant"
-            if split and split[-1].get("_of") == id(item) and split[-1]["role"] == role:
-                cast("list[object]", split[-1]["parts"]).append(part)
-            else:
-                extra = rest if role == "assistant" else {}
-                split.append({"role": role, "parts": [part], **extra, "_of": id(item)})
-    return [{key: value for key, value in item.items() if key != "_of"} for item in split]
-
-
-def joined_turns(items: Iterable[Fields]) -> list[Fields]:
-    """``items`` with the model's words that follow each other as one message: a Responses API lists items."""
-    turns: list[Fields] = []
-    for item in items:
-        if turns and item.get("role") == "assistant" == turns[-1].get("role"):
-            turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
-        else:
-            turns.append(item)
-    return turns

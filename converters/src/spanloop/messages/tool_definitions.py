@@ -6,7 +6,7 @@ Invariant: what is not known stays as it came.
 from collections.abc import Iterable
 from typing import Final, cast
 
-from .chat_forms import Fields, as_fields
+from .json_values import Fields, as_fields
 
 
 def tool_definitions(listed: Iterable[object]) -> list[object]:

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from spanloop.messages import parse_json_or_none
-from spanloop.messages.chat_forms import as_fields
+from spanloop.messages.json_values import as_fields
 
 from ..steps import Step
 from .base import Finding

@@ -14,7 +14,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields
+from spanloop.messages.json_values import Fields, as_fields
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind

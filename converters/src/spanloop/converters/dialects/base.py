@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields
+from spanloop.messages.json_values import Fields
 
 from .condition import PREFIX, Condition, take_apart
 

@@ -7,7 +7,9 @@ as a log record under the span's ids. Invariant: what a span's own attributes ho
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, plain, split_answers
+from spanloop.messages.chat_forms import message, plain
+from spanloop.messages.json_values import Fields, as_fields, as_list
+from spanloop.messages.turns import split_answers
 
 from ..spans import SpanKind
 from .base import BODY, ColumnValue

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list
+from spanloop.messages.json_values import Fields, as_fields, as_list
 
 from ..reading.attributes import Attributes, Mask, Rows
 from .base import IndexedList

@@ -12,22 +12,15 @@ from typing import Final, NamedTuple, cast
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import (
-    Fields,
-    as_fields,
-    as_list,
-    joined_turns,
-    message,
-    messages,
-    split_answers,
-    tool_call,
-)
-from spanloop.messages.tool_definitions import tool_definitions
+from spanloop.messages.chat_forms import message, messages, tool_call
+from spanloop.messages.json_values import Fields, as_fields, as_list
+from spanloop.messages.turns import joined_turns, split_answers
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
 from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
+from .legacy_tools import FUNCTIONS, offered_tools
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
 from .provider_payloads import request_messages, request_tools, response_columns, response_messages
 from .rows import (
@@ -36,7 +29,6 @@ from .rows import (
     decoded_content,
     decoded_messages,
     fields_of,
-    first,
     is_set,
     known,
     of_keys,
@@ -340,50 +332,6 @@ def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
         return messages(value, role)
     whole = request_messages(request) if role == "user" else response_messages(request)
     return whole or messages(request, role)
-
-
-def offered_tools(span: RawSpan) -> str:
-    """The tools that older spans list: indexed, or as one."""
-    attributes = span.attributes
-    if functions := span.lists.get("functions"):
-        return "[" + ",".join(functions) + "]"
-    listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
-    if not isinstance(listed, list):
-        definitions = listed_tools(first(attributes, *WHOLE_TOOLS))
-        return dump(definitions) if definitions else ""
-    tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
-    return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
-
-
-WHOLE_TOOLS: Final = ("gen_ai.request.tools", "llm.request.functions")
-"""Where tools stand in one attribute; Respan has them where others number them."""
-
-
-def listed_tools(text: str) -> list[object]:
-    """Definitions out of a list of them, which may be JSON again, alone in a list."""
-    value = decoded(text) if text else None
-    while isinstance(value, str) or (len(as_list(value)) == 1 and isinstance(as_list(value)[0], str)):
-        inner = decoded(value if isinstance(value, str) else as_text(as_list(value)[0]))
-        if inner == value or isinstance(inner, str):
-            return []
-        value = inner
-    return tool_definitions(as_list(value))
-
-
-def tool_definition(fields: Fields) -> Fields:
-    """A tool as numbered attributes list it: its schema is JSON in text."""
-    schemas = {key: decoded(as_text(fields[key])) for key in _SCHEMAS if isinstance(fields.get(key), str)}
-    return {**fields, **schemas}
-
-
-_SCHEMAS: Final = ("parameters", "input_schema")
-
-
-def _function_entry(fields: Fields) -> str:
-    return dump(tool_definition(fields))
-
-
-FUNCTIONS: Final = IndexedList(("llm.request.functions", "gen_ai.request.functions"), _function_entry)
 
 
 def _tool_events(span: RawSpan) -> dict[str, str]:

@@ -6,7 +6,8 @@ Invariant: events tell messages in the order in which they came; an answer that 
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages
+from spanloop.messages.chat_forms import message, messages
+from spanloop.messages.json_values import Fields, as_fields, as_list
 
 from .base import BODY
 from .rows import as_text, decoded, decoded_content, decoded_messages

@@ -8,7 +8,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages.chat_forms import as_fields
+from spanloop.messages.json_values import as_fields
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind

@@ -8,7 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
+from spanloop.messages.chat_forms import messages
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.messages.unfinished import is_unfinished
 from spanloop.semconv import attributes as names
 

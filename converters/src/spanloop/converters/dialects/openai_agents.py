@@ -7,8 +7,9 @@ a name of its own for the agent on every span but the agent's.
 from collections.abc import Mapping
 from typing import Final
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, part
+from spanloop.messages.chat_forms import part
 from spanloop.messages.hosted_tools import has_hosted_items
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.semconv import attributes as names
 
 from ..reading.python_reprs import value_of_repr

@@ -10,21 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import (
-    Fields,
-    as_fields,
-    as_list,
-    joined_turns,
-    message,
-    split_answers,
-)
+from spanloop.messages.chat_forms import message
 from spanloop.messages.hosted_tools import has_hosted_items
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.messages.tool_definitions import tool_definitions
+from spanloop.messages.turns import joined_turns, split_answers
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind
 from .base import ColumnValue, Dialect, IndexedList, RawSpan, attr
-from .legacy import FUNCTIONS, offered_tools
+from .legacy_tools import FUNCTIONS, offered_tools
 from .otel_genai import RESPONSE_ID
 from .provider_payloads import (
     canonical_reason,

@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import as_fields, as_list, joined_turns
+from spanloop.messages.json_values import as_fields, as_list
+from spanloop.messages.turns import joined_turns
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, message, messages
+from spanloop.messages.chat_forms import message, messages
 from spanloop.messages.hosted_tools import has_hosted_items
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.messages.tool_definitions import tool_definitions
 
 from .base import ColumnValue

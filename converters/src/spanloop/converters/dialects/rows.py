@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 
 from spanloop.messages import MalformedMessagesError, dump, parse_json
-from spanloop.messages.chat_forms import Fields, python_object
+from spanloop.messages.json_values import Fields, python_object
 from spanloop.messages.unfinished import UnfinishedText, is_unfinished, is_unfinished_content
 
 from .base import attr

@@ -6,7 +6,8 @@
 from typing import Final, cast
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, messages, parts, plain
+from spanloop.messages.chat_forms import messages, parts, plain
+from spanloop.messages.json_values import Fields
 from spanloop.semconv import attributes as names
 
 from ..spans import SpanKind

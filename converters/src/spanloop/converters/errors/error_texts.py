@@ -14,7 +14,7 @@ import polars as pl
 
 from spanloop.foundation.surrogates import replace_surrogates
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.json_values import as_fields, as_list
 
 from ..results.answer_representations import represented
 from .failure_patterns import MOST_TEXT, FailurePattern, failure_pattern, failure_patterns

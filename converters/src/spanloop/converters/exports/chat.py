@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from spanloop.messages import Message, parse_json
-from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.json_values import as_fields, as_list
 
 ChatMessage = dict[str, object]
 

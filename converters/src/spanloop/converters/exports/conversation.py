@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import MalformedMessagesError, Message, MessageLog, chain, parse_json
-from spanloop.messages.chat_forms import as_fields
+from spanloop.messages.json_values import as_fields
 
 from ..trainable import TRAINABLE_TEXT
 from .chat import ChatMessage, NotChatError, chat, tool_definitions

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields
+from spanloop.messages.json_values import Fields
 from spanloop.semconv import attributes as names
 
 from ..dialects import (

@@ -9,7 +9,7 @@ import re
 from typing import Final, cast
 
 from spanloop.foundation.surrogates import replace_in_json
-from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.json_values import as_fields, as_list
 
 _MAX_LENGTH: Final = 1_000_000
 _BEGINS: Final = re.compile(r"\s*(?:[A-Z]\w*\(|[\[{])", re.ASCII)

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
-from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.json_values import as_fields, as_list
 
 from ..spans import Span, SpanKind
 from .finish_reasons import TOOL_CALL

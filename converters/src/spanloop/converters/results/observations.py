@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, cast
 from msgspec.structs import replace
 
 from spanloop.messages import Message, ToolCall, dump, parse_json_or_none
-from spanloop.messages.chat_forms import as_fields, as_list, python_object
+from spanloop.messages.json_values import as_fields, as_list, python_object
 
 from ..linking.continuation import continues
 from ..spans import Span

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from spanloop.messages import Message, ToolCall, parse_json
-from spanloop.messages.chat_forms import as_fields, as_list
 from spanloop.messages.hosted_tools import hosted_answers
+from spanloop.messages.json_values import as_fields, as_list
 
 from ..errors.error_texts import AnswerErrors
 from ..linking.continuation import Continuation

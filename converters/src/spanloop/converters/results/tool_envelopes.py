@@ -9,7 +9,8 @@ from typing import Final, NamedTuple, cast
 
 from spanloop.foundation.surrogates import replace_surrogates
 from spanloop.messages import dump, parse_json_or_none
-from spanloop.messages.chat_forms import Fields, as_fields, opened, plain, python_object
+from spanloop.messages.chat_forms import opened, plain
+from spanloop.messages.json_values import Fields, as_fields, python_object
 
 _MESSAGE_REPR: Final = re.compile(r"""content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s\w+=|$)""", re.DOTALL)
 _ID_IN_REPR: Final = re.compile(r"""\btool_call_id='([^']*)'""")

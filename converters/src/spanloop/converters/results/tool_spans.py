@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from spanloop.messages import dump, parse_json_or_none
-from spanloop.messages.chat_forms import as_fields, as_list
+from spanloop.messages.json_values import as_fields, as_list
 
 from ..linking import SpanKey, inherit
 from ..spans import Span, SpanKind

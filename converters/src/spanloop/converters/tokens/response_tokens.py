@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list
+from spanloop.messages.json_values import Fields, as_fields, as_list
 
 from ..dialects.rows import decoded
 from ..reading.attributes import Attributes

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages.chat_forms import Fields, as_fields
+from spanloop.messages.json_values import Fields, as_fields
 
 from .. import frames
 from ..dialects.rows import decoded

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, NamedTuple, cast
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import dump, parse_json, parse_json_or_none
-from spanloop.messages.chat_forms import as_fields
+from spanloop.messages.json_values import as_fields
 
 from ...errors.failure_patterns import failure_pattern
 from ...errors.status_codes import class_of_status

@@ -12,7 +12,9 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, split_answers, text_of_repr
+from spanloop.messages.chat_forms import messages
+from spanloop.messages.json_values import Fields, as_fields, as_list, text_of_repr
+from spanloop.messages.turns import split_answers
 from spanloop.semconv import attributes as names
 
 from ...reading.python_reprs import value_of_repr

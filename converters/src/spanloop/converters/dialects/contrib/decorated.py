@@ -13,7 +13,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.semconv import attributes as names
 
 from ...reading.python_reprs import value_of_repr

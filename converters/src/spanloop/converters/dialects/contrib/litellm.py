@@ -10,7 +10,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages
+from spanloop.messages.chat_forms import messages
+from spanloop.messages.json_values import Fields, as_fields, as_list
 
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, RawSpan

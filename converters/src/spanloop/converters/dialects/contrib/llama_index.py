@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, text_of_repr
+from spanloop.messages.chat_forms import messages
+from spanloop.messages.json_values import Fields, as_fields, as_list, text_of_repr
 from spanloop.messages.tool_definitions import tool_definitions
 
 from ...reading.python_reprs import value_of_repr

@@ -9,7 +9,8 @@ have but the names.
 import re
 from typing import Final
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, messages, parts
+from spanloop.messages.chat_forms import messages, parts
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind

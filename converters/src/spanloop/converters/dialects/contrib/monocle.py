@@ -9,7 +9,8 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, message
+from spanloop.messages.chat_forms import message
+from spanloop.messages.json_values import Fields, as_fields, as_list
 
 from ...reading.finish_reasons import TOOL_CALL, canonical_finish_reason
 from ...spans import SpanKind

@@ -10,12 +10,14 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_list, message, tool_call
+from spanloop.messages.chat_forms import message, tool_call
+from spanloop.messages.json_values import Fields, as_list
 from spanloop.semconv import attributes as names
 
 from ...spans import SpanKind
 from ..base import ColumnValue, Dialect, IndexedList, RawSpan, attr
-from ..legacy import flat_message, tool_definition
+from ..legacy import flat_message
+from ..legacy_tools import tool_definition
 from ..rows import known
 
 _KIND: Final = "neatlogs.span.kind"

@@ -11,7 +11,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.messages import dump
-from spanloop.messages.chat_forms import Fields, as_fields, as_list, tool_call
+from spanloop.messages.chat_forms import tool_call
+from spanloop.messages.json_values import Fields, as_fields, as_list
 from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
