@@ -59,7 +59,8 @@ def recipe_lines(measured: dict[str, Any]) -> Iterator[str]:
     if "problem" in cases:
         return
     yield "Each recipe on the tiny model: the last step in bfloat16 on this card, and in float32 on a CPU. "
-    yield "LoRA's matrices start with random numbers of the device, so only its loss and entropy are compared.\n"
+    yield "Of LoRA only loss and entropy are compared: its gradient norms differed in the first run, and the cause"
+    yield "is not known.\n"
     yield "| recipe | this card | CPU | |"
     yield "|---|---|---|---|"
     for name, case in cases.items():

@@ -24,7 +24,7 @@ def offered_tools(span: RawSpan) -> str:
 
 
 WHOLE_TOOLS: Final = ("gen_ai.request.tools", "llm.request.functions")
-"""Where tools stand in one attribute; Respan has them where others number them."""
+"""Attributes that hold all tools; Respan writes them where others write numbered attributes."""
 
 
 def listed_tools(text: str) -> list[object]:

@@ -32,13 +32,13 @@ class Card(NamedTuple):
     efficiency: float
     """Share of the peak that forward and backward of packed trees reach."""
     overhead_s: float
-    """Of a step besides: optimiser, packing, the queue of rows."""
+    """Seconds of a step outside forward and backward: optimiser, packing, the queue of rows."""
     measured: str
-    """What was measured on it; empty for nothing."""
+    """The measurement on this card; empty without one."""
 
 
 _EFFICIENCY, _OVERHEAD_S = 0.25, 0.2
-"""Of the H200: 5.0e14 operations in an update of 2.02 s, in a step of 2.19 s; of the H100: 5.7e14 in 2.35 s."""
+"""An H200 took 2.02 s for an update of 5.0e14 operations and 2.19 s for its step; an H100 2.35 s for 5.7e14."""
 CARDS: Final = (
     Card("H200", 141_000_000_000, 989e12, _EFFICIENCY, _OVERHEAD_S, "steps of 1.5B"),
     Card("H100", 80_000_000_000, 989e12, _EFFICIENCY, _OVERHEAD_S, "forward and backward of 1.5B"),
