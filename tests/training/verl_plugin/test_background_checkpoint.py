@@ -94,7 +94,7 @@ def assert_same(one: Any, other: Any) -> None:
 def test_tensors_that_share_memory_share_their_copy(beside: Any) -> None:
     weight = torch.arange(6.0).reshape(2, 3)
     content = {"head": weight, "embedding": weight.view(2, 3), "part": weight[0], "lists": [(weight, 1)]}
-    copied = beside._Copies().of(content)
+    copied = beside.HostCopies().of(content)
     weight.zero_()
     assert copied["head"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert copied["head"] is copied["embedding"] is copied["lists"][0][0]

@@ -30,11 +30,13 @@ class KeptActivations:
         self._shape: ModelShape = shape_of_config(model.config.to_dict(), parameters)
         self._checkpoints = any(layer.gradient_checkpointing for layer in self._layers)
         self._recomputes_all = False
+        self.recomputed = 0
+        """The number of layers that recompute in the last pass."""
 
     @property
     def keeps_some(self) -> bool:
         """Whether the last pass kept the activations of layers that could recompute them."""
-        return self._checkpoints and not all(layer.gradient_checkpointing for layer in self._layers)
+        return self._checkpoints and self.recomputed < len(self._layers)
 
     def recompute_all(self) -> None:
         """Keep no layer's activations from now on."""
@@ -51,10 +53,10 @@ class KeptActivations:
             return 0
         needed, layer = pass_memory(self._shape, tokens=tokens)
         room = 0 if self._recomputes_all else max(0, int((free_bytes - needed) / layer))
-        recomputed = max(0, len(self._layers) - room)
+        self.recomputed = max(0, len(self._layers) - room)
         for number, each in enumerate(self._layers):
-            each.gradient_checkpointing = number < recomputed
-        return recomputed
+            each.gradient_checkpointing = number < self.recomputed
+        return self.recomputed
 
 
 def free_bytes(parameters: Iterable[torch.nn.Parameter], optimizer: Any) -> int:

@@ -127,6 +127,8 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             if entropy is not None:
                 mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
+            if not self._stock_reason:
+                result["metrics"]["recomputed_layers"] = [self._kept.recomputed]
             result["model_output"] = {}
         return result
 
