@@ -136,7 +136,7 @@ def _logits(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 def _scaled(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     """Return logits divided by the temperature; they are rounded to the weight's type before."""
-    return logits if temperature == 1.0 else logits.float().div_(temperature)
+    return logits if temperature == 1.0 else logits.float().div(temperature)
 
 
 def _sum(total: torch.Tensor | None, product: torch.Tensor) -> torch.Tensor:
