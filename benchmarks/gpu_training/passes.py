@@ -155,9 +155,7 @@ class Passes:
         peak_gb = torch.cuda.max_memory_allocated() / 1e9 if self._device.type == "cuda" else 0.0
         work = packed_work(rows, self._size, self._limit, share=share)
         mfu, hfu = (flops / seconds / peak if peak else 0.0 for flops in (work.flops, performed))
-        return Computed(
-            seconds, work.tokens, rows.tokens, len(parts), mfu, hfu, self._recomputed, peak_gb, loss
-        )
+        return Computed(seconds, work.tokens, rows.tokens, len(parts), mfu, hfu, self._recomputed, peak_gb, loss)
 
     def _free_bytes(self) -> int:
         return free_bytes([], None) if self._device.type == "cuda" else 0
@@ -165,9 +163,7 @@ class Passes:
     def _forward_backward(self, batch: PackedBatch, trained: int) -> float:
         longest_run = kernel_for(self._device).longest_run
         self._recomputed = self.kept.choose(batch.layout.tokens, self._free_bytes())
-        plan = plan_attention(
-            batch.layout, self._device, longest_run=longest_run, recomputed_layers=self._recomputed
-        )
+        plan = plan_attention(batch.layout, self._device, longest_run=longest_run, recomputed_layers=self._recomputed)
         batch = batch.to(self._device)
         hidden = self._model.model(
             input_ids=batch.input_ids,

@@ -50,9 +50,9 @@ class _Norm:
     def __call__(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Normalise, with the weight in the type of the states."""
         weight = self._module.weight.to(hidden_states.dtype)
-        normalised: torch.Tensor = _RMS_NORM(
-            hidden_states, list(weight.shape), weight, self._module.variance_epsilon
-        )[0]
+        normalised: torch.Tensor = _RMS_NORM(hidden_states, list(weight.shape), weight, self._module.variance_epsilon)[
+            0
+        ]
         return normalised
 
 
@@ -114,7 +114,13 @@ class _Rotary:
         self._original = original
 
     def __call__(
-        self, query: torch.Tensor, key: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, *args: Any, **kwargs: Any
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        cosine: torch.Tensor,
+        sine: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
         """Rotate queries and keys of shape (1, heads, tokens, size) by angles of shape (1, tokens, size)."""
         if query.shape[0] != 1 or args or kwargs:

@@ -57,7 +57,9 @@ class HostCopies:
         if not self._buffers:
             self._buffers = [torch.empty(_BUFFER_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(2)]
         filled: list[tuple[torch.Tensor, torch.Tensor, torch.cuda.Event]] = []
-        for number, (part, place) in enumerate(zip(source.split(_BUFFER_BYTES), target.split(_BUFFER_BYTES), strict=True)):
+        for number, (part, place) in enumerate(
+            zip(source.split(_BUFFER_BYTES), target.split(_BUFFER_BYTES), strict=True)
+        ):
             buffer = self._buffers[number % 2][: len(part)]
             buffer.copy_(part, non_blocking=True)
             event = torch.cuda.Event()
