@@ -5,8 +5,8 @@
 import importlib
 import json
 import math
-from collections.abc import Generator
 import shutil
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 

@@ -161,7 +161,7 @@ def test_checkpointed_activations_are_computed_again_without_their_attention(
 
 
 @pytest.mark.parametrize("kept_layers", [1, 2])
-def test_layers_that_fit_into_memory_keep_their_activations(  # noqa: PLR0917 - fixtures
+def test_layers_that_fit_into_memory_keep_their_activations(
     kept_layers: int, engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the tiny model's two layers."""
@@ -185,7 +185,7 @@ def test_layers_that_fit_into_memory_keep_their_activations(  # noqa: PLR0917 - 
     assert len(norms) == 2 * shape.layers + 1 + 2 * (shape.layers - kept_layers)
 
 
-def test_kept_activations_are_recomputed_after_a_pass_ran_out_of_memory(  # noqa: PLR0917 - fixtures
+def test_kept_activations_are_recomputed_after_a_pass_ran_out_of_memory(
     engine: Any,
     tiny_model: Path,
     tmp_path: Path,

@@ -104,7 +104,8 @@ class Rotated(torch.autograd.Function):
         """Return the gradient of the states."""
         from .elementwise_kernels import rotate  # noqa: PLC0415
 
-        return rotate(grads[0].contiguous(), *ctx.saved_tensors, -1.0), None, None
+        cosine, sine = ctx.saved_tensors
+        return rotate(grads[0].contiguous(), cosine, sine, -1.0), None, None
 
 
 class _Rotary:

@@ -42,7 +42,7 @@ class HostCopies:
             self._by_memory[memory] = (tensor, self._copied(local.detach()))
         copied = self._by_memory[memory][1]
         if isinstance(tensor, DTensor):
-            return DTensor(copied, tensor._spec, requires_grad=False)  # type: ignore[call-arg]  # noqa: SLF001 - from_local moves it to the mesh's device
+            return DTensor(copied, tensor._spec, requires_grad=False)  # noqa: SLF001 - from_local moves it to the mesh's device
         return copied
 
     def _copied(self, tensor: torch.Tensor) -> torch.Tensor:

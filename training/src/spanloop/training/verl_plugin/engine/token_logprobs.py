@@ -7,6 +7,7 @@ kept for the backward pass, which computes earlier blocks again; a pass of one b
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -150,7 +151,7 @@ def _blocks(positions: int, rows: torch.Tensor, weight: torch.Tensor) -> Iterato
     blocks = [range(start, min(start + size, positions), step) for start in range(0, positions, size)]
     starts = [start for block in blocks for start in block]
     pairs = torch.searchsorted(rows, torch.tensor([*starts, positions], device=rows.device)).tolist()
-    pair_runs = iter(zip(pairs, pairs[1:], strict=False))
+    pair_runs = iter(pairwise(pairs))
     for block in blocks:
         parts = []
         for start in block:
