@@ -62,15 +62,18 @@ class KeptActivations:
 def free_bytes(parameters: Iterable[torch.nn.Parameter], optimizer: Any) -> int:
     """Return a GPU's memory that a pass may use.
 
-    Gradients and moments that do not exist yet are subtracted.
+    Gradients and moments that do not exist yet are subtracted. torch's own limit of a process is obeyed
+    (``PYTORCH_CUDA_ALLOC_CONF=per_process_memory_fraction:0.5``).
 
     Args:
         parameters: Of the model.
         optimizer: Its AdamW.
     """
     free, total = torch.cuda.mem_get_info()
-    unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    return free + unused - int((1 - USABLE_SHARE) * total) - missing_bytes(parameters, optimizer)
+    allocated = torch.cuda.memory_allocated()
+    limit = int(torch.cuda.get_per_process_memory_fraction() * total)
+    usable = min(free + torch.cuda.memory_reserved(), limit)
+    return int(USABLE_SHARE * usable) - allocated - missing_bytes(parameters, optimizer)
 
 
 def missing_bytes(parameters: Iterable[torch.nn.Parameter], optimizer: Any) -> int:

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import get_device_id, get_device_name
+from verl.utils.device import get_device_id, get_device_name, set_expandable_segments
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
@@ -64,6 +64,9 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
 
     def initialize(self) -> None:
         """Build model and optimiser, whose checkpoints are written beside the training."""
+        if get_device_name() != "cpu":
+            # passes differ in size; fixed segments would leave half of the memory in fragments
+            set_expandable_segments(True)
         super().initialize()
         stock = self.checkpoint_manager
         self.checkpoint_manager: Any = BackgroundCheckpoints(
