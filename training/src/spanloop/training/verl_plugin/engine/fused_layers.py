@@ -74,7 +74,7 @@ class Gated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         """Keep both inputs."""
-        from .elementwise_kernels import gated  # noqa: PLC0415 - Triton is there beside CUDA only
+        from .triton_kernels import gated  # noqa: PLC0415 - Triton is there beside CUDA only
 
         gate, up = gate.contiguous(), up.contiguous()
         ctx.save_for_backward(gate, up)
@@ -83,7 +83,7 @@ class Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the gradients of both inputs."""
-        from .elementwise_kernels import gated_backward  # noqa: PLC0415
+        from .triton_kernels import gated_backward  # noqa: PLC0415
 
         return gated_backward(grads[0].contiguous(), *ctx.saved_tensors)
 
@@ -94,7 +94,7 @@ class Rotated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         """Keep the angles."""
-        from .elementwise_kernels import rotate  # noqa: PLC0415 - Triton is there beside CUDA only
+        from .triton_kernels import rotate  # noqa: PLC0415 - Triton is there beside CUDA only
 
         ctx.save_for_backward(cosine, sine)
         return rotate(states.contiguous(), cosine, sine, 1.0)
@@ -102,7 +102,7 @@ class Rotated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor, None, None]:
         """Return the gradient of the states."""
-        from .elementwise_kernels import rotate  # noqa: PLC0415
+        from .triton_kernels import rotate  # noqa: PLC0415
 
         cosine, sine = ctx.saved_tensors
         return rotate(grads[0].contiguous(), cosine, sine, -1.0), None, None

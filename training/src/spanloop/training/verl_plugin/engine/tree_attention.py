@@ -1,9 +1,9 @@
 # pyright: basic
 """Causal attention over :class:`~.prefix_tree.PackedRows`, by the calls of an :class:`~.attention_plan.AttentionPlan`.
 
-Partial results of the calls are merged in float32, and rounded to the kernel's type after each call. In the backward pass each call gets the merged output and
-log-sum-exp, so the gradients of the calls add up. Keys and values are not copied for each row or padded: memory is that
-of the packed tokens.
+Partial results of the calls are merged in float32, and rounded to the kernel's type after each call. In the backward
+pass each call gets the merged output and log-sum-exp, so the gradients of the calls add up. Keys and values are not
+copied for each row or padded: memory is that of the packed tokens.
 """
 
 from typing import Any, NamedTuple

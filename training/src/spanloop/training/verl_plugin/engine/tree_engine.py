@@ -148,7 +148,7 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             except torch.OutOfMemoryError as error:
                 keeps_some = not self._stock_reason and self._kept.keeps_some
                 smaller = self._smaller_pass(parts)
-                problem = recovery_problem(self.module, dist.get_world_size())
+                problem = recovery_problem(dist.get_world_size())
                 if problem or not (keeps_some or smaller):
                     error.add_note(f"spanloop: the pass is not repeated: {problem or 'each pass has one row'}")
                     raise
