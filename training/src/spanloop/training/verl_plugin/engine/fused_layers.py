@@ -127,7 +127,7 @@ class _Rotary:
         if query.shape[0] != 1 or args or kwargs:
             return self._original(query, key, cosine, sine, *args, **kwargs)
         angles = cosine[0].contiguous(), sine[0].contiguous()
-        rotated: list[Any] = [Rotated.apply(each[0].transpose(0, 1), *angles) for each in (query, key)]  # type: ignore[no-untyped-call]
+        rotated: list[Any] = [Rotated.apply(each.squeeze(0).transpose(0, 1), *angles) for each in (query, key)]  # type: ignore[no-untyped-call]
         return [each.transpose(0, 1)[None] for each in rotated]
 
 
