@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := instrumentation collector converters training gateway evaluation dashboard foundation tests examples benchmarks docs docker
 
 # Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them. More
-# threads of polars would wait for each other: a tenth of the CPU time of the converters' tests.
+# threads of polars and torch would wait for each other: minutes, where another process holds a core.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
 # Tests start hundreds of processes. Without bytecode on disk, each would compile spanloop again.
@@ -48,7 +48,7 @@ test: setup ## All checks and tests except the slow ones
 	@$(MAKE) --no-print-directory --jobs 2 check fast-tests
 
 fast-tests: $(STAMP)
-	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
+	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --ignore tests/containers --timeout 1800 --hypothesis-profile explore
