@@ -101,12 +101,14 @@ class AnswerErrors:
 def _present_literals(texts: Sequence[str]) -> list[frozenset[str]]:
     if len(texts) < _FEW:
         lowered = [text.lower() for text in texts]
-        return [frozenset([literal for literal in LITERALS if literal in text]) for text in lowered]
+        whole = "\0".join(lowered)
+        literals = [literal for literal in LITERALS if literal in whole]
+        return [frozenset([literal for literal in literals if literal in text]) for text in lowered]
     column = pl.Series([replace_surrogates(text) for text in texts], dtype=pl.String).str.to_lowercase()
     return [frozenset(literals) for literals in column.str.extract_many(LITERALS, overlapping=True).to_list()]
 
 
-_FEW: Final = 24
+_FEW: Final = 48
 """Fewer texts are searched for one literal after the other: polars builds its automaton anew for each search."""
 
 

@@ -28,8 +28,9 @@ class Attributes:
     def __init__(self, column: pl.Series) -> None:
         lists = column.fill_null([]) if column.null_count() else column
         lengths = lists.list.len().to_numpy()
-        items = lists.explode(empty_as_null=False).struct
-        keys, self.values = items.field("key").fill_null(""), items.field("value")
+        items = lists.explode(empty_as_null=False).struct.unnest()
+        keys, self.values = items["key"], items["value"]
+        keys = keys.fill_null("") if keys.null_count() else keys
         known = keys.unique(maintain_order=True)
         self.height = column.len()
         """Number of rows."""
@@ -61,14 +62,13 @@ class Attributes:
         place_of_row[self.rows[places]] = places
         return self._values_and_null[pl.Series(place_of_row if rows is None else place_of_row[rows])]
 
-    def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
-        """Whether the key of each attribute is meant.
+    def matching(self, is_meant: Callable[[str], bool]) -> Mask:
+        """Whether the key of each attribute is meant; ``is_meant`` is asked once for each distinct one."""
+        return np.fromiter(map(is_meant, self.keys), dtype=np.bool_, count=len(self.keys))[self.codes]
 
-        Args:
-            is_meant: Said of a column of keys; asked once for each distinct one.
-        """
-        keys = pl.DataFrame([pl.Series("key", self.keys, dtype=pl.String)])
-        return keys.select(is_meant(pl.col("key"))).to_series().to_numpy()[self.codes]
+    def texts_at(self, places: Rows) -> list[str]:
+        """The values of the attributes at ``places``; empty for null."""
+        return [value or "" for value in self.values[pl.Series(places, dtype=pl.UInt32)].to_list()]
 
     def rows_with(self, places: Mask | Rows) -> Mask:
         """Which rows have one of the attributes at ``places``."""
