@@ -10,7 +10,19 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
 from .attribute_map import ATTRIBUTE_MAPS
-from .base import BODY, CANONICAL, COLUMNS, ColumnValue, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import (
+    BODY,
+    CANONICAL,
+    COLUMNS,
+    IS_READ,
+    ColumnValue,
+    Dialect,
+    IndexedList,
+    RawSpan,
+    attr,
+    attributes_of,
+    column_of,
+)
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
@@ -89,12 +101,14 @@ __all__ = [
     "COLUMNS",
     "CONVERSATION",
     "DIALECTS",
+    "IS_READ",
     "REQUESTED_CALLS",
     "ColumnValue",
     "Dialect",
     "IndexedList",
     "RawSpan",
     "attr",
+    "attributes_of",
     "column_of",
     "keys_of",
     "lists_of",

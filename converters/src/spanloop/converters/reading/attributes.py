@@ -18,6 +18,9 @@ _FEW: Final = 2**16
 """Numbers below this are sorted by radix."""
 
 
+_NULL: Final = pl.Series([None], dtype=pl.String)
+
+
 class Attributes:
     """All attributes of a column, one behind the other.
 
@@ -57,6 +60,8 @@ class Attributes:
 
     def column(self, key: str, rows: npt.NDArray[Any] | None = None) -> pl.Series:
         """The value of ``key`` in each of ``rows``, else all: null without one, the last where there are several."""
+        if key not in self._number:
+            return _NULL.new_from_index(0, self.height if rows is None else len(rows))
         places = self.places(key)
         place_of_row = np.full(self.height, self.values.len(), dtype=np.uint32)
         place_of_row[self.rows[places]] = places
@@ -106,7 +111,7 @@ class Attributes:
 
     @cached_property
     def _values_and_null(self) -> pl.Series:
-        return pl.concat([self.values, pl.Series([None], dtype=pl.String)], rechunk=True)
+        return pl.concat([self.values, _NULL], rechunk=True)
 
     @cached_property
     def _by_key(self) -> tuple[Rows, npt.NDArray[Any]]:
