@@ -1,7 +1,7 @@
 """Messages: OpenTelemetry's JSON form in frozen values, and the digests that identify messages.
 
 Invariant: ``Message.json`` carries every part that came in, known or not; the other fields are views on it. A
-message's digest covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
+message's content covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
 the order of object keys do not count, so that an output equals its later appearance in an input.
 """
 
@@ -39,8 +39,15 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     tool_responses: tuple[ToolResponse, ...]
     finish_reason: str
     json: str
-    digest: bytes
+    content: tuple[str, ...]
+    """What the model sees: the role, then a label and a value for each part, the text last."""
     is_redacted: bool
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify ``content`` outside of a batch."""
+        role, *pieces = self.content
+        return digest([role, *map("".join, zip(pieces[::2], pieces[1::2], strict=True))])
 
 
 def digest(texts: Iterable[str]) -> bytes:
@@ -61,11 +68,6 @@ def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...
     """
     digests: list[bytes] = []
     for message in messages:
-        running = extend(running, message)
+        running = blake2b(running + message.digest, digest_size=16).digest()
         digests.append(running)
     return tuple(digests)
-
-
-def extend(running: bytes, message: Message) -> bytes:
-    """The running digest one message further."""
-    return blake2b(running + message.digest, digest_size=16).digest()

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
+from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, parse_json
 from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
@@ -29,7 +29,7 @@ class CallContents(NamedTuple):
 
     histories: list[History]
     outputs: list[tuple[Message, ...]]
-    output_chains: list[tuple[bytes, ...]]
+    output_chains: list[tuple[int, ...]]
     tools: list[str]
     problems: list[Problem | None]
 
@@ -99,7 +99,7 @@ def _read_call(
         contents.problems[place] = Problem(UntrainableReason.MALFORMED_MESSAGES, detail)
         return
     contents.outputs[place] = output
-    contents.output_chains[place] = tuple([extend(history.digest, message) for message in output])
+    contents.output_chains[place] = tuple([log.number(history.number, message) for message in output])
     contents.problems[place] = _problem(call, history, output)
 
 
