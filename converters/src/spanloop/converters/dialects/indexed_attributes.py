@@ -204,13 +204,13 @@ def _listed(value: object) -> object:
 
 def _filled(template: Fields, values: Sequence[str]) -> Fields:
     """A template with the values in their places."""
-    filled: Fields = {}
-    for key, item in template.items():
-        filled[key] = values[item] if type(item) is int else _filled_item(item, values)
-    return filled
+    return {
+        key: values[item] if type(item) is int else _filled_item(item, values)  # an object's text is the rarer case
+        for key, item in template.items()
+    }
 
 
 def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, dict):
-        return _filled(cast("Fields", item), values)
-    return values[item] if isinstance(item, int) else [_filled_item(inner, values) for inner in as_list(item)]
+    if isinstance(item, list):
+        return [_filled_item(inner, values) for inner in as_list(item)]
+    return values[item] if isinstance(item, int) else _filled(as_fields(item), values)

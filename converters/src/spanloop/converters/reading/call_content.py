@@ -50,6 +50,7 @@ class _CallAttributes(msgspec.Struct, gc=False):
     """See ``two_dialects``."""
 
 
+_MODEL_CALL: Final = SpanKind.LLM.value
 _COLUMNS: Final = (
     *("_row", "TraceId", "SpanId", "input_messages", "output_messages", "system_instructions", "tools"),
     *("DroppedAttributesCount", "finish_reasons", CONFLICT),
@@ -68,7 +69,7 @@ def read_contents(columns: Columns, attributes: Attributes, log: MessageLog) -> 
     contents = CallContents([NO_HISTORY] * count, [()] * count, [()] * count, ["[]"] * count, [None] * count)
     rows = zip(columns["kind"], *(columns[name] for name in _COLUMNS), strict=True)
     for place, (kind, *values) in enumerate(rows):
-        if kind == SpanKind.LLM.value:
+        if kind == _MODEL_CALL:
             _read_call(_CallAttributes(*values), attributes, log, contents, place)
     return contents
 
