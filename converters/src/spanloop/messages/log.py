@@ -45,32 +45,33 @@ class History(msgspec.Struct, eq=False, gc=False):
     def messages(self) -> tuple[Message, ...]:
         """The messages."""
         if self.cached_messages is None:
-            known, new = self, list[Message]()
-            while known.cached_messages is None:
-                new.append(cast("Message", known.message))
-                known = cast("History", known.before)
-            self.cached_messages = (*known.cached_messages, *reversed(new))
+            node, new = self, list[Message]()
+            while (known := node.cached_messages) is None and node.before is not None and node.message is not None:
+                new.append(node.message)
+                node = node.before
+            self.cached_messages = (*(known or ()), *reversed(new))
         return self.cached_messages
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of the histories that end with each of the messages."""
         if self.cached_numbers is None:
-            known, new = self, list[int]()
-            while known.cached_numbers is None:
-                new.append(known.number)
-                known = cast("History", known.before)
-            self.cached_numbers = (*known.cached_numbers, *reversed(new))
+            node, new = self, list[int]()
+            while (known := node.cached_numbers) is None and node.before is not None:
+                new.append(node.number)
+                node = node.before
+            self.cached_numbers = (*(known or ()), *reversed(new))
         return self.cached_numbers
 
     @property
     def facts(self) -> Facts:
         """Facts about the messages as a whole."""
         if self.cached_facts is None:
-            known = cast("History", self.before)
-            while known.cached_facts is None:
-                known = cast("History", known.before)
-            self.cached_facts = known.cached_facts.further(self.messages)
+            node = self.before
+            while node is not None and node.cached_facts is None:
+                node = node.before
+            known = NO_FACTS if node is None or node.cached_facts is None else node.cached_facts
+            self.cached_facts = known.further(self.messages)
         return self.cached_facts
 
 

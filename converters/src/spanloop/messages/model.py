@@ -6,6 +6,7 @@ the order of object keys do not count, so that an output equals its later appear
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -46,8 +47,13 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     @property
     def digest(self) -> bytes:
         """16 bytes that identify ``content`` outside of a batch."""
-        role, *pieces = self.content
-        return digest([role, *map("".join, zip(pieces[::2], pieces[1::2], strict=True))])
+        return _content_digest(self.content)
+
+
+@lru_cache(maxsize=1024)
+def _content_digest(content: tuple[str, ...]) -> bytes:
+    role, *pieces = content
+    return digest([role, *map("".join, zip(pieces[::2], pieces[1::2], strict=True))])
 
 
 def digest(texts: Iterable[str]) -> bytes:

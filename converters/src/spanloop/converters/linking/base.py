@@ -7,13 +7,13 @@ identity: an id that is unique by construction, or the same service, nearness in
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ..spans import Span
 from .continuation import Evidence
 
 if TYPE_CHECKING:
-    from spanloop.messages import History, Message, ToolCall
+    from spanloop.messages import Message, ToolCall
 
 Key = tuple[str | int, ...]
 """Begins with an id or the number of a history; across traces, `UNIQUE` or a source is next."""
@@ -55,9 +55,9 @@ class Call:
         history = span.history
         spoken = 0 if history.last_assistant is None else history.last_assistant + 1
         newest_first: list[Message] = []
-        while history.length > spoken:
-            newest_first.append(cast("Message", history.message))
-            history = cast("History", history.before)
+        while history.length > spoken and history.message is not None and history.before is not None:
+            newest_first.append(history.message)
+            history = history.before
         self.newest_assistant = history.message
         """The newest assistant message in the input; None when the call starts a conversation."""
         self.newest_messages = newest_first[::-1]
