@@ -36,6 +36,7 @@ from .contrib.monocle import MONOCLE
 from .contrib.neatlogs import NEATLOGS
 from .contrib.other_names import OTHER_NAMES, SERVER
 from .contrib.traceai import TRACEAI
+from .conventions import CONVENTIONS, Convention
 from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
 from .legacy import LEGACY, REQUESTED_CALLS
@@ -99,11 +100,13 @@ __all__ = [
     "BODY",
     "CANONICAL",
     "COLUMNS",
+    "CONVENTIONS",
     "CONVERSATION",
     "DIALECTS",
     "IS_READ",
     "REQUESTED_CALLS",
     "ColumnValue",
+    "Convention",
     "Dialect",
     "IndexedList",
     "RawSpan",

@@ -4,7 +4,9 @@ Invariant: nothing is lost and nothing is moved; the attributes of a row stand b
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -37,15 +39,24 @@ class Attributes:
         known = keys.unique(maintain_order=True)
         self.height = column.len()
         """Number of rows."""
-        self.lengths: Rows = lengths.astype(np.int64)
-        """Number of attributes of each row."""
         self.keys: list[str] = known.to_list()
         """Every key once, by its number."""
         self.codes: npt.NDArray[np.uint32] = keys.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
         """The number of each attribute's key."""
         self.rows: Rows = np.repeat(np.arange(self.height), lengths)
         """The row of each attribute."""
-        self._number = {key: number for number, key in enumerate(self.keys)}
+
+    def only(self, is_meant: Callable[[str], bool]) -> "Attributes":
+        """The attributes of the same rows whose keys are meant."""
+        is_kept = np.fromiter(map(is_meant, self.keys), dtype=np.bool_, count=len(self.keys))
+        places = np.flatnonzero(is_kept[self.codes])
+        kept = copy(self)
+        for cached in ("_number", "_values_and_null", "_by_key"):
+            vars(kept).pop(cached, None)
+        kept.values, kept.rows = self.values[pl.Series(places, dtype=pl.UInt32)], self.rows[places]
+        kept.keys = list(compress(self.keys, is_kept))
+        kept.codes = (np.cumsum(is_kept) - 1).astype(np.uint32)[self.codes[places]]
+        return kept
 
     def __contains__(self, key: object) -> bool:
         return key in self._number
@@ -108,6 +119,10 @@ class Attributes:
         return next(
             (self.keys[code] for place, code in zip(places, codes, strict=True) if self.values[place] == value), ""
         )
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {key: number for number, key in enumerate(self.keys)}
 
     @cached_property
     def _values_and_null(self) -> pl.Series:

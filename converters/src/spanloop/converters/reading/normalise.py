@@ -70,7 +70,7 @@ def normalise(
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
     columns = _typed(ordered)
     first = read_columns(ordered, attributes)
-    columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
+    columns |= with_second_dialect(first, ordered, attributes, read_columns)
     rejected += [
         Rejected(
             trace_id,
