@@ -60,7 +60,9 @@ def whole_body(response_id: str) -> bytes:
 _PLACEHOLDER: Final = "chatcmpl-00000000"
 _STREAM: Final = stream_chunks(_PLACEHOLDER)
 _WHOLE: Final = whole_body(_PLACEHOLDER)
-_MODELS: Final = b'{"object":"list","data":[{"id":"scripted","object":"model","root":"/nonexistent","max_model_len":4096}]}'
+_MODELS: Final = (
+    b'{"object":"list","data":[{"id":"scripted","object":"model","root":"/nonexistent","max_model_len":4096}]}'
+)
 _STREAM_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
 )

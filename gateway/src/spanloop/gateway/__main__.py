@@ -92,8 +92,7 @@ async def serve(process: Process[GatewaySettings]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return the exit status."""
-    for logger in ("httpx", "httpcore", "uvicorn.error"):
-        logging.getLogger(logger).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     return run_role(GatewaySettings, lambda process: asyncio.run(serve(process)), arguments)
 
 

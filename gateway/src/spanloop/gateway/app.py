@@ -38,13 +38,13 @@ from .capture.recorder import Recorder
 from .chat.completions import ChatHandler
 from .chat.request import ChatRequest
 from .chat.sessions import session_of
+from .client.engine_client import EngineClient
 from .drain import CHAT_PATH, Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
 from .engine.status import EngineState
-from .engine.unix_socket import engine_client
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
@@ -73,7 +73,7 @@ class Gateway:
         self._started_s = time.time()
         self._version = version("spanloop")
         self.metrics = Metrics()
-        self.client = engine_client()
+        self.client = EngineClient()
         self.admission = AdmissionControl(NO_DEPLOYMENT)
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),

@@ -4,12 +4,12 @@ Only the fields that the gateway uses are validated; all others are passed to th
 them.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, cast
 
+from ..client.json_codec import encode_json
 from .request_body import invalid_request, read_body
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
@@ -89,7 +89,7 @@ class ChatRequest:
     def for_engine(self, served_name: str) -> bytes:
         """Return the body for the engine, with its own model name and a request for logprobs and token ids."""
         overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
-        return to_json({**self.document, **overrides})
+        return encode_json({**self.document, **overrides})
 
 
 def _read_flag(document: Mapping[str, Any], name: str) -> bool:
@@ -101,35 +101,3 @@ def _read_flag(document: Mapping[str, Any], name: str) -> bool:
 
 def _show(value: object) -> str:
     return repr(value)[:80]
-
-
-def for_client(document: dict[str, Any], request: ChatRequest, model: str) -> dict[str, Any]:
-    """Rewrite a response, or one chunk of a stream, in place.
-
-    Args:
-        document: The engine's JSON object; modified.
-        request: The client's request.
-        model: The policy version, ``name@version``.
-
-    Returns:
-        The same object.
-    """
-    if "model" in document:
-        document["model"] = model
-    if not request.wants_token_ids:
-        document.pop("prompt_token_ids", None)
-    choices: list[dict[str, Any]] = document.get("choices") or []
-    for choice in choices:
-        if not request.wants_token_ids:
-            choice.pop("token_ids", None)
-        if not request.wants_logprobs and "logprobs" in choice:
-            choice["logprobs"] = None
-    return document
-
-
-def to_json(document: dict[str, Any]) -> bytes:
-    """Return compact UTF-8 JSON, or ASCII where an engine's text has an unpaired surrogate: the escape stays."""
-    try:
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(document, separators=(",", ":")).encode()

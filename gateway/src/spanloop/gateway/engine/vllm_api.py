@@ -5,10 +5,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-import httpx
-
 from spanloop.foundation.errors import ServiceError
 
+from ..client.connection import EngineConnectionError
+from ..client.engine_client import EngineClient
 from .served_adapter import ServedAdapter
 
 _PROBE_TOKENS: Final = 24
@@ -35,15 +35,15 @@ class VllmApi:
         client: The HTTP client to use.
     """
 
-    def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
+    def __init__(self, base_url: str, client: EngineClient) -> None:
         self.base_url = base_url.rstrip("/")
         self._client = client
 
     async def is_healthy(self) -> bool:
         """Return whether ``/health`` responds with 200."""
         try:
-            response = await self._client.get(f"{self.base_url}/health", timeout=_HEALTH_TIMEOUT_S)
-        except httpx.HTTPError:
+            response = await self._client.get(f"{self.base_url}/health", timeout_s=_HEALTH_TIMEOUT_S)
+        except EngineConnectionError:
             return False
         return response.status_code == 200
 
@@ -185,9 +185,9 @@ class VllmApi:
         is_json: bool = True,
     ) -> dict[str, Any]:
         try:
-            response = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
-        except httpx.HTTPError as error:
-            raise ServiceError(f"{method} {self.base_url}{path} failed: {type(error).__name__}: {error}") from error
+            response = await self._client.request(method, self.base_url + path, json=body, timeout_s=timeout_s)
+        except EngineConnectionError as error:
+            raise ServiceError(f"{method} {self.base_url}{path} failed: {error}") from error
         if response.status_code != 200:
             raise ServiceError(f"{method} {self.base_url}{path} failed: {response.status_code}: {response.text[:500]}")
         try:
