@@ -79,7 +79,7 @@ def await_serving(data_dir: DataDir) -> int:
 
 def measure(server: Server, *, requests: int, clients: int, is_stream: bool) -> LoadResult:
     """Run a load after a small one that warms up."""
-    asyncio.run(run_load(server.port, server.pid, requests=2 * clients, clients=clients, is_stream=is_stream))
+    asyncio.run(run_load(server.port, server.pid, requests=12 * clients, clients=clients, is_stream=is_stream))
     return asyncio.run(run_load(server.port, server.pid, requests=requests, clients=clients, is_stream=is_stream))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, cast
 
 from ..client.json_codec import encode_json
-from .request_body import invalid_request, read_body
+from .request_body import invalid_request, nested_too_deep, read_body
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 
@@ -87,9 +87,16 @@ class ChatRequest:
         )
 
     def for_engine(self, served_name: str) -> bytes:
-        """Return the body for the engine, with its own model name and a request for logprobs and token ids."""
+        """Return the body for the engine, with its own model name and a request for logprobs and token ids.
+
+        Raises:
+            ApiError: 400; the request is nested too deep to be written.
+        """
         overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
-        return encode_json({**self.document, **overrides})
+        try:
+            return encode_json({**self.document, **overrides})
+        except RecursionError as error:
+            raise nested_too_deep() from error
 
 
 def _read_flag(document: Mapping[str, Any], name: str) -> bool:
