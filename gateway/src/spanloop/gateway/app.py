@@ -39,6 +39,7 @@ from .chat.completions import ChatHandler
 from .chat.request import ChatRequest
 from .chat.sessions import session_of
 from .client.engine_client import EngineClient
+from .continuation.continuer import Continuer
 from .drain import CHAT_PATH, Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
@@ -94,6 +95,7 @@ class Gateway:
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
         self.drain = Drain()
+        self.continuer = Continuer(self.client, self.metrics, settings.conversation_bytes)
         self._authenticator = Authenticator(data_dir, limits)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
@@ -159,7 +161,8 @@ class Gateway:
             # An API key of this gateway is not the engine's.
             authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
             session = session_of(request.headers, chat.trace)
-            handler = ChatHandler(chat, self, authorization=authorization, session=session)
+            key = admission.key or authorization
+            handler = ChatHandler(chat, self, authorization=authorization, session=session, key=key)
         except BaseException:
             admission.end()
             raise
@@ -207,6 +210,7 @@ class Gateway:
                 "version": None if deployment is None else deployment.version,
                 "canary": None if candidate is None else candidate.canary.candidate.label,
                 "error": status.error,
+                "continuation": self._continuation_state(),
                 "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
                 "start_duration_s": round(status.start_duration_s, 3),
@@ -222,6 +226,15 @@ class Gateway:
             }
         )
 
+    def _continuation_state(self) -> str:
+        """Return ``exact``, or why conversations are tokenised again; empty while nothing is served."""
+        endpoint = self.admission.endpoint
+        if endpoint is None:
+            return ""
+        if self.continuer.is_exact(endpoint):
+            return "exact"
+        return f"tokenised again: {endpoint.facts.no_exact_ids or 'conversation_bytes is 0'}"
+
     async def _metrics_text(self, request: Request) -> Response:
         self._authenticator.check(request, Scope.READ)
         status, spool = self.lifecycle.status, self.recorder.stats
@@ -231,6 +244,7 @@ class Gateway:
             "engine_start_duration_seconds": status.start_duration_s,
             "running_requests": self.admission.running,
             "held_requests": self.admission.waiting,
+            "conversation_bytes": self.continuer.size_bytes,
             "spool_bytes": spool.bytes,
             "spool_records": spool.records,
             "spool_oldest_age_seconds": spool.oldest_age_s,

@@ -27,6 +27,8 @@ from ..capture.tokens import CaptureBuilder, CaptureContext
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient, EngineResponse, EngineStream
 from ..client.json_codec import decode_json
+from ..continuation.answer_messages import AnswerMessages
+from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metrics import Metrics
@@ -40,6 +42,8 @@ from .sessions import pseudonym_of
 
 _log: Final = logging.getLogger(__name__)
 _CLIENT_GONE: Final = 499
+HISTORY_HEADER: Final = "x-spanloop-history"
+"""Of a response whose request does not go on from the whole history that its conversation had."""
 
 
 class Services(Protocol):
@@ -49,6 +53,7 @@ class Services(Protocol):
     recorder: Recorder
     shadows: Shadows
     metrics: Metrics
+    continuer: Continuer
     client: EngineClient
     """HTTP client for the engine."""
 
@@ -61,6 +66,7 @@ class ChatHandler:
         services: The parts of the gateway to use.
         authorization: The client's ``Authorization`` header, passed to the engine.
         session: The session of the call; empty without one.
+        key: The caller's API key, by its name, or the header ``Authorization`` where the gateway has no keys.
         answer_format: The format of the answer; None is that of Chat Completions.
     """
 
@@ -71,10 +77,14 @@ class ChatHandler:
         *,
         authorization: str = "",
         session: str = "",
+        key: str = "",
         answer_format: AnswerFormat | None = None,
     ) -> None:
         self._request = request
         self._services = services
+        self._key = key
+        self._continuation: Continuation | None = None
+        self._messages = AnswerMessages()
         self._format = answer_format or ChatFormat(request)
         self._headers = {"authorization": authorization} if authorization else {}
         self._call = services.canaries.route(request.model, session)
@@ -107,7 +117,7 @@ class ChatHandler:
         try:
             async with self._admit() as slot:
                 builder = self._builder = CaptureBuilder(self._request.choice_count)
-                self._answer = AnswerBuilder()
+                self._answer, self._messages = AnswerBuilder(), AnswerMessages()
                 self._answered_by = slot.endpoint.deployment.label
                 try:
                     with self._interruptible(slot):
@@ -226,13 +236,21 @@ class ChatHandler:
         finally:
             await context.__aexit__(None, None, None)
 
-    def _request_engine(self, slot: EngineSlot) -> AbstractAsyncContextManager[EngineStream]:
-        endpoint = slot.endpoint
-        url, body = f"{endpoint.base_url}/v1/chat/completions", self._request.for_engine(endpoint.served_name)
+    async def _request_engine(
+        self, slot: EngineSlot, connection: ClientConnection
+    ) -> AbstractAsyncContextManager[EngineStream]:
+        endpoint, request = slot.endpoint, self._request
+        continuation = self._continuation = await self._services.continuer.continue_exactly(
+            request, endpoint, self._key, self._headers
+        )
+        body = request.for_engine(endpoint.served_name, {} if continuation is None else continuation.fields)
+        if continuation is not None and not continuation.alignment.is_whole:
+            connection.headers[HISTORY_HEADER] = f"differs after token {continuation.alignment.exact}"
+        url = f"{endpoint.base_url}/v1/chat/completions"
         return self._services.client.stream("POST", url, content=body, headers=self._headers)
 
     async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
-        async with self._request_engine(slot) as stream:
+        async with await self._request_engine(slot, connection) as stream:
             response = await stream.read_all()
         if response.status_code != 200:
             await self._relay_engine_error(response, slot, connection)
@@ -243,7 +261,7 @@ class ChatHandler:
         await connection.send_whole(self._format.whole(document, slot.endpoint.deployment.label))
 
     async def _answer_stream(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
-        async with self._request_engine(slot) as stream:
+        async with await self._request_engine(slot, connection) as stream:
             if stream.status_code != 200:
                 await self._relay_engine_error(await stream.read_all(), slot, connection)
                 return
@@ -273,6 +291,7 @@ class ChatHandler:
 
     def _add(self, builder: CaptureBuilder, document: dict[str, Any]) -> None:
         builder.add(document)
+        self._messages.add(document)
         if self._call.shadow is not None:
             self._answer.add(document)
 
@@ -289,7 +308,16 @@ class ChatHandler:
             started_ns=self._started_ns,
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
-        await self._services.recorder.record(builder.build(context, duration_ns=duration_ns))
+        captures = builder.build(context, duration_ns=duration_ns)
+        self._services.continuer.keep(
+            self._request,
+            slot.endpoint,
+            self._key,
+            captures=captures,
+            answers=self._messages.digests(),
+            continuation=self._continuation,
+        )
+        await self._services.recorder.record(captures)
 
     async def _relay_engine_error(
         self, response: EngineResponse, slot: EngineSlot, connection: ClientConnection

@@ -31,6 +31,8 @@ class ClientConnection:
         self.has_started = False
         self.is_streaming = False
         """Whether a stream was begun and not ended."""
+        self.headers: dict[str, str] = {}
+        """Further header fields of the response."""
         self.status = 0
         self.error_code = ""
         """Of the error event that ended a stream."""
@@ -41,8 +43,7 @@ class ClientConnection:
             self._before_answer()
         self.has_started, self.status = True, status
         fields = {"content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
-        raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
-        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+        await self._start(status, fields)
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def send_part(self, data: bytes, *, is_last: bool = False) -> None:
@@ -50,10 +51,14 @@ class ClientConnection:
         if not self.has_started:
             self._before_answer()
             self.has_started, self.status = True, 200
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._start(200, {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"})
         self.is_streaming = not is_last
         await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+
+    async def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        fields = {**headers, **self.headers}
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields.items()]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def end_with_error(self, message: str, code: str) -> None:
         """End a started stream with an error event, which clients raise."""

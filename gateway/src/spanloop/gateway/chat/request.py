@@ -7,6 +7,7 @@ them.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, cast
 
 from ..client.json_codec import encode_json
@@ -86,13 +87,17 @@ class ChatRequest:
             trace=TraceContext.parse(traceparent),
         )
 
-    def for_engine(self, served_name: str) -> bytes:
+    def for_engine(self, served_name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
         """Return the body for the engine, with its own model name and a request for logprobs and token ids.
+
+        Args:
+            served_name: The engine's name for the model.
+            fields: Further fields.
 
         Raises:
             ApiError: 400; the request is nested too deep to be written.
         """
-        overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
+        overrides = {"model": served_name, "logprobs": True, "return_token_ids": True, **fields}
         try:
             return encode_json({**self.document, **overrides})
         except RecursionError as error:

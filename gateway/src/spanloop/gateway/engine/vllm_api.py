@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ServiceError
@@ -25,6 +25,17 @@ _WARM_UP: Final[Mapping[str, Any]] = {
     "logprobs": True,
     "return_token_ids": True,
 }
+
+
+RENDER_PATH: Final = "/v1/chat/completions/render"
+
+
+def prompt_ids_field(token_ids: Sequence[int]) -> dict[str, Any]:
+    """Return the field of a chat request that gives its prompt as token ids.
+
+    vLLM then renders no messages; everything else is as in any chat (``OnlineRenderer._reused_prompt_token_ids``).
+    """
+    return {"kv_transfer_params": {"prompt_token_ids": list(token_ids)}}
 
 
 class VllmApi:
@@ -79,6 +90,17 @@ class VllmApi:
             ServiceError: It does not tell them, for instance because it runs without ``VLLM_SERVER_DEV_MODE=1``.
         """
         return await self._call("GET", "/server_info?config_format=json")
+
+    async def takes_prompt_ids(self, served_name: str) -> bool:
+        """Return whether the server renders a chat to token ids, and answers a chat whose prompt is given as ids."""
+        try:
+            rendered = await self._call("POST", RENDER_PATH, {**_WARM_UP, "model": served_name})
+            ids: list[int] = [*rendered["token_ids"], *rendered["token_ids"][:1]]
+            body = {**_WARM_UP, "model": served_name, "max_tokens": 1, **prompt_ids_field(ids)}
+            answer = await self._call("POST", "/v1/chat/completions", body)
+        except (ServiceError, KeyError, TypeError):
+            return False
+        return answer.get("prompt_token_ids") == ids
 
     async def warm_up(self, served_name: str) -> None:
         """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.

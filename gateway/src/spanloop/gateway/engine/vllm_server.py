@@ -152,7 +152,7 @@ class ChildEngine:
         try:
             await self._wait_healthy(self._api, started_at)
             await self._api.warm_up(self._requested_name)
-            self.facts = await EngineFacts.of_child(self._api, command.command)
+            self.facts = await EngineFacts.of_child(self._api, command.command, model_path, self._requested_name)
         except BaseException:
             await self.stop()
             raise
@@ -319,7 +319,7 @@ class ExternalEngine:
                 next_step="start it, or omit --upstream so that the gateway starts vLLM",
             )
         self.served_name = await self.api.served_model()
-        self.facts = await EngineFacts.of_upstream(self.api)
+        self.facts = await EngineFacts.of_upstream(self.api, self.served_name)
 
     async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:  # noqa: ARG002
         """Return False: the server's adapters are not the gateway's."""

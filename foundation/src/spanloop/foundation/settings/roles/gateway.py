@@ -63,6 +63,9 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     """Refuse larger request bodies with 413."""
     spool_bytes: int = Field(default=2 * 2**30, gt=0)
     """Limit of the bytes of captures that wait for ClickHouse."""
+    conversation_bytes: int = Field(default=64 * 2**20, ge=0)
+    """Limit of the memory for token ids of earlier turns, from which conversations are continued exactly; 0 lets the
+    engine tokenise each turn again."""
     restart_limit: int = Field(default=6, ge=0)
     """Consecutive failed starts after which the engine stays down until the next deployment."""
     first_backoff_s: float = Field(default=1.0, ge=0)
