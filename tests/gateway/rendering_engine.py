@@ -35,7 +35,11 @@ class RenderingEngine(StandIn):
 
     def app(self) -> Starlette:
         app = super().app()
-        app.router.routes.append(Route("/v1/chat/completions/render", self._render, methods=["POST"]))
+        app.router.routes[:0] = [
+            Route("/v1/chat/completions/render", self._render, methods=["POST"]),
+            Route("/v1/completions", self._complete, methods=["POST"]),
+            Route("/tokenize", self._tokenize, methods=["POST"]),
+        ]
         return app
 
     @property
@@ -45,6 +49,29 @@ class RenderingEngine(StandIn):
     def text_of(self, token_ids: list[int]) -> str:
         text: str = TOKENIZER.decode(token_ids, skip_special_tokens=False)
         return text
+
+    async def _tokenize(self, request: Request) -> Response:
+        body = await request.json()
+        ids = self.renderer.ids(body["messages"]) if "messages" in body else self.renderer.encode(body["prompt"])
+        return JSONResponse({"count": len(ids), "max_model_len": 64, "tokens": ids, "model": body["model"]})
+
+    async def _complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(body)
+        prompt = body["prompt"] if isinstance(body["prompt"], list) else self.renderer.encode(body["prompt"])
+        choice = {
+            "index": 0,
+            "text": "found",
+            "logprobs": {"tokens": ["f", "ound"], "token_logprobs": [-0.5, -0.25], "top_logprobs": None},
+            "finish_reason": "length",
+            "token_ids": [5, 6],
+            "prompt_token_ids": prompt,
+        }
+        document = {"id": f"cmpl-{next(self._ids)}", "object": "text_completion", "created": 1, "model": "stand-in"}
+        document["choices"] = [choice]
+        if body.get("stream"):
+            return StreamingResponse(iter([_event(document), "data: [DONE]\n\n"]), media_type="text/event-stream")
+        return JSONResponse(document)
 
     async def _render(self, request: Request) -> Response:
         self.renders += 1
@@ -63,10 +90,17 @@ class RenderingEngine(StandIn):
         ids = [*self.renderer.by_characters(text), *self.renderer.encode(self.renderer.end_of_turn)]
         entries = [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []} for _ in ids]
         content = None if call else text.rpartition("</think>\n\n")[2]
-        message = {"role": "assistant", "content": content, "tool_calls": [call] if call else []}
+        message: dict[str, Any] = {"role": "assistant", "content": content, "tool_calls": [call] if call else []}
+        if "</think>" in text:
+            message["reasoning"] = text.partition("<think>\n")[2].partition("\n</think>")[0]
         head = {"id": f"chatcmpl-{next(self._ids)}", "created": 1, "model": "stand-in", "prompt_token_ids": prompt}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}
         choice = {"index": 0, "logprobs": {"content": entries}, "finish_reason": "stop", "token_ids": ids}
         if body.get("stream"):
             document = {**head, "object": "chat.completion.chunk", "choices": [{**choice, "delta": message}]}
-            return StreamingResponse(iter([_event(document), "data: [DONE]\n\n"]), media_type="text/event-stream")
-        return JSONResponse({**head, "object": "chat.completion", "choices": [{**choice, "message": message}]})
+            events = [_event(document)]
+            if (body.get("stream_options") or {}).get("include_usage"):
+                events.append(_event({**head, "choices": [], "usage": usage}))
+            return StreamingResponse(iter([*events, "data: [DONE]\n\n"]), media_type="text/event-stream")
+        document = {**head, "object": "chat.completion", "choices": [{**choice, "message": message}], "usage": usage}
+        return JSONResponse(document)

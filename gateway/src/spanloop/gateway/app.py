@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Send
-from starlette.types import Scope as ASGIScope
 
 from spanloop.foundation.keys.api_keys import Scope
-from spanloop.foundation.keys.limits import Admission
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 from spanloop.foundation.settings.roles import GatewaySettings
@@ -28,6 +27,8 @@ from spanloop.store import Store, connect
 
 from .admin import Admin
 from .api_errors import ApiError, DefectError
+from .apis.response_store import ResponseStore
+from .apis.routes import ApiRoutes, error_response
 from .authentication import Authenticator
 from .canary.admin import CanaryAdmin
 from .canary.canaries import Canaries
@@ -35,12 +36,9 @@ from .canary.canary import Canary
 from .canary.candidate import Candidate
 from .canary.shadow import Shadows
 from .capture.recorder import Recorder
-from .chat.completions import ChatHandler
-from .chat.request import ChatRequest
-from .chat.sessions import session_of
 from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
-from .drain import CHAT_PATH, Drain
+from .drain import Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
@@ -97,6 +95,10 @@ class Gateway:
         self.drain = Drain()
         self.continuer = Continuer(self.client, self.metrics, settings.conversation_bytes)
         self._authenticator = Authenticator(data_dir, limits)
+        responses = ResponseStore(
+            data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
+        )
+        self._apis = ApiRoutes(self, self._authenticator, responses, settings.max_body_bytes)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -113,8 +115,9 @@ class Gateway:
         """Return the ASGI application; its lifespan starts and stops the engine."""
         return Starlette(
             routes=[
-                Route(CHAT_PATH, self._chat, methods=["POST"]),
+                *self._apis.routes(),
                 Route("/v1/models", self._models),
+                Route("/v1/models/{id:path}", self._model),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics_text),
                 Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
@@ -131,8 +134,15 @@ class Gateway:
                 HTTPException: _answer_routing_error,
                 Exception: self._answer_defect,
             },
+            middleware=self._middleware(),
             lifespan=self._lifespan,
         )
+
+    def _middleware(self) -> list[Middleware]:
+        origins = self._settings.cors_origins.split()
+        if not origins:
+            return []
+        return [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -153,44 +163,28 @@ class Gateway:
             await self.recorder.close()
             await self.client.aclose()
 
-    async def _chat(self, request: Request) -> "_AdmittedChat":
-        admission = self._authenticator.admit(request, Scope.SERVE)
-        try:
-            body = await self._read_body(request, admission.body_bytes)
-            chat = ChatRequest.parse(body, request.headers.get("traceparent"))
-            # An API key of this gateway is not the engine's.
-            authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
-            session = session_of(request.headers, chat.trace)
-            key = admission.key or authorization
-            handler = ChatHandler(chat, self, authorization=authorization, session=session, key=key)
-        except BaseException:
-            admission.end()
-            raise
-        return _AdmittedChat(handler, admission)
-
-    async def _read_body(self, request: Request, limit_bytes: int | None) -> bytes:
-        most_bytes = self._settings.max_body_bytes
-        if limit_bytes is not None:
-            most_bytes = min(most_bytes, limit_bytes)
-        length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > most_bytes:
-            raise _too_large(most_bytes)
-        body = bytearray()
-        # A chunked body declares no length, so its size is checked as it arrives.
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most_bytes:
-                raise _too_large(most_bytes)
-        return bytes(body)
-
     async def _models(self, request: Request) -> Response:
         self._authenticator.admit(request, Scope.SERVE).end()
+        return JSONResponse({"object": "list", "data": self._model_cards()})
+
+    async def _model(self, request: Request) -> Response:
+        self._authenticator.admit(request, Scope.SERVE).end()
+        name, cards = request.path_params["id"], self._model_cards()
+        card = next((card for card in cards if card["id"] == name), None)
+        if card is None:
+            served = ", ".join(repr(card["id"]) for card in cards)
+            raise ApiError(
+                404, f"The model {name!r:.120} is not served here; served: {served}.", code="model_not_found"
+            )
+        return JSONResponse(card)
+
+    def _model_cards(self) -> list[dict[str, Any]]:
         endpoint = self.admission.endpoint
         models = [] if endpoint is None else [(name, endpoint) for name in endpoint.accepted_names[:2]]
         candidate = self.canaries.candidate
         if candidate is not None and candidate.admission.endpoint is not None:
             models.append((candidate.canary.candidate.label, candidate.admission.endpoint))
-        return JSONResponse({"object": "list", "data": [self._model_card(*model) for model in models]})
+        return [self._model_card(*model) for model in models]
 
     def _model_card(self, name: str, endpoint: EngineEndpoint) -> dict[str, Any]:
         card = {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"}
@@ -254,10 +248,10 @@ class Gateway:
             self.metrics.set(name, value)
         return PlainTextResponse(self.metrics.render(), media_type=MEDIA_TYPE)
 
-    async def _answer_defect(self, _request: Request, error: Exception) -> Response:
+    async def _answer_defect(self, request: Request, error: Exception) -> Response:
         """Answer an exception that no other handler expects; starlette raises it again, and the server logs it."""
         self.metrics.count("defects_total")
-        return DefectError(error).response()
+        return error_response(request.url.path, DefectError(error))
 
     def _make_candidate(self, canary: Canary) -> Candidate:
         champion, settings = self.lifecycle.status.deployment, self._settings
@@ -285,32 +279,16 @@ class Gateway:
         return connect(self._data_dir)
 
 
-class _AdmittedChat:
-    """A chat request whose admission ends with its response."""
-
-    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
-        self._handler = handler
-        self._admission = admission
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._admission:
-            await self._handler(scope, receive, send)
-
-
-def _too_large(limit_bytes: int) -> ApiError:
-    return ApiError(413, f"The request is larger than the limit of {limit_bytes} bytes.", code="too_large")
-
-
 def _log_writer_failure(writer: asyncio.Task[None]) -> None:
     """Log a failure of the writer task, which otherwise runs until it is cancelled."""
     if not writer.cancelled() and (error := writer.exception()) is not None:
         _log.error("the capture writer failed; captures stay in the spool until a restart", exc_info=error)
 
 
-async def _answer_api_error(_request: Request, error: Exception) -> Response:
+async def _answer_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
-    return error.response()
+    return error_response(request.url.path, error)
 
 
 async def _answer_routing_error(request: Request, error: Exception) -> Response:

@@ -15,6 +15,10 @@ from .request import ChatRequest
 class AnswerFormat(Protocol):
     """Converts the engine's documents for one request; a stream's chunks come in order."""
 
+    def response_id(self, engine_id: str) -> str:
+        """Return the id of the response, by which its capture is joined to the client's span."""
+        ...
+
     def whole(self, document: dict[str, Any], model: str) -> bytes:
         """Return the body for a whole response of the engine; ``model`` is ``name@version``."""
         ...
@@ -35,7 +39,7 @@ class AnswerFormat(Protocol):
         """Return the event of an error that ends a stream."""
         ...
 
-    def engine_error(self, body: bytes) -> bytes:
+    def engine_error(self, body: bytes, status: int) -> bytes:
         """Return the body for an error response of the engine."""
         ...
 
@@ -50,6 +54,10 @@ class ChatFormat:
     def __init__(self, request: ChatRequest) -> None:
         self._wants_token_ids = request.wants_token_ids
         self._wants_logprobs = request.wants_logprobs
+
+    def response_id(self, engine_id: str) -> str:
+        """Return the engine's id."""
+        return engine_id
 
     def whole(self, document: dict[str, Any], model: str) -> bytes:
         """Return the document as JSON."""
@@ -71,7 +79,7 @@ class ChatFormat:
         """Return the error as an event, which OpenAI's clients raise."""
         return sse.encode(encode_json(error.body()))
 
-    def engine_error(self, body: bytes) -> bytes:
+    def engine_error(self, body: bytes, status: int) -> bytes:  # noqa: ARG002 - as in the protocol
         """Return the engine's error unchanged."""
         return body
 

@@ -10,9 +10,10 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
 from starlette.types import Receive, Scope, Send
@@ -68,6 +69,7 @@ class ChatHandler:
         session: The session of the call; empty without one.
         key: The caller's API key, by its name, or the header ``Authorization`` where the gateway has no keys.
         answer_format: The format of the answer; None is that of Chat Completions.
+        headers: Further header fields of the response.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class ChatHandler:
         session: str = "",
         key: str = "",
         answer_format: AnswerFormat | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._request = request
         self._services = services
@@ -86,6 +89,7 @@ class ChatHandler:
         self._continuation: Continuation | None = None
         self._messages = AnswerMessages()
         self._format = answer_format or ChatFormat(request)
+        self._response_headers = headers
         self._headers = {"authorization": authorization} if authorization else {}
         self._call = services.canaries.route(request.model, session)
         self._answered_by = ""
@@ -99,6 +103,7 @@ class ChatHandler:
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to the request."""
         connection = ClientConnection(send, self._format, self._before_answer)
+        connection.headers.update(self._response_headers)
         watcher = asyncio.create_task(self._watch_disconnect(receive))
         respond = self._answer_stream if self._request.is_stream else self._answer_whole
         try:
@@ -246,7 +251,7 @@ class ChatHandler:
         body = request.for_engine(endpoint.served_name, {} if continuation is None else continuation.fields)
         if continuation is not None and not continuation.alignment.is_whole:
             connection.headers[HISTORY_HEADER] = f"differs after token {continuation.alignment.exact}"
-        url = f"{endpoint.base_url}/v1/chat/completions"
+        url = endpoint.base_url + request.path
         return self._services.client.stream("POST", url, content=body, headers=self._headers)
 
     async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
@@ -290,7 +295,9 @@ class ChatHandler:
                 await connection.send_part(b"", is_last=True)
 
     def _add(self, builder: CaptureBuilder, document: dict[str, Any]) -> None:
-        builder.add(document)
+        if "id" in document:
+            document["id"] = self._format.response_id(str(document["id"]))
+        builder.add(self._request.to_capture(document))
         self._messages.add(document)
         if self._call.shadow is not None:
             self._answer.add(document)

@@ -73,4 +73,6 @@ class ClientConnection:
     async def relay_error(self, response: EngineResponse) -> None:
         """Send the engine's error on."""
         headers = {name: response.headers[name] for name in _RELAYED_HEADERS if name in response.headers}
-        await self.send_whole(self._format.engine_error(response.content), response.status_code, headers)
+        await self.send_whole(
+            self._format.engine_error(response.content, response.status_code), response.status_code, headers
+        )

@@ -82,7 +82,7 @@ class Continuer:
         vocabulary = endpoint.facts.vocabulary
         if not self._is_on or vocabulary is None or any(request.document.get(name) for name in _RENDERED_FIELDS):
             return None
-        messages: Sequence[Any] = request.document["messages"]
+        messages: Sequence[Any] = request.document.get("messages") or ()
         digests = answer_digests(_scope(key, endpoint), messages)
         entries = self._conversations.find(digests)
         if not entries:
@@ -124,7 +124,7 @@ class Continuer:
             answers: Digest of the message of each choice.
             continuation: What the prompt was made of.
         """
-        if not self.is_exact(endpoint):
+        if not self.is_exact(endpoint) or "messages" not in request.document:
             return
         digest = message_digest(_scope(key, endpoint), request.document["messages"])
         before = () if continuation is None else continuation.sampled.ranges

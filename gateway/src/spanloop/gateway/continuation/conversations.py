@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from ..client.json_codec import encode_json
+from ..client.json_codec import decode_json, encode_json
 from .alignment import Spans
 
 _MOST_OF_ONE_PROMPT: Final = 64
@@ -101,8 +101,16 @@ def answer_digest(message: Mapping[str, Any]) -> bytes:
         fields = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
         nested: object = fields.get("function")
         function = cast("dict[str, Any]", nested) if isinstance(nested, dict) else {}
-        functions.append([fields.get("id"), function.get("name"), function.get("arguments")])
+        functions.append([fields.get("id"), function.get("name"), _canonical(function.get("arguments"))])
     return _hash(encode_json([message.get("content") or "", functions])).digest()
+
+
+def _canonical(arguments: object) -> object:
+    """Return a call's arguments as a value, which some APIs write again."""
+    try:
+        return decode_json(arguments.encode()) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return arguments
 
 
 def _rolling(scope: Scope, messages: Sequence[Any]) -> Iterator[tuple[int, bytes]]:
