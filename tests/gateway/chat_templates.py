@@ -1,4 +1,7 @@
 """A small tokenizer, and chat templates that behave as those of known model families."""
+# tokenizers is only partly typed, and a stand-in's documents are JSON.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
 
 from typing import Any, Final
 

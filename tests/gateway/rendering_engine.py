@@ -1,4 +1,7 @@
 """A stand-in for vLLM that renders chats with a real tokenizer, and samples given texts in tokens of its own choice."""
+# tokenizers is only partly typed, and a stand-in's documents are JSON.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,8 +70,8 @@ class RenderingEngine(StandIn):
             "token_ids": [5, 6],
             "prompt_token_ids": prompt,
         }
-        document = {"id": f"cmpl-{next(self._ids)}", "object": "text_completion", "created": 1, "model": "stand-in"}
-        document["choices"] = [choice]
+        head = {"id": f"cmpl-{next(self._ids)}", "object": "text_completion", "created": 1, "model": "stand-in"}
+        document = {**head, "choices": [choice]}
         if body.get("stream"):
             return StreamingResponse(iter([_event(document), "data: [DONE]\n\n"]), media_type="text/event-stream")
         return JSONResponse(document)
@@ -88,7 +91,9 @@ class RenderingEngine(StandIn):
         text = self.texts[len(self.prompts) - 1]
         call = self.calls_of[len(self.prompts) - 1] if self.calls_of else None
         ids = [*self.renderer.by_characters(text), *self.renderer.encode(self.renderer.end_of_turn)]
-        entries = [{"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []} for _ in ids]
+        entries: list[dict[str, Any]] = [
+            {"token": "t", "logprob": -0.5, "bytes": None, "top_logprobs": []} for _ in ids
+        ]
         content = None if call else text.rpartition("</think>\n\n")[2]
         message: dict[str, Any] = {"role": "assistant", "content": content, "tool_calls": [call] if call else []}
         if "</think>" in text:

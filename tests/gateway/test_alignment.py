@@ -1,4 +1,7 @@
 """Exact ids of a conversation, aligned with new renderings of it, under the templates of known families."""
+# tokenizers is only partly typed, and a stand-in's documents are JSON.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
 
 from array import array
 from pathlib import Path

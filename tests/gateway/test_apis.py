@@ -20,7 +20,7 @@ from spanloop.gateway.engine.serving_environment import find_serving_environment
 from .rendering_engine import RenderingEngine, write_rendering_model
 from .support import TIMEOUT_S, RunningGateway, data_of, serving, wait_until
 
-TOOL: dict[str, Any] = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
+TOOL: Any = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"city": "Paris"}'}}
 WRITTEN = '<think>\nthen\n</think>\n\n<tool_call>{"name":"find","arguments":{"city":"Paris"}}</tool_call>'
 
@@ -148,7 +148,7 @@ def test_what_responses_do_not_have_is_refused_by_name(
 
 
 def test_structured_output_and_tool_choice_reach_the_engine(client: OpenAI, engine: RenderingEngine) -> None:
-    schema = {"type": "object", "properties": {}}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
     text: Any = {"format": {"type": "json_schema", "name": "n", "schema": schema, "strict": True}}
     choice: Any = {"type": "function", "name": "find"}
     client.responses.create(model="stand-in", input="x", text=text, tools=[TOOL], tool_choice=choice)
@@ -157,7 +157,11 @@ def test_structured_output_and_tool_choice_reach_the_engine(client: OpenAI, engi
     assert sent["tool_choice"] == {"type": "function", "function": {"name": "find"}}
 
 
-MESSAGE = {"model": "stand-in", "max_tokens": 9, "messages": [{"role": "user", "content": "find the weather"}]}
+MESSAGE: dict[str, Any] = {
+    "model": "stand-in",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "find the weather"}],
+}
 ANTHROPIC_TOOL = {"name": "find", "description": "d", "input_schema": {"type": "object"}}
 
 
@@ -169,8 +173,8 @@ def test_a_tool_round_trip_by_messages(gateway: RunningGateway, engine: Renderin
         {"type": "tool_use", "id": "c1", "name": "find", "input": {"city": "Paris"}},
     ]
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "found"}]}
-    messages = [
-        *MESSAGE["messages"],  # type: ignore[misc]
+    messages: list[Any] = [
+        *MESSAGE["messages"],
         {"role": "assistant", "content": first["content"]},
         {"role": "user", "content": [result]},
     ]
@@ -219,7 +223,7 @@ def test_errors_of_messages_have_their_form(gateway: RunningGateway, engine: Ren
 def test_tokens_of_a_message_are_counted(gateway: RunningGateway, engine: RenderingEngine) -> None:
     body = {"model": "stand-in", "messages": MESSAGE["messages"]}
     count = post(gateway, "/v1/messages/count_tokens", body).json()
-    assert count == {"input_tokens": len(engine.renderer.ids(MESSAGE["messages"]))}  # type: ignore[arg-type]
+    assert count == {"input_tokens": len(engine.renderer.ids(MESSAGE["messages"]))}
 
 
 def test_a_key_is_taken_from_the_header_of_anthropics_clients(gateway: RunningGateway) -> None:
@@ -319,7 +323,7 @@ def test_stored_responses_are_bounded_and_expire(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in (tmp_path / "responses").iterdir()) <= 20_000
     stored = store.read("key", "resp_99")
     assert stored is not None
-    assert stored.conversation == ["x" * 900]
+    assert stored.response["output"] == ["x" * 900]
     assert store.read("other", "resp_99") is None
     assert store.read("key", "resp_0") is None
     assert ResponseStore(tmp_path / "responses", 20_000, 0).read("key", "resp_99") is None

@@ -33,7 +33,9 @@ def gateway(start_gateway: Start, engine: RenderingEngine) -> Generator[RunningG
         yield running
 
 
-def ask(gateway: RunningGateway, messages: list[Any], *, stream: bool = False, **headers: str) -> httpx.Response:
+def ask(
+    gateway: RunningGateway, messages: list[Any], *, stream: bool = False, headers: dict[str, str] | None = None
+) -> httpx.Response:
     body = {"messages": messages, "stream": stream}
     response = httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers, timeout=TIMEOUT_S)
     assert response.status_code == 200, response.text
@@ -116,10 +118,10 @@ def test_a_conversation_stays_with_its_key(start_gateway: Start, engine: Renderi
         running = start_gateway(upstream=url)
         wait_until(lambda: running.health()["engine"] == "serving")
         own, other = ({"authorization": f"Bearer {secret}"} for secret in keys)
-        messages = [USER, answer_of(ask(running, [USER], **own)), USER]
-        ask(running, messages, **other)
+        messages = [USER, answer_of(ask(running, [USER], headers=own)), USER]
+        ask(running, messages, headers=other)
         assert engine.prompts[-1] == engine.renderer.ids(messages)
-        ask(running, messages, **own)
+        ask(running, messages, headers=own)
         assert engine.prompts[-1] != engine.renderer.ids(messages)
 
 

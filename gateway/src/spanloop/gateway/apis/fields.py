@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from ..chat.request_body import invalid_request, read_body
+from ..client.json_codec import as_list
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -35,9 +36,10 @@ def unsupported(param: str) -> Exception:
 
 def expect_list(value: object, param: str) -> list[Any]:
     """Return a list. ApiError: 400, it is none."""
+    values = as_list(value)
     if not isinstance(value, list):
         raise invalid_request(f"{param!r} must be a list, got {value!r:.80}.", param=param)
-    return value
+    return values
 
 
 def expect_object(value: object, param: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 from ..api_errors import ApiError
-from ..client.json_codec import decode_json, encode_json
+from ..client.json_codec import as_object, decode_json, encode_json
 from .blocks import Block, BlockChange, BlockKind, Blocks
 
 _STOP_REASONS: Final = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -115,8 +115,7 @@ def engine_message(body: bytes) -> str:
         document = decode_json(body)
     except (ValueError, RecursionError):
         document = None
-    error = document.get("error") if isinstance(document, dict) else None
-    message = error.get("message") if isinstance(error, dict) else None
+    message = as_object(as_object(document).get("error")).get("message")
     return str(message) if message else body.decode(errors="replace")[:2000]
 
 
@@ -136,10 +135,11 @@ def _content(block: Block, *, is_empty: bool = False) -> dict[str, Any]:
 def _object(arguments: str) -> dict[str, Any]:
     """Return the arguments of a call; text that is no object is kept under a name of its own."""
     try:
-        value = json.loads(arguments or "{}")
+        value: object = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"_invalid_arguments": arguments}
+    is_object, fields = isinstance(value, dict), as_object(value)
+    return fields if is_object else {"_invalid_arguments": arguments}
 
 
 def _delta(kind: BlockKind, text: str) -> dict[str, str]:

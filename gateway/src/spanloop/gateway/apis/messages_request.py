@@ -36,7 +36,7 @@ def to_chat(document: Mapping[str, Any], *, needs_limit: bool = True) -> dict[st
     for position, message in enumerate(expect_list(document.get("messages"), "messages")):
         messages += _messages(expect_object(message, f"messages[{position}]"), f"messages[{position}]")
     chat: dict[str, Any] = {"messages": messages}
-    choice = document.get("tool_choice") or {}
+    choice = expect_object(document.get("tool_choice") or {}, "tool_choice")
     set_fields(
         chat,
         model=document.get("model"),
@@ -153,8 +153,7 @@ def _tools(tools: object) -> list[dict[str, Any]] | None:
     return chat_tools
 
 
-def _tool_choice(choice: object) -> object:
-    fields = expect_object(choice, "tool_choice")
+def _tool_choice(fields: Mapping[str, Any]) -> object:
     if not fields:
         return None
     kind = fields.get("type")

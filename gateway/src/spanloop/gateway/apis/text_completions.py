@@ -11,7 +11,7 @@ from typing import Any, Self
 from ..api_errors import ApiError
 from ..chat.request import ChatRequest, TraceContext, read_choice_count, read_flag, read_model
 from ..chat.request_body import invalid_request
-from ..client.json_codec import encode_json
+from ..client.json_codec import as_list, as_object, encode_json
 from .fields import read_object, unsupported
 
 
@@ -26,7 +26,7 @@ class TextRequest(ChatRequest):
         """Parse and validate a request. ApiError: 400; names the field."""
         document = read_object(body)
         prompt = document.get("prompt")
-        ids: list[Any] = prompt if isinstance(prompt, list) else []
+        ids = as_list(prompt)
         if not isinstance(prompt, str) and not (ids and all(type(token_id) is int for token_id in ids)):
             raise invalid_request(
                 f"'prompt' must be one text or one list of token ids, got {prompt!r:.80}.", param="prompt"
@@ -61,7 +61,7 @@ class TextRequest(ChatRequest):
 
 
 def _to_chat(choice: Mapping[str, Any]) -> dict[str, Any]:
-    logprobs: list[Any] = (choice.get("logprobs") or {}).get("token_logprobs") or []
+    logprobs = as_list(as_object(choice.get("logprobs")).get("token_logprobs"))
     return {
         "index": choice["index"],
         "token_ids": choice.get("token_ids"),

@@ -4,7 +4,7 @@ orjson refuses unpaired surrogates, NaN and integers beyond 64 bits, which engin
 """
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -20,6 +20,17 @@ def decode_json(data: bytes) -> object:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
         return json.loads(data)
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object; empty for another value."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a JSON array; empty for another value."""
+    values: list[Any] = value if isinstance(value, list) else []
+    return values
 
 
 def encode_json(value: Any) -> bytes:

@@ -7,9 +7,9 @@ entry's own. The least recently used entries leave first when the limit of memor
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
-from ..client.json_codec import decode_json, encode_json
+from ..client.json_codec import as_list, as_object, decode_json, encode_json
 from .alignment import Spans
 
 _MOST_OF_ONE_PROMPT: Final = 64
@@ -86,9 +86,9 @@ def answer_digests(scope: Scope, messages: Sequence[Any]) -> list[tuple[bytes, b
     """Return what `Conversations.find` takes for the messages of a request."""
     digests = list(_rolling(scope, messages))
     answers = [
-        (digests[at][1], answer_digest(message))
+        (digests[at][1], answer_digest(as_object(message)))
         for at, message in enumerate(messages)
-        if at and isinstance(message, dict) and cast("dict[str, Any]", message).get("role") == "assistant"
+        if at and as_object(message).get("role") == "assistant"
     ]
     return answers[::-1]
 
@@ -96,12 +96,9 @@ def answer_digests(scope: Scope, messages: Sequence[Any]) -> list[tuple[bytes, b
 def answer_digest(message: Mapping[str, Any]) -> bytes:
     """Return the digest of an assistant's message: its text and its tool calls."""
     functions: list[Any] = []
-    calls: Any = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else []:
-        fields = cast("dict[str, Any]", call) if isinstance(call, dict) else {}
-        nested: object = fields.get("function")
-        function = cast("dict[str, Any]", nested) if isinstance(nested, dict) else {}
-        functions.append([fields.get("id"), function.get("name"), _canonical(function.get("arguments"))])
+    for call in as_list(message.get("tool_calls")):
+        function = as_object(as_object(call).get("function"))
+        functions.append([as_object(call).get("id"), function.get("name"), _canonical(function.get("arguments"))])
     return _hash(encode_json([message.get("content") or "", functions])).digest()
 
 

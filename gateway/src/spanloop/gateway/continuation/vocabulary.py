@@ -45,7 +45,8 @@ class Vocabulary:
             pieces = {
                 token_id: _piece_bytes(piece, is_byte_level=is_byte_level) for piece, token_id in _entries(vocabulary)
             }
-            added = {int(token["id"]): str(token["content"]).encode() for token in document.get("added_tokens") or []}
+            marks: list[dict[str, Any]] = document.get("added_tokens") or []
+            added = {int(token["id"]): str(token["content"]).encode() for token in marks}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path} cannot be read as a tokenizer: {type(error).__name__}: {error}"
