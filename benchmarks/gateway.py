@@ -1,18 +1,24 @@
 """Cost of the gateway: CPU time of a chat request between an agent and an engine.
 
-    python benchmarks/gateway.py [--quick] [--profile FILE]
+    python benchmarks/gateway.py [--quick] [--model FOLDER]
 
 A scripted engine answers with 256 prompt ids and 64 tokens. Named baseline: a bare relay that parses each event once
 (``serving/relay.py``). Streams of 66 events and whole responses from an engine that sends at once; streams of an engine
 that sends an event every 2 ms; streams at 20 ms an event, whose added latency is shown. CPU times are those of the
-gateway's process with its threads, so another load of the machine changes them little. The last line is
-``ratio stream_ms=… whole_ms=… relay=… paced_ms=…``: ``relay`` is the CPU time of a stream relative to the baseline's.
+gateway's process with its threads, so another load of the machine changes them little.
+
+With ``--model`` vLLM serves a model folder: 8 streams of 64 tokens through the gateway and without it, in alternating
+rounds; then conversations with tools at temperature 1, with exact ids and without. The last line is ``ratio stream_ms=…
+whole_ms=… relay=… paced_ms=… loss=… retokenised=…``: ``relay`` is the CPU time of a stream relative to the baseline's,
+``loss`` the share of the engine's throughput with its 95 % interval, ``retokenised`` the turns that begin anew with
+exact ids. The last two are ``-`` without ``--model``.
 """
 
 import argparse
 import asyncio
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +30,7 @@ from typing import Final, NamedTuple
 
 import httpx
 from serving.load import LoadResult, run_load
+from serving.vllm import count_retokenised, throughput_loss, vllm
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import read_run_file
@@ -52,12 +59,12 @@ def script(name: str, *arguments: str) -> Generator[Server]:
 
 
 @contextlib.contextmanager
-def gateway(engine: Server) -> Generator[Server]:
+def gateway(engine: Server, *arguments: str) -> Generator[Server]:
     """Run a gateway in front of an engine."""
     with tempfile.TemporaryDirectory() as folder:
         data_dir = DataDir(Path(folder)).open()
         command = [sys.executable, "-m", "spanloop.gateway", "--data-dir", folder, "--port", "0"]
-        command += ["--upstream", f"http://127.0.0.1:{engine.port}"]
+        command += ["--upstream", f"http://127.0.0.1:{engine.port}", *arguments]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:
                 yield Server(await_serving(data_dir), process.pid)
@@ -127,17 +134,39 @@ def show_latency(requests: int) -> None:
             )
 
 
+def measure_vllm(folder: Path, *, is_quick: bool) -> tuple[str, str]:
+    """Return the loss of throughput and the turns that begin anew, as texts."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    conversations, anew = (10, 6) if is_quick else (40, 8), dict[str, tuple[int, int]]()
+    with vllm(folder, port) as pid:
+        engine = Server(port, pid)
+        with gateway(engine) as served:
+            loss = throughput_loss(
+                port, served.port, served.pid, rounds=2 if is_quick else 5, requests=16 if is_quick else 64
+            )
+            anew["exact ids"] = count_retokenised(f"http://127.0.0.1:{served.port}", *conversations)
+        with gateway(engine, "--conversation-bytes", "0") as served:
+            anew["rendered again"] = count_retokenised(f"http://127.0.0.1:{served.port}", *conversations)
+    for name, (count, turns) in anew.items():
+        print(f"{'conversations':24} {count} of {turns} turns begin anew, {name}")
+    return f"{loss.mean:.3f}±{loss.half_width:.3f}", str(anew["exact ids"][0])
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a quarter of the requests")
+    parser.add_argument("--model", type=Path, help="a model folder that vLLM serves")
     options = parser.parse_args()
     os.environ.setdefault("SPANLOOP_LOG_FORMAT", "text")
     requests = 200 if options.quick else 800
     stream, whole, relay = compare_at_once(requests)
     paced = compare_paced(requests)
     show_latency(requests // 10)
-    print(f"ratio stream_ms={stream:.2f} whole_ms={whole:.2f} relay={relay:.2f} paced_ms={paced:.2f}")
+    loss, anew = measure_vllm(options.model, is_quick=options.quick) if options.model else ("-", "-")
+    figures = f"stream_ms={stream:.2f} whole_ms={whole:.2f} relay={relay:.2f} paced_ms={paced:.2f}"
+    print(f"ratio {figures} loss={loss} retokenised={anew}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psutil
 
@@ -21,7 +21,7 @@ class LoadResult(NamedTuple):
     whole_p50_ms: float
 
 
-async def run_load(port: int, pid: int, *, requests: int, clients: int, is_stream: bool) -> LoadResult:
+async def run_load(port: int, pid: int, *, requests: int, clients: int, is_stream: bool, **fields: Any) -> LoadResult:
     """Send requests from several clients, each over one connection.
 
     Args:
@@ -30,22 +30,22 @@ async def run_load(port: int, pid: int, *, requests: int, clients: int, is_strea
         requests: Number of requests in all.
         clients: Number of connections.
         is_stream: Whether streams are requested.
+        fields: Further fields of the requests.
 
     Raises:
         RuntimeError: A response has another status than 200.
     """
-    document = {"messages": _MESSAGES, "max_tokens": 64, "temperature": 1, "stream": is_stream}
+    document = {"messages": _MESSAGES, "max_tokens": 64, "temperature": 1, "stream": is_stream, **fields}
     body = json.dumps(document).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-    request = head.encode() + b"\r\n\r\n" + body
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
+    request = head % len(body) + body
     process = psutil.Process(pid)
     left = iter(range(requests))
     times: list[tuple[float, float]] = []
 
     async def client() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**26)
-        for _ in left:
-            times.append(await _call(reader, writer, request))
+        times.extend([await _call(reader, writer, request) for _ in left])
         writer.close()
 
     before, began_s = process.cpu_times(), time.monotonic()

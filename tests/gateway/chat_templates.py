@@ -70,7 +70,10 @@ def make_tokenizer() -> Tokenizer:
     )
     words = 'the assistant user tool system weather arguments name city Paris found nothing here \n {} " : , and then '
     tokenizer.train_from_iterator([words * 20, '{"name": "find", "arguments": {"city": "Paris"}}' * 20], trainer)
-    tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in MARKS])
+    for mark in MARKS:
+        is_special = "think" not in mark and "tool" not in mark
+        token = AddedToken(mark, special=is_special, normalized=False)
+        (tokenizer.add_special_tokens if is_special else tokenizer.add_tokens)([token])
     return tokenizer
 
 

@@ -60,6 +60,8 @@ class RenderingEngine(StandIn):
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()
+        if "prompt_logprobs" in body:
+            return await self._probe(request)
         self.requests.append(body)
         prompt = body["prompt"] if isinstance(body["prompt"], list) else self.renderer.encode(body["prompt"])
         choice = {

@@ -160,6 +160,24 @@ def test_an_answer_without_its_analysis_branches_at_the_answer(vocabulary: Vocab
     assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
 
 
+@pytest.mark.parametrize(
+    "text", ["found <|im_start|>nothing", "found <|start|>nothing<|end|>\n", "<|im_start|>found nothing"]
+)
+def test_marks_that_a_parser_drops_stay_as_they_were_sampled(vocabulary: Vocabulary, text: str) -> None:
+    conversation = Conversation("qwen2.5", vocabulary)
+    conversation.prompt([USER])
+    conversation.sample(text)
+    messages: list[dict[str, Any]] = [USER, answer("found nothing"), USER]
+    for turn in range(3):
+        sampled = list(conversation.exact)
+        aligned = conversation.prompt(messages)
+        assert (aligned.is_whole, aligned.exact) == (True, len(sampled)), turn
+        suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+        assert suffix == "\n<|im_start|>user\nfind the weather here<|im_end|>\n<|im_start|>assistant\n"
+        conversation.sample("here")
+        messages += [answer("here"), USER]
+
+
 @pytest.mark.parametrize("family", ["qwen2.5", "llama3", "smollm2"])
 def test_a_cut_answer_goes_on_from_all_ids(vocabulary: Vocabulary, family: str) -> None:
     conversation = Conversation(family, vocabulary)

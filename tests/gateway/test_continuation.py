@@ -11,6 +11,7 @@ import pytest
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
 from spanloop.gateway.continuation.alignment import Spans
+from spanloop.gateway.continuation.conversation_log import CaptureReference, ConversationLog
 from spanloop.gateway.continuation.conversations import Conversations, Exact
 
 from .rendering_engine import RenderingEngine, write_rendering_model
@@ -164,3 +165,40 @@ def test_the_memory_of_conversations_is_bounded() -> None:
     for _ in range(200):
         conversations.add(b"same", Exact([1] * 10, Spans(), b"answer"))
     assert len(conversations.find([(b"same", b"")])) == 64
+
+
+def test_a_restart_goes_on_from_stored_captures(
+    stored_rows: Callable[[int], list[dict[str, Any]]], start_gateway: Start, engine: RenderingEngine
+) -> None:
+    with serving(engine.app()) as url:
+        running = start_gateway(upstream=url)
+        wait_until(lambda: running.health()["engine"] == "serving")
+        messages = [USER, answer_of(ask(running, [USER])), USER]
+        messages += [answer_of(ask(running, messages)), USER]
+        rows = stored_rows(2)
+        running.stop()
+        again = start_gateway(upstream=url)
+        wait_until(lambda: again.health()["engine"] == "serving")
+        ask(again, messages)
+    before = next(row for row in rows if row["prompt_token_ids"] == engine.prompts[1])
+    sampled = [*before["prompt_token_ids"], *before["response_token_ids"]]
+    assert engine.prompts[2][: len(sampled)] == sampled
+    log = (again.data_dir.gateway / "conversations.jsonl").read_text()
+    assert len(log.splitlines()) == 3
+    assert "weather" not in log
+    assert "here" not in log
+
+
+def test_a_log_with_damaged_lines_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "conversations.jsonl"
+    reference = CaptureReference("chatcmpl-1/0", b"answer", Spans(((3, 5),)))
+    log = ConversationLog(path)
+    log.append(b"digest", reference)
+    log.close()
+    path.write_bytes(path.read_bytes() + b'[1, 2]\n{"a": 1}\n["00", "x"')
+    again = ConversationLog(path, limit=1)
+    assert again.find([(b"other", b""), (b"digest", b"")]) == (b"digest", [reference])
+    again.append(b"newer", reference)
+    assert again.find([(b"digest", b"")]) == (b"", [])
+    again.close()
+    assert len(path.read_bytes().splitlines()) == 2

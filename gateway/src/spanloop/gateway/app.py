@@ -38,6 +38,7 @@ from .canary.shadow import Shadows
 from .capture.recorder import Recorder
 from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
+from .continuation.conversation_log import ConversationLog
 from .drain import Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
@@ -93,7 +94,13 @@ class Gateway:
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
         self.drain = Drain()
-        self.continuer = Continuer(self.client, self.metrics, settings.conversation_bytes)
+        self.continuer = Continuer(
+            self.client,
+            self.metrics,
+            settings.conversation_bytes,
+            log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
+            read_ids=self._read_ids,
+        )
         self._authenticator = Authenticator(data_dir, limits)
         responses = ResponseStore(
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
@@ -161,6 +168,7 @@ class Gateway:
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
             await self.recorder.close()
+            self.continuer.close()
             await self.client.aclose()
 
     async def _models(self, request: Request) -> Response:
@@ -275,6 +283,11 @@ class Gateway:
             return ExternalEngine(self._settings.upstream, self.client)
         return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine.log")
 
+    def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:
+        with self._connect() as store:
+            rows = store.query("gateway_generations", response_ids=response_ids).iter_rows()
+            return {generation_id: [*prompt, *response] for generation_id, prompt, response in rows}
+
     def _connect(self) -> Store:
         return connect(self._data_dir)
 
@@ -301,6 +314,12 @@ async def _answer_routing_error(request: Request, error: Exception) -> Response:
         message, code = f"There is no {call}; the methods of this path: {allowed}.", "method_not_allowed"
         return ApiError(error.status_code, message, code=code).response(Allow=allowed)
     routes = [route for route in request.app.routes if isinstance(route, Route)]
-    existing = ", ".join(f"{'|'.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}" for route in routes)
+    existing = ", ".join(map(_show, routes))
     message = f"There is no {call}; the routes of this gateway: {existing}."
     return ApiError(error.status_code, message, code="unknown_route").response()
+
+
+def _show(route: Route) -> str:
+    """Return a route's methods and path, without the types of its parameters."""
+    methods = "|".join(sorted((route.methods or set()) - {"HEAD"}))
+    return f"{methods} {route.path.replace(':path}', '}')}"

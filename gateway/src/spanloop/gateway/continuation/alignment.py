@@ -2,10 +2,11 @@ r"""Align the exact token ids of a conversation with a new rendering of it.
 
 Both are compared part by part; a part ends before each added token (a mark of a role, a turn, a tool). Parts are equal
 when their texts are, whatever their tokens. In a part that the model sampled, white space and JSON's escapes do not
-count, because tool parsers and templates write the arguments of a call again.
+count, because tool parsers and templates write the arguments of a call again; nor do special tokens within an
+answer, because parsers drop them.
 
 Invariant: the result is the longest exact beginning that the rendering repeats, followed by the rendering's own tokens.
-Its text differs from the rendering's at most in the white space and escapes of what the model sampled.
+Its text differs from the rendering's at most in the white space, escapes and special tokens of what the model sampled.
 """
 
 import re
@@ -26,6 +27,10 @@ class Spans(NamedTuple):
     def overlap(self, begin: int, end: int) -> bool:
         """Return whether a position from ``begin`` to before ``end`` was sampled."""
         return any(first < end and begin < last for first, last in self.ranges)
+
+    def end_after(self, at: int, limit: int) -> int:
+        """Return the end of the range that ends after ``at`` and begins up to ``limit``; 0 for none."""
+        return next((last for first, last in self.ranges if at < last and first <= limit), 0)
 
     def before(self, end: int) -> "Spans":
         """Return the part before a position."""
@@ -59,8 +64,11 @@ def align(exact: Sequence[int], sampled: Spans, rendered: Sequence[int], vocabul
             count, other_count = _common(part, other_part, vocabulary)
             is_whole = end == len(exact) and count == len(part)
             if is_whole or not _are_equal(part, other_part, vocabulary, is_sampled=sampled.overlap(at, end)):
-                at, other = at + count, other + other_count
-                break
+                answer = None if is_whole else _answer_end(exact, at, sampled, rendered[other:], vocabulary)
+                if answer is None:
+                    at, other = at + count, other + other_count
+                    break
+                end, other_end = answer[0], other + answer[1]
         at, other = end, other_end
     return Alignment([*exact[:at], *rendered[other:]], at, is_whole=at == len(exact))
 
@@ -77,10 +85,11 @@ def _equal_ids(first: Sequence[int], second: Sequence[int]) -> int:
     return low
 
 
-def _part_begin(token_ids: Sequence[int], at: int, vocabulary: Vocabulary) -> int:
-    """Return the begin of the part that a position lies in; the length of the ids for their end."""
-    if at == len(token_ids):
-        return at
+def _part_begin(token_ids: Sequence[int], equal: int, vocabulary: Vocabulary) -> int:
+    """Return the begin of the last part that begins within the first ``equal`` ids; the end where all are equal."""
+    if equal == len(token_ids):
+        return equal
+    at = max(0, equal - 1)
     while at and token_ids[at] not in vocabulary.added:
         at -= 1
     return at
@@ -99,6 +108,22 @@ def _are_equal(part: Sequence[int], other: Sequence[int], vocabulary: Vocabulary
     if text == other_text:
         return True
     return is_sampled and _normalise(text) == _normalise(other_text)
+
+
+def _answer_end(
+    exact: Sequence[int], at: int, sampled: Spans, rendered: Sequence[int], vocabulary: Vocabulary
+) -> tuple[int, int] | None:
+    """Return the ends of a sampled answer that the rendering repeats without its special tokens: parsers drop them."""
+    end = sampled.end_after(at, _part_end(exact, at, vocabulary))
+    special = vocabulary.special
+    if not end or exact[end - 1] not in special or exact[end - 1] not in rendered[1:]:
+        return None
+    other_end = list(rendered).index(exact[end - 1], 1) + 1
+    if not special.isdisjoint(rendered[1 : other_end - 1]):
+        return None
+    text = vocabulary.text(token_id for token_id in exact[at + 1 : end] if token_id not in special)
+    other_text = vocabulary.text(rendered[1 : other_end - 1])
+    return (end, other_end) if _normalise(text) == _normalise(other_text) else None
 
 
 def _normalise(text: bytes) -> str:

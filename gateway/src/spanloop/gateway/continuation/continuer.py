@@ -7,10 +7,13 @@ Invariant: where anything is missing (an entry, a rendering, a vocabulary) the r
 renders it. Answers are the engine's own either way.
 """
 
+import asyncio
 import logging
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from spanloop.foundation.errors import SpanloopError
 
 from ..capture.tokens import Capture
 from ..chat.request import ChatRequest
@@ -20,10 +23,14 @@ from ..engine.admission import EngineEndpoint
 from ..engine.vllm_api import RENDER_PATH, prompt_ids_field
 from ..metrics import Metrics
 from .alignment import Alignment, Spans, align
+from .conversation_log import CaptureReference, ConversationLog
 from .conversations import Conversations, Exact, Scope, answer_digests, message_digest
 
 _log: Final = logging.getLogger(__name__)
 _RENDER_TIMEOUT_S: Final = 120.0
+_STORE_TIMEOUT_S: Final = 2.0
+ReadIds = Callable[[list[str]], Mapping[str, Sequence[int]]]
+"""From response ids to the ids of prompt and response, by generation id."""
 _RENDERED_FIELDS: Final = ("kv_transfer_params", "continue_final_message", "truncate_prompt_tokens", "echo")
 """Fields with which a request's prompt is not the rendering of its messages."""
 
@@ -48,13 +55,19 @@ class Continuer:
         client: For engines.
         metrics: The counters to update.
         max_bytes: Limit of the memory for token ids; 0 keeps none.
+        log: Of captures, for conversations from before a restart.
+        read_ids: Reads the token ids of captures from the store: prompt and response by generation id.
     """
 
-    def __init__(self, client: EngineClient, metrics: Metrics, max_bytes: int) -> None:
+    def __init__(
+        self, client: EngineClient, metrics: Metrics, max_bytes: int, *, log: ConversationLog, read_ids: ReadIds
+    ) -> None:
         self._client = client
         self._metrics = metrics
         self._conversations = Conversations(max_bytes)
         self._is_on = max_bytes > 0
+        self._captures = log
+        self._read_ids = read_ids
 
     @property
     def size_bytes(self) -> int:
@@ -84,7 +97,7 @@ class Continuer:
             return None
         messages: Sequence[Any] = request.document.get("messages") or ()
         digests = answer_digests(_scope(key, endpoint), messages)
-        entries = self._conversations.find(digests)
+        entries = self._conversations.find(digests) or await self._stored(digests)
         if not entries:
             return None
         answers = {answer for _, answer in digests}
@@ -134,7 +147,29 @@ class Continuer:
             prompt_length = len(capture.prompt_token_ids)
             token_ids = array("I", capture.prompt_token_ids + capture.response_token_ids)
             sampled = Spans((*before, (prompt_length, len(token_ids))))
-            self._conversations.add(digest, Exact(token_ids, sampled, answers[capture.choice_index]))
+            entry = Exact(token_ids, sampled, answers[capture.choice_index])
+            self._conversations.add(digest, entry)
+            self._captures.append(digest, CaptureReference(capture.generation_id, entry.answer, sampled))
+
+    def close(self) -> None:
+        """Close the log."""
+        self._captures.close()
+
+    async def _stored(self, digests: Sequence[tuple[bytes, bytes]]) -> list[Exact]:
+        """Return the entries of a conversation whose ids are in the store only, and keep them in memory."""
+        digest, references = self._captures.find(digests)
+        if not references:
+            return []
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                ids = await asyncio.to_thread(self._read_ids, [each.response_id for each in references])
+        except (SpanloopError, OSError, TimeoutError) as error:
+            _log.warning("a conversation from before is tokenised again, the store does not answer: %s", error)
+            return []
+        for reference in references:
+            if (token_ids := ids.get(reference.generation_id)) is not None:
+                self._conversations.add(digest, Exact(array("I", token_ids), reference.sampled, reference.answer))
+        return self._conversations.find(digests)
 
     async def _render(
         self, request: ChatRequest, endpoint: EngineEndpoint, headers: Mapping[str, str]

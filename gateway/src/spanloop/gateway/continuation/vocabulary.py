@@ -27,6 +27,8 @@ class Vocabulary:
     """By token id."""
     added: frozenset[int]
     """Ids of the added tokens."""
+    special: frozenset[int]
+    """Those of them that engines leave out of texts."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -51,7 +53,8 @@ class Vocabulary:
             raise ConfigurationError(
                 f"{path} cannot be read as a tokenizer: {type(error).__name__}: {error}"
             ) from error
-        return cls(pieces | added, frozenset(added))
+        special = frozenset(int(token["id"]) for token in marks if token.get("special"))
+        return cls(pieces | added, frozenset(added), special)
 
     def text(self, token_ids: Iterable[int]) -> bytes:
         """Return the bytes of tokens; an unknown id has none."""
