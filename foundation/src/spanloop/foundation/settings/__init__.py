@@ -124,7 +124,7 @@ def load_configuration(data_dir: Path, file: Path | None = None) -> Configuratio
         ) from error
     except ValidationError as error:
         raise ConfigurationError(
-            f"{path}: {problems_of_file(Configuration, error)}.",
+            f"{path}: {problems_of_file(Configuration, error)}",
             next_step="See docs/reference/configuration.md for all sections and keys.",
         ) from error
 

@@ -11,8 +11,9 @@ _CUTOFF: Final = 0.6
 
 
 def problems_of_file(model: type[BaseModel], error: ValidationError) -> str:
-    """Return the problems of a file, which is an instance of ``model``, in one line."""
-    return "; ".join(_problem(model, problem) for problem in error.errors())
+    """Return the problems of a file, which is an instance of ``model``, in one line that ends with a full stop."""
+    text = "; ".join(_problem(model, problem) for problem in error.errors())
+    return text if text.endswith("?") else f"{text}."
 
 
 def nearest_key(name: str, names: Iterable[str]) -> str:
@@ -28,7 +29,7 @@ def _problem(model: type[BaseModel], problem: Any) -> str:
         return f"{where}: {str(problem['msg']).removeprefix('Value error, ')}".removeprefix(": ")
     section = _section_at(model, place[:-1])
     hint = nearest_key(str(place[-1]), section.model_fields) if section is not None else ""
-    return f"{where}: there is no such key. {hint}".strip().removesuffix(".")
+    return f"{where}: there is no such key. {hint}".strip() if hint else f"{where}: there is no such key"
 
 
 def _section_at(model: type[BaseModel], place: tuple[int | str, ...]) -> type[BaseModel] | None:

@@ -86,7 +86,7 @@ def read_app(path: Path) -> App:
     try:
         return App.model_validate(settings)
     except ValidationError as error:
-        raise ConfigurationError(f"{path}: {problems_of_file(App, error)}.", next_step=_NEXT) from error
+        raise ConfigurationError(f"{path}: {problems_of_file(App, error)}", next_step=_NEXT) from error
 
 
 def _evaluation(path: Path, document: dict[str, Any], name: str) -> dict[str, Any]:
