@@ -2,7 +2,8 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any, Final, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -38,10 +39,17 @@ def _section_at(model: type[BaseModel], place: tuple[int | str, ...]) -> type[Ba
     for part in place:
         if isinstance(found, type) and issubclass(found, BaseModel):
             field = found.model_fields.get(str(part))
-            found = None if field is None else field.annotation
+            found = None if field is None else _without_none(field.annotation)
         elif get_origin(found) in {dict, tuple, list}:
             arguments = get_args(found)
             found = arguments[1] if get_origin(found) is dict else arguments[0]
         else:
             return None
     return found if isinstance(found, type) and issubclass(found, BaseModel) else None
+
+
+def _without_none(annotation: Any) -> Any:
+    """Return the type of an optional value."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return next((each for each in get_args(annotation) if each is not NoneType), None)
+    return annotation

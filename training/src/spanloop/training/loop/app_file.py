@@ -101,7 +101,8 @@ def _evaluation(path: Path, document: dict[str, Any], name: str) -> dict[str, An
     values = cast("dict[str, Any]", table)
     if name == "evaluation" and isinstance(inherited := document.get("run"), dict):
         of_run = cast("dict[str, Any]", inherited)
-        values = {key: of_run[key] for key in _INHERITED if key in of_run} | values
+        kept = [key for key in _INHERITED if not ("grader" in values and key == "grader_options")]
+        values = {key: of_run[key] for key in kept if key in of_run} | values
     for key in ("tasks", "agent"):
         if not values.get(key):
             raise ConfigurationError(f"{path}: [{name}] has no {key}.", next_step=_NEXT)

@@ -1,7 +1,7 @@
 """The budget of a loop: tokens, hours and money, and what was spent of them.
 
-Invariant: what would exceed a limit is not begun. A step or an attempt whose cost is not known yet begins only while
-something is left.
+Invariant: what would exceed a limit is not begun. What was never measured is expected to cost a token and a second, so
+it begins only while something is left.
 """
 
 from collections.abc import Iterator
@@ -64,13 +64,13 @@ def exceeded(budget: Budget, spent: Spent, expected: Spent) -> str:
 
 def _exceeded(budget: Budget, spent: Spent, expected: Spent) -> Iterator[str]:
     total = spent.plus(*expected)
-    if budget.tokens is not None and (total.tokens > budget.tokens or spent.tokens >= budget.tokens):
+    if budget.tokens is not None and expected.tokens and total.tokens > budget.tokens:
         yield f"{budget.tokens:,} tokens: {spent.tokens:,} are spent, and about {expected.tokens:,} would follow"
     hours, spent_hours = total.seconds / HOUR_S, spent.seconds / HOUR_S
-    if budget.hours is not None and (hours > budget.hours or spent_hours >= budget.hours):
+    if budget.hours is not None and hours > budget.hours:
         after = expected.seconds / HOUR_S
         yield f"{budget.hours:g} hours: {spent_hours:.2f} are spent, and about {after:.2f} would follow"
     cost, spent_cost = total.money(budget), spent.money(budget)
-    if budget.money is not None and (cost > budget.money or spent_cost >= budget.money):
+    if budget.money is not None and cost > budget.money:
         after = expected.money(budget)
         yield f"{budget.money:g} in money: {spent_cost:.2f} is spent, and about {after:.2f} would follow"

@@ -26,6 +26,8 @@ class Estimates(NamedTuple):
 
     def seconds(self, name: StepName) -> float | None:
         """Return the expected duration of a step; None when nothing like it was measured."""
+        if name is StepName.MEASURE and len(self.rounds) > 1:
+            return _SKIPPED_S  # the champion was measured as the candidate of the round before
         return self._measured(name, "seconds") or self._similar(name, "seconds") or self.assumed_s.get(name)
 
     def tokens(self, name: StepName) -> float:

@@ -114,7 +114,7 @@ class AttemptGate:
     def _expected(self) -> Spent:
         """Return what the running attempts and one more cost at most."""
         parallel = self._running + 1
-        return Spent(self._attempt.tokens * parallel, self._attempt.seconds)
+        return Spent(max(1, self._attempt.tokens * parallel), max(1.0, self._attempt.seconds))
 
     def _read(self) -> int:
         if time.monotonic() - self._read_s > _FRESH_S:

@@ -214,10 +214,7 @@ class Loop:
         """Run a step, and store it with its time and tokens whether it finishes or not."""
         self._progress.started(running)
         self._gate.restart(self._spent())
-        if not record.seconds:
-            self._gate.require(Spent(round(estimates.tokens(running.name)), running.expected_s or 0.0))
-        else:
-            self._gate.require(Spent())
+        self._gate.require(self._expected(record, estimates))
         result: Result | None = None
         try:
             result = self._work(number, running.name)
@@ -229,6 +226,14 @@ class Loop:
         number = self._rounds.record(number, finished, candidate=str(result.get("candidate", "")))
         self._progress.finished(running, finished, was_done=False)
         return number
+
+    def _expected(self, record: StepRecord, estimates: Estimates) -> Spent:
+        """Return what a step will cost; of an interrupted one the rest is not known."""
+        calls_model = record.name not in {StepName.TRAIN, StepName.DECIDE}
+        if record.seconds:
+            return Spent(int(calls_model), 1.0)
+        tokens = max(1, round(estimates.tokens(record.name))) if calls_model else 0
+        return Spent(tokens, estimates.seconds(record.name) or 1.0)
 
     def _record(self, record: StepRecord, result: Result | None) -> StepRecord:
         spent = self._gate.step_spent()

@@ -210,7 +210,7 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
     if log.is_hopeless or (summary.attempts and summary.states == {EndState.CRASHED.value: summary.attempts}):
         shutil.rmtree(plan.folder)  # with a corrected agent the attempts are made again
         raise AgentBrokenError(
-            f"Every attempt of {request.agent!r} crashed: {' '.join(log.last_error.split())}",
+            f"Every attempt of {request.agent!r} crashed: {log.last_error}",
             next_step=f"Read all of them: spanloop runs show {request.run_id}; correct the agent",
         )
     return summary
@@ -242,7 +242,8 @@ class _RunProgress:
         self._ended += 1
         if ended.end.state is EndState.CRASHED:
             self._crashed += 1
-            self.last_error = ended.end.error or self.last_error
+            lines = ended.end.error.strip().splitlines()
+            self.last_error = lines[-1] if lines else f"exit status {ended.end.exit_code}"
         if ended.verdict is not None:
             self._graded += 1
             self._successes += ended.verdict.is_success
