@@ -28,13 +28,16 @@ def place(data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def gateway(data_dir: DataDir) -> Iterator[GatewayStandIn]:
     """The gateway; as the collector it has nothing that waits."""
-    with gateway_stand_in(data_dir) as server:
-        with data_dir.announce("collector", f"http://127.0.0.1:{server.server_address[1]}"):
-            yield server
+    with (
+        gateway_stand_in(data_dir) as server,
+        data_dir.announce("collector", f"http://127.0.0.1:{server.server_address[1]}"),
+    ):
+        yield server
 
 
 @pytest.fixture
-def scheduler(data_dir: DataDir, tmp_path: Path) -> Iterator[Scheduler]:
+def scheduler(data_dir: DataDir, tmp_path: Path, gateway: GatewayStandIn) -> Iterator[Scheduler]:
+    assert gateway.served == ""
     with data_dir.announce("scheduler", "http://127.0.0.1:1"):
         running = Scheduler(data_dir, write_model_folder(tmp_path / "weights"))
         running.start()

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -92,12 +93,10 @@ def quick(
     data_dir: DataDir,
     store: Store,
     place: Path,
-    gateway: GatewayStandIn,
     scheduler: Scheduler,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., tuple[LoopEnd, Progress]]:
     """A loop whose attempts are not made: its evaluations and decisions are scripted."""
-    assert gateway.served == ""
     assert scheduler.jobs == []
     registry = Registry(data_dir)
     registry.add("m", write_model_folder(place / "weights"))
@@ -106,9 +105,13 @@ def quick(
     tasks = CheckedTasks(frozenset(["t"]), frozenset(), 0)
     checked = CheckedApp(app, app.promotion or Promotion(), tasks, tasks, ())
     measured = {"success": [0.5, 0.4, 0.6], "tasks": 9, "evaluation": "e", "name": "e"}
-    monkeypatch.setattr(steps, "measure", lambda _context, _version: measured)
-    monkeypatch.setattr(steps, "collect", lambda _context, _number: {"run": "r", "attempts": 4})
-    monkeypatch.setattr(steps, "decide", lambda _context, _number: {"outcome": "kept", "reason": "it is worse"})
+    results = {
+        "measure": measured,
+        "collect": {"run": "r", "attempts": 4},
+        "decide": {"outcome": "kept", "reason": "it is worse"},
+    }
+    for name, result in results.items():
+        monkeypatch.setattr(steps, name, Mock(return_value=result))
 
     def run(**order: object) -> tuple[LoopEnd, Progress]:
         progress = Progress()
@@ -242,34 +245,40 @@ def test_a_loop_without_a_model_says_how_to_add_one(data_dir: DataDir, store: St
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("line", "message"),
     [
-        ('agent = "solver:solve"', 'agent = "no-such-program {question}"', "command 'no-such-program' does not exist"),
-        ('agent = "solver:solve"', 'agent = "python missing.py"', "script missing.py does not exist in"),
-        ('agent = "solver:solve"', 'agent = "solver:salve"', r"(?s)Agent 'solver:salve' cannot be loaded: .*salve"),
-        ('grader = "exact"', 'grader = "exakt"', r"\[run\]: .*exakt"),
+        ('agent = "no-such-program {question}"', "command 'no-such-program' does not exist"),
+        ('agent = "python missing.py"', "script missing.py does not exist in"),
+        ('agent = "solver:salve"', r"(?s)Agent 'solver:salve' cannot be loaded: .*salve"),
+        ('grader = "exakt"', r"\[run\]: .*exakt"),
         (
-            'grader = "exact"',
-            'grader = "exact"\ngrader_options = {field = "solution"}',
+            'grader_options = {expected = "solution"}',
             r"\[run\]: train.jsonl has 4 records, none of which is a task \(4 missing_field\): .*'solution' is missing",
         ),
-        ('tasks = "train.jsonl"', 'tasks = "none.jsonl"', r"\[run\]: .*none.jsonl"),
-        ('tasks = "train.jsonl"', 'tasks = "test.jsonl"', r"25 tasks stand in both \[run\] and \[evaluation\]: test/0"),
-        (
-            "max_tasks = 25",
-            "max_tasks = 90\nmin_tasks = 26",
-            r"\[evaluation\] has 25 tasks, and \[promotion\] promotes on 26",
-        ),
+        ('tasks = "none.jsonl"', r"\[run\]: .*none.jsonl"),
+        ('tasks = "test.jsonl"', r"25 tasks stand in both \[run\] and \[evaluation\]: test/0"),
+        ("min_tasks = 26", r"\[evaluation\] has 25 tasks, and \[promotion\] promotes on 26"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(
-    data_dir: DataDir, store: Store, place: Path, old: str, new: str, message: str
+    data_dir: DataDir, store: Store, place: Path, line: str, message: str
 ) -> None:
-    assert old in APP
-    (place / "app.toml").write_text(APP.replace(old, new))
+    (place / "app.toml").write_text(with_line(line))
     with pytest.raises(ConfigurationError, match=message):
         checked_app(data_dir, store, place)
     assert LoopRounds(data_dir).list() == ()
+
+
+def with_line(line: str) -> str:
+    """Return the file with another value of a key, or with a further key of the first or last table."""
+    key = line.partition(" ")[0]
+    lines: list[str] = APP.replace("max_tasks = 25", "max_tasks = 90").splitlines()
+    found = next((index for index, each in enumerate(lines) if each.startswith(f"{key} =")), None)
+    if found is None:
+        lines.insert(len(lines) if key == "min_tasks" else lines.index('grader = "exact"') + 1, line)
+    else:
+        lines[found] = line
+    return "\n".join(lines)
 
 
 def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(

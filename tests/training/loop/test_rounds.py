@@ -1,5 +1,7 @@
 """Stored rounds: one end each, finished steps stay, and only the leader writes."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from spanloop.foundation.errors import JobError
@@ -55,8 +57,6 @@ def test_a_process_that_does_not_lead_writes_nothing(data_dir: DataDir) -> None:
 
 
 def round_with(number: int, *steps: StepRecord) -> LoopRound:
-    from datetime import UTC, datetime
-
     return LoopRound("m", number, "m@v1", "", steps, None, "", datetime(2026, 1, 1, tzinfo=UTC), None)
 
 
