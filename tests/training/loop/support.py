@@ -80,6 +80,9 @@ class Progress:
     rounds: list[LoopRound] = field(default_factory=list[LoopRound])
     notes: list[str] = field(default_factory=list[str])
 
+    def preparing(self, text: str) -> None:
+        self.notes.append(text)
+
     def started(self, step: RunningStep) -> None:
         self.steps.append(step)
 

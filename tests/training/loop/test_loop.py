@@ -272,7 +272,7 @@ def test_what_cannot_work_is_refused_before_anything_starts(
 def with_line(line: str) -> str:
     """Return the file with another value of a key, or with a further key of the first or last table."""
     key = line.partition(" ")[0]
-    lines: list[str] = APP.replace("max_tasks = 25", "max_tasks = 90").splitlines()
+    lines = list[str](APP.replace("max_tasks = 25", "max_tasks = 90").splitlines())
     found = next((index for index, each in enumerate(lines) if each.startswith(f"{key} =")), None)
     if found is None:
         lines.insert(len(lines) if key == "min_tasks" else lines.index('grader = "exact"') + 1, line)

@@ -74,7 +74,8 @@ def test_time_left_is_that_of_earlier_rounds() -> None:
     )
     assert (before.tokens(StepName.COLLECT), before.tokens(StepName.TRAIN)) == (400, 0)
     assert before.rest_s(StepName.MEASURE, 0) is None
-    assert Estimates([first], 4.0, {StepName.TRAIN: 100.0}).rest_s(StepName.MEASURE, 0) == 240 + 100 + 60 + 10
+    assumed = {StepName.MEASURE: 30.0, StepName.TRAIN: 50.0}  # of a machine that is twice as fast
+    assert Estimates([first], 4.0, assumed).rest_s(StepName.MEASURE, 0) == 240 + 100 + 60 + 10
     whole = [step(StepName.COLLECT, 200), step(StepName.TRAIN, 90), step(StepName.TEST, 50), step(StepName.DECIDE, 5)]
     after = Estimates([round_with(1, step(StepName.MEASURE, 60), *whole)], 4.0, {})
     assert after.rest_s(StepName.DECIDE, 1) == 200 + 90 + 50 + 5

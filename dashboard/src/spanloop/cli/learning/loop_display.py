@@ -51,8 +51,19 @@ class LoopDisplay:
     ) -> None:
         self._stop()
 
+    def preparing(self, text: str) -> None:
+        """Show what is done before the first step."""
+        if not err.is_terminal:
+            err.print(text, markup=False)
+        elif self._spinner is None:
+            self._spinner = err.status(markup_text(escape(text)))
+            self._spinner.start()
+        else:
+            self._spinner.update(markup_text(escape(text)))
+
     def started(self, step: "RunningStep") -> None:
         """Show a step."""
+        self._stop()
         self._step, self._began_s, self._shown_s = step, time.monotonic(), time.monotonic()
         self._detail, self._share = "", 0.0
         if err.is_terminal:

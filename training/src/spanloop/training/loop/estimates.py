@@ -28,7 +28,8 @@ class Estimates(NamedTuple):
         """Return the expected duration of a step; None when nothing like it was measured."""
         if name is StepName.MEASURE and len(self.rounds) > 1:
             return _SKIPPED_S  # the champion was measured as the candidate of the round before
-        return self._measured(name, "seconds") or self._similar(name, "seconds") or self.assumed_s.get(name)
+        measured = self._measured(name, "seconds") or self._similar(name, "seconds")
+        return measured or (self.assumed_s[name] * self._slowness() if name in self.assumed_s else None)
 
     def tokens(self, name: StepName) -> float:
         """Return the expected tokens of a step; 0 when nothing like it was measured."""
@@ -41,6 +42,15 @@ class Estimates(NamedTuple):
         in_each = [name for name in STEPS if name is not StepName.MEASURE]
         expected = [self.seconds(name) for name in (*later, *in_each * further_rounds)]
         return None if None in expected else sum(each for each in expected if each is not None)
+
+    def _slowness(self) -> float:
+        """Return how much longer this machine takes than that of the assumed durations."""
+        ratios = [
+            measured / assumed
+            for name, assumed in self.assumed_s.items()
+            if name is not StepName.DECIDE and (measured := self._measured(name, "seconds"))
+        ]
+        return median(ratios) if ratios else 1.0
 
     def _measured(self, name: StepName, part: str) -> float | None:
         steps = [step for number in self.rounds for step in number.steps if step.name is name and step.is_finished]

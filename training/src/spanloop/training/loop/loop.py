@@ -128,8 +128,8 @@ class Loop:
         name, source = self._app.model.name, self._app.model.source
         if versions := self._registry.list(name):
             return versions[0]
-        self._progress.note(f"fetching the model {source}")
-        folder = fetch_model(source, self._data_dir.path / "fetched" / name, self._progress.note)
+        self._progress.preparing(f"the model {source} is fetched and checked")
+        folder = fetch_model(source, self._data_dir.path / "fetched" / name, self._progress.preparing)
         for warning in require_model(source, folder):
             self._progress.note(warning.what)
         return self._registry.add(name, folder, metadata={"source": source})

@@ -24,6 +24,10 @@ class RunningStep(NamedTuple):
 class LoopProgress(Protocol):
     """Gets what happens; called from several threads, one at a time."""
 
+    def preparing(self, text: str) -> None:
+        """Something is done before the first step: the model is fetched."""
+        ...
+
     def started(self, step: RunningStep) -> None:
         """A step begins."""
         ...
