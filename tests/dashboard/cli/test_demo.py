@@ -97,7 +97,7 @@ def test_needs_and_duration_are_printed_before_anything_starts(
 
 
 def step(name: StepName, seconds: float = 0.0, **result: object) -> StepRecord:
-    return StepRecord(name, seconds, 0, result)
+    return StepRecord(name, seconds, 0, "", result)
 
 
 def test_the_report_reads_the_evaluation_of_each_version() -> None:

@@ -20,6 +20,7 @@ from spanloop.training.loop.checks import CheckedApp, CheckedTasks, check_app
 from spanloop.training.loop.goal import Goal
 from spanloop.training.loop.loop import Loop, LoopEnd, LoopOrder
 from spanloop.training.loop.rounds import LoopRounds, StepName
+from spanloop.training.loop.timetable import Timetable
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
@@ -196,6 +197,22 @@ def test_a_restarted_round_has_its_end_and_is_not_counted(
     assert [(each.number, each.outcome) for each in end.rounds] == [(1, "abandoned"), (2, "kept")]
 
 
+def test_rounds_at_an_interval_begin_when_it_is_time(
+    data_dir: DataDir, quick: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_module, "time", Mock(sleep=sleep))
+    with pytest.raises(KeyboardInterrupt):
+        quick(timetable=Timetable(every_minutes=60))
+    assert [each.outcome for each in LoopRounds(data_dir).list()] == ["kept"]
+
+
 def test_two_loops_on_one_data_directory_are_refused(
     quick: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +307,6 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     (opened,) = LoopRounds(data_dir).list()
     assert opened.outcome is None
     assert not list(data_dir.runs.glob("*/ledger.db"))
-    assert loop_module.LOOP == "loop"
 
 
 def test_tasks_of_a_broken_file_are_named_with_their_lines(data_dir: DataDir, store: Store, place: Path) -> None:

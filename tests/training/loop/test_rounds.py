@@ -22,7 +22,7 @@ def test_a_round_is_begun_recorded_and_ended_once(data_dir: DataDir) -> None:
     assert rounds.begin("other", "other@v1").number == 1
     interrupted = rounds.record(first, StepRecord(StepName.COLLECT, 3.5, 10))
     assert not interrupted.step(StepName.COLLECT).is_finished
-    done = rounds.record(first, StepRecord(StepName.COLLECT, 5.0, 20, {"attempts": 4}), candidate="m@v2")
+    done = rounds.record(first, StepRecord(StepName.COLLECT, 5.0, 20, "", {"attempts": 4}), candidate="m@v2")
     assert (done.step(StepName.COLLECT).result, done.candidate, done.seconds, done.tokens) == (
         {"attempts": 4},
         "m@v2",
@@ -61,7 +61,7 @@ def round_with(number: int, *steps: StepRecord) -> LoopRound:
 
 
 def step(name: StepName, seconds: float, tokens: int = 0) -> StepRecord:
-    return StepRecord(name, seconds, tokens, {})
+    return StepRecord(name, seconds, tokens, "", {})
 
 
 def test_time_left_is_that_of_earlier_rounds() -> None:

@@ -44,6 +44,13 @@ def loop(
             show_default="no goal",
         ),
     ] = "",
+    every: Annotated[
+        str,
+        typer.Option(
+            metavar="INTERVAL", help="Begin a round at an interval: 30m, 6h or 1d; for the first time at once."
+        ),
+    ] = "",
+    cron: Annotated[str, typer.Option(help="Begin a round at the times of five cron fields, in UTC.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the plan; start nothing.")
     ] = False,
@@ -61,11 +68,14 @@ def loop(
     Example: `spanloop loop app.toml --rounds 2`
 
     Example: `spanloop loop app.toml --until "success >= 0.9"`
+
+    Example: `spanloop loop app.toml --cron '0 3 * * *'`
     """
     from spanloop.training.loop.goal import Goal
     from spanloop.training.loop.loop import LoopOrder
+    from spanloop.training.loop.timetable import Timetable
 
-    order = LoopOrder(rounds, Goal.parse(until) if until else None, restart_round)
+    order = LoopOrder(rounds, Goal.parse(until) if until else None, Timetable.parse(cron, every), restart_round)
     directory = data_directory(data_dir)
     end = run_file(directory, file, order, dry_run=dry_run)
     if end is not None:

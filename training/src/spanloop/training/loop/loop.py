@@ -4,6 +4,7 @@ Invariant: one process at a time runs a loop on a data directory. A round is con
 whatever ended the process before; it has one recorded end.
 """
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.version_names import CHAMPION
 from spanloop.store import Store
+from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.leadership import LEADERSHIP_S, Leadership
 from spanloop.training.jobs.paths import ControlPaths
@@ -33,9 +35,11 @@ from .goal import Goal
 from .progress import LoopProgress, RunningStep
 from .rounds import STEPS, LoopRound, LoopRounds, RoundOutcome, StepName, StepRecord
 from .steps import Result, StepContext
+from .timetable import Timetable
 
 LOOP: Final = "loop"
 """Name of the leadership of the process that runs a loop."""
+_WAIT_S: Final = 1.0
 NO_SECONDS: Final[Mapping[StepName, float]] = MappingProxyType({})
 
 
@@ -54,6 +58,8 @@ class LoopOrder(NamedTuple):
     """Until the loop has so many decided rounds in all; None finishes the open round, or runs one more."""
     until: Goal | None = None
     """Until the champion's evaluation is so; without ``rounds`` that alone ends the loop."""
+    timetable: Timetable = Timetable()
+    """When rounds begin; with times and without ``rounds`` and ``until`` the loop goes on for ever."""
     restart_round: bool = False
     """End the open round as abandoned first."""
     assumed_s: Mapping[StepName, float] = NO_SECONDS
@@ -108,7 +114,7 @@ class Loop:
         base = self._add_model()
         opened = self._open_round(order, base)
         before = self._decided()
-        one_more = None if order.until else before + 1
+        one_more = None if order.until or order.timetable.repeats else before + 1
         target = one_more if order.rounds is None else order.rounds
         while True:
             if opened is None:
@@ -116,9 +122,19 @@ class Loop:
                     return self._end(reached)
                 if target is not None and self._decided() >= target:
                     return self._end(f"{self._decided()} rounds are done")
+                self._wait(order.timetable)
                 opened = self._rounds.begin(self._app.model.name, self._champion().reference)
             self._run_round(opened, order, before, target)
             opened = None
+
+    def _wait(self, timetable: Timetable) -> None:
+        """Wait for the time at which the next round begins."""
+        rounds = self._rounds.list(self._app.model.name)
+        next_at = timetable.next_at(rounds[-1].started_at if rounds else None, utc_now())
+        if next_at > utc_now():
+            self._progress.preparing(f"the next round begins at {next_at:%Y-%m-%d %H:%M} UTC")
+        while utc_now() < next_at:
+            time.sleep(_WAIT_S)
 
     def _end(self, reason: str) -> LoopEnd:
         return LoopEnd(reason, self._rounds.list(self._app.model.name))
@@ -215,6 +231,8 @@ class Loop:
         self._progress.started(running)
         self._gate.restart(self._spent())
         self._gate.require(self._expected(record, estimates))
+        record = record._replace(began_at=utc_now().isoformat())
+        self._rounds.record(number, record)  # shows which step runs
         result: Result | None = None
         try:
             result = self._work(number, running.name)

@@ -65,6 +65,8 @@ class StepRecord(NamedTuple):
     """Work of all processes that ran it."""
     tokens: int = 0
     """Prompt and completion tokens that the gateway answered meanwhile."""
+    began_at: str = ""
+    """When it last began, ISO 8601; empty before."""
     result: Mapping[str, Any] | None = None
     """What later steps and reports read; None until it is finished."""
 
