@@ -96,6 +96,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "rewards": "spanloop.dashboard.pages.rewards:RewardsPage",
         "evaluations": "spanloop.dashboard.pages.evaluations:EvaluationsPage",
         "compare": "spanloop.dashboard.pages.compare:ComparePage",
+        "rounds": "spanloop.dashboard.pages.rounds:RoundsPage",
         "jobs": "spanloop.dashboard.pages.jobs:JobsPage",
         "models": "spanloop.dashboard.pages.models:ModelsPage",
     },
