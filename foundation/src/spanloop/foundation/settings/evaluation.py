@@ -5,7 +5,23 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from .section import OptionName, VariableSection
+from .section import OptionName, Section, VariableSection
+
+
+class EnvironmentSettings(Section):
+    """``[environment]``: the environment that an agent acts in."""
+
+    name: Annotated[str, OptionName("--environment")]
+    """The environment: ``gymnasium``, ``openenv``, ``http``, ``user``, one of a package, or MODULE:NAME; ``spanloop
+    extensions environments`` lists them with their options."""
+    options: Annotated[dict[str, str], OptionName("--environment-option")] = Field(default_factory=dict[str, str])
+    """Options of the environment."""
+    reset_timeout_s: Annotated[float, OptionName("--reset-timeout")] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Longest time until the environment has started an episode, seconds."""
+    step_timeout_s: Annotated[float, OptionName("--step-timeout")] = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """Longest time of one step of the environment, seconds."""
+    most_steps: int = Field(default=100, ge=1)
+    """After so many steps the environment ends the episode."""
 
 
 class Evaluation(VariableSection):
@@ -33,6 +49,8 @@ class Evaluation(VariableSection):
     """Working directory of the agent; without it that of ``spanloop up`` or ``spanloop run``."""
     environment: Annotated[dict[str, str], OptionName("--env")] = Field(default_factory=dict[str, str])
     """Further environment variables of the agent."""
+    environment_settings: EnvironmentSettings | None = None
+    """The environment that the agent acts in (a table with the keys of ``[environment]``); without it there is none."""
     reader: str = ""
     """The reader of the tasks (``spanloop extensions readers``); empty chooses by the source."""
     reader_options: Annotated[dict[str, str], OptionName("--reader-option")] = Field(default_factory=dict[str, str])
