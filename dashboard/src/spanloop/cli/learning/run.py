@@ -29,6 +29,8 @@ app = typer.Typer(help="List and show runs of agents on tasks.", no_args_is_help
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, as listed.")]
 _ERROR_CHARACTERS: Final = 200
+_ENVIRONMENT: Final = "environment_settings__"
+"""Begins the names of the generated options that are fields of the environment."""
 
 
 class RunCommand(GeneratedCommand):
@@ -36,9 +38,11 @@ class RunCommand(GeneratedCommand):
 
     def generate(self) -> "Iterator[GeneratedOption]":
         """Return an option for each field."""
-        from spanloop.foundation.settings import Evaluation
+        from spanloop.foundation.settings import EnvironmentSettings, Evaluation
 
-        return section_options(Evaluation, without=("tasks", "agent"))
+        yield from section_options(Evaluation, without=("tasks", "agent", "environment_settings"))
+        for option in section_options(EnvironmentSettings):
+            yield option._replace(name=_ENVIRONMENT + option.name)
 
 
 def run(
@@ -89,10 +93,7 @@ def run(
     from spanloop.store import connect
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
-    given = {
-        name: _pairs(RunRequest.option(name), cast("list[str]", value)) if isinstance(value, list) else value
-        for name, value in given_options(context).items()
-    }
+    given, places = _given(context)
     directory = data_directory(data_dir)
     run_id = run_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     fixed = {
@@ -104,7 +105,7 @@ def run(
         "is_instrumented": instrument,
     }
     request = validated(
-        RunRequest, fixed | given, {name: RunRequest.option(name) for name in given}, next_step="spanloop run --help"
+        RunRequest, fixed | given, places, next_step="spanloop run --help"
     )
     rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:
@@ -119,6 +120,25 @@ def run(
     rejected.exit_if_any()
     if summary.grading_failures:
         raise typer.Exit(1)
+
+
+def _given(context: typer.Context) -> "tuple[dict[str, Any], dict[str, str]]":
+    """Return the values that options gave, by field, and the option of each; those of the environment in one field."""
+    from spanloop.evaluation.runner.planning import RunRequest
+    from spanloop.foundation.settings import EnvironmentSettings
+
+    given: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for key, value in given_options(context).items():
+        name = key.removeprefix(_ENVIRONMENT)
+        option = RunRequest.option(name) if name == key else EnvironmentSettings.option(name)
+        parsed = _pairs(option, cast("list[str]", value)) if isinstance(value, list) else value
+        if name == key:
+            given[name], places[name] = parsed, option
+        else:
+            given.setdefault("environment_settings", {})[name] = parsed
+            places[f"environment_settings.{name}"] = option
+    return given, places
 
 
 class _Display:

@@ -30,8 +30,8 @@ ENVIRONMENT_POINT: Final = ExtensionPoint[Environment](
     base=Environment,
     built_in={
         "gymnasium": f"{__name__}.gymnasium_environment:GymnasiumEnvironment",
-        "openenv": f"{__name__}.openenv:OpenEnvEnvironment",
-        "http": f"{__name__}.http:HttpEnvironment",
-        "user": f"{__name__}.user:UserEnvironment",
+        "openenv": f"{__name__}.openenv_environment:OpenEnvEnvironment",
+        "http": f"{__name__}.http_environment:HttpEnvironment",
+        "user": f"{__name__}.user_environment:UserEnvironment",
     },
 )

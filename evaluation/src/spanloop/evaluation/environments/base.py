@@ -5,7 +5,7 @@ HTTP (docs/reference/environments.md), so that an environment is the same whethe
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -64,8 +64,10 @@ class Environment(Extension):
     Its ``summary`` says what the agent does there.
     """
 
-    takes_messages: ClassVar[bool] = False
-    """Whether the agent may send text, and not only call tools."""
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the agent may send text, and not only call tools."""
+        return False
 
     def tools(self) -> Sequence[Tool]:
         """Return the actions of the episode that was started."""

@@ -86,7 +86,9 @@ def checked_step(result: object) -> StepResult:
     components: object = result.components
     if not isinstance(components, Mapping):
         raise _wrong("step", "components", components, "an object of numbers")
-    numbers: dict[str, object] = {str(name): value for name, value in cast("Mapping[object, object]", components).items()}
+    numbers: dict[str, object] = {
+        str(name): value for name, value in cast("Mapping[object, object]", components).items()
+    }
     for name, number in {**numbers, "reward": result.reward or 0.0}.items():
         if isinstance(number, bool) or not isinstance(number, int | float) or not is_valid_score(number):
             raise _wrong("step", name, number, SCORE_RANGE)
@@ -111,15 +113,13 @@ def checked_tools(tools: object) -> tuple[Tool, ...]:
 
 
 def _tool(value: object) -> Tool:
-    body: Any = value
-    try:
-        function = body.get("function", body)
-        name, parameters = function["name"], function.get("parameters") or {"type": "object"}
-        if not isinstance(name, str) or not name or not isinstance(parameters, dict):
-            raise TypeError
-        return Tool(name, str(function.get("description") or ""), cast("dict[str, JsonValue]", parameters))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise _wrong("reset", "tools", value, '{"type": "function", "function": {"name": …}}') from error
+    outer: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    inner: object = outer.get("function", outer)
+    function: dict[str, Any] = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    name, parameters = function.get("name"), function.get("parameters") or {"type": "object"}
+    if not isinstance(name, str) or not name or not isinstance(parameters, dict):
+        raise _wrong("reset", "tools", value, '{"type": "function", "function": {"name": …}}')
+    return Tool(name, str(function.get("description") or ""), cast("dict[str, JsonValue]", parameters))
 
 
 def _object(value: object, call: str) -> dict[str, Any]:

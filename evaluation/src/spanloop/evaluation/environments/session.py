@@ -54,7 +54,9 @@ class Session:
     def reset(self, task: Fields, seed: int) -> None:
         """Start the episode."""
         self._where = f"task {task.get('task_id', '')!r}, seed {seed}"
-        answer = self.process.ask("reset", self._settings.reset_timeout_s, self._should_stop, task=dict(task), seed=seed)
+        answer = self.process.ask(
+            "reset", self._settings.reset_timeout_s, self._should_stop, task=dict(task), seed=seed
+        )
         if isinstance(answer, str):
             self._fail(answer)
             return
@@ -97,9 +99,9 @@ class Session:
             arguments=dict(action.arguments),
             message=action.message,
         )
+        if isinstance(answer, str):
+            raise EnvironmentFailedError(self._fail(answer))
         try:
-            if isinstance(answer, str):
-                raise EnvironmentFailedError(answer)
             return step_of_json(answer)
         except EnvironmentFailedError as error:
             raise EnvironmentFailedError(self._fail(str(error))) from error

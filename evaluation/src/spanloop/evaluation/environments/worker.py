@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any, Final, NoReturn
 
+from spanloop.foundation.errors import SpanloopError
+
 from . import ENVIRONMENT_POINT
 from .base import Action, Environment, EnvironmentFailedError
 from .messages import checked_step, checked_tools, tool_json
@@ -86,10 +88,13 @@ def main(requests_fd: int, results_fd: int) -> int:
 
 
 def _described(error: BaseException) -> str:
-    if isinstance(error, EnvironmentFailedError):
-        text = str(error)
-    else:
-        text = f"it raised {type(error).__name__}: {error}"
+    match error:
+        case SpanloopError():
+            text = f"{error.what.rstrip('.')} ({error.next_step})" if error.next_step else error.what
+        case EnvironmentFailedError():
+            text = str(error)
+        case _:
+            text = f"it raised {type(error).__name__}: {error}"
     return " ".join(text.split())[:_ERROR_CHARACTERS].rstrip(".")
 
 

@@ -78,6 +78,7 @@ class CallableAgent:
                 "episode_id": attempt.episode_id,
                 "seed": attempt.seed,
                 "fields": dict(attempt.task.fields),
+                "variables": dict(attempt.variables),
             }
         )
         result = worker.receive(self._settings.timeout_s, should_stop)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.tasks import Rejected, TaskReading
 from spanloop.evaluation.tasks.readers import find_reader
@@ -44,6 +45,8 @@ _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
+_BY_ENVIRONMENT: Final = "environment"
+"""The name of the grader where the environment judges."""
 _DATABASES: Final = frozenset(
     name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
 )
@@ -102,6 +105,8 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         is_instrumented=request.is_instrumented,
     )
     is_callable = is_callable_target(request.agent)
+    environments = request.environment_settings
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
 
     def make_agent() -> Agent:
         if is_callable:
@@ -128,10 +133,13 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         parallel=request.parallel,
         seed=request.seed,
         make_agent=make_agent,
-        maker=AttemptMaker(request.run_id, model, grader.name if grader else "", grader.version if grader else ""),
+        maker=AttemptMaker(request.run_id, model, judged_by, grader.version if grader else ""),
         grader=grader,
         answers=SpanAnswers(data_dir, store) if output is Output.MESSAGE else None,
         served=None if request.base_url else ServedModel(data_dir, model),
+        environments=None
+        if environments is None
+        else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
     )
 
 
@@ -160,8 +168,15 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
+def _environment_variables(data_dir: DataDir, request: RunRequest) -> dict[str, str]:
+    """Return the variables of an environment's processes: no key of the gateway, and no passwords of databases."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
+    return {**inherited, DATA_DIR_ENV: str(data_dir.path), **request.environment}
+
+
 def _identity(request: RunRequest, model: str) -> dict[str, str]:
     """What makes the run this run, in words for an error message."""
+    environments = request.environment_settings
     return {
         "tasks": json.dumps([request.tasks, request.reader, dict(request.reader_options), request.id_field]),
         "limit": str(request.limit or "none"),
@@ -171,4 +186,5 @@ def _identity(request: RunRequest, model: str) -> dict[str, str]:
         "grader": json.dumps([request.grader, dict(request.grader_options)]),
         "answer": request.answer,
         "seed": str(request.seed),
+        "environment": "none" if environments is None else environments.model_dump_json(include={"name", "options"}),
     }

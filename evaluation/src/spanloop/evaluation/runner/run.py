@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import TaskReading
 from spanloop.foundation.errors import SpanloopError
@@ -19,6 +20,7 @@ from spanloop.foundation.processes.reaper import reaping
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
 
+from .acting import acting, has_failed_environment, verdict_of_outcome
 from .agent import Agent
 from .answers import SpanAnswers
 from .attempt import EndedAttempt, EndState, TaskAttempt
@@ -55,6 +57,8 @@ class RunPlan(NamedTuple):
     """Reads answers from spans; None takes those of the output."""
     served: ServedModel | None = None
     """Watches the gateway's model; None for another endpoint."""
+    environments: PoolSettings | None = None
+    """What the attempts act in; None without an environment."""
 
 
 class Progress(Protocol):
@@ -103,11 +107,10 @@ def run_attempts(plan: RunPlan, store: Store, progress: Progress, stop: threadin
             ledger.add_tasks(plan.tasks)
         ledger.add_attempts(plan.attempts)
         writer = StoreWriter(store, ledger, plan.maker)
-        run = _Run(plan, ledger, progress, stop)
-        with reaping(mark):
+        with reaping(mark), acting(plan.make_agent, plan.environments, plan.parallel) as make_agent:
             writer.start()
             try:
-                run.execute()
+                _Run(plan._replace(make_agent=make_agent), ledger, progress, stop).execute()
             finally:
                 writer.close()
         return ledger.summary()
@@ -179,6 +182,10 @@ class _Run:
         if end is None:
             self._ledger.release(attempt)
             return False
+        if has_failed_environment(end) and len(attempt.interrupted) + 1 < MOST_STARTS:
+            self._tell(f"attempt {attempt.number} at {attempt.task.id} is made again: {end.error}")
+            self._ledger.release(attempt)
+            return True
         if end.state is not EndState.FINISHED and self._is_interrupted(attempt, served):
             self._tell(f"the gateway failed during attempt {attempt.number} at {attempt.task.id}; it is made again")
             self._ledger.release(attempt)
@@ -219,8 +226,10 @@ class _Run:
     def _graded(self, ended: EndedAttempt) -> EndedAttempt | None:
         """Return the attempt with its verdict; None when it is to be graded later."""
         grader, answers = self._plan.grader, self._plan.answers
-        if grader is None or ended.end.state is not EndState.FINISHED:
+        if ended.end.state is not EndState.FINISHED:
             return ended
+        if grader is None:
+            return ended._replace(verdict=verdict_of_outcome(ended.end.outcome))
         try:
             answer: str | None = ended.end.answer
             if answers is not None:

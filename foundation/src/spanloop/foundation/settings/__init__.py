@@ -23,9 +23,9 @@ from .services import Services, Storage, export_settings
 from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard", "KeyLimits", "Limits", "Logging", "Model",
-    "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
-    "load_configuration", "use_settings",
+    "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard", "KeyLimits", "Limits",
+    "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy",
+    "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
