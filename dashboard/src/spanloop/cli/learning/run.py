@@ -104,9 +104,7 @@ def run(
         "base_url": base_url,
         "is_instrumented": instrument,
     }
-    request = validated(
-        RunRequest, fixed | given, places, next_step="spanloop run --help"
-    )
+    request = validated(RunRequest, fixed | given, places, next_step="spanloop run --help")
     rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:
         plan = plan_run(directory, request, store, on_reject=rejected.add)
@@ -116,6 +114,11 @@ def run(
             err.print(f"the same command continues this run with --run {run_id}", markup=False)
             raise
     rejected.report("run")
+    left_out = ", ".join(
+        f"{count} {reason.replace('_', ' ')}" for reason, count in plan.tasks.selection.left_out.items()
+    )
+    if left_out:
+        err.print(f"tasks of the source that are not chosen: {left_out}", markup=False)
     _print_summary(directory, run_id, summary)
     rejected.exit_if_any()
     if summary.grading_failures:
@@ -131,6 +134,7 @@ def _given(context: typer.Context) -> "tuple[dict[str, Any], dict[str, str]]":
     places: dict[str, str] = {}
     for key, value in given_options(context).items():
         name = key.removeprefix(_ENVIRONMENT)
+        places["environment_settings.name"] = EnvironmentSettings.option("name")
         option = RunRequest.option(name) if name == key else EnvironmentSettings.option(name)
         parsed = _pairs(option, cast("list[str]", value)) if isinstance(value, list) else value
         if name == key:

@@ -10,7 +10,7 @@ from typing import Final
 from spanloop.foundation.plugins import ExtensionPoint
 from spanloop.foundation.settings import EnvironmentSettings
 
-from .base import Action, Environment, EnvironmentFailedError, StepResult, Tool
+from .base import Action, Environment, EnvironmentFailedError, Fields, StepResult, Tool
 from .outcome import Outcome
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Environment",
     "EnvironmentFailedError",
     "EnvironmentSettings",
+    "Fields",
     "Outcome",
     "StepResult",
     "Tool",

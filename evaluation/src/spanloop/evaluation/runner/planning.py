@@ -8,11 +8,11 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
-from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
 from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
@@ -29,7 +29,7 @@ from spanloop.semconv.environment import (
 from spanloop.store import Store
 
 from .agent import Agent, AgentSettings, activated, is_callable_target
-from .answers import Output, SpanAnswers
+from .answers import Output, RecordedAttempts
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
 from .run import RunPlan, mark_prefix
@@ -47,6 +47,9 @@ _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
 _BY_ENVIRONMENT: Final = "environment"
 """The name of the grader where the environment judges."""
+_SELECTION: Final = {
+    "split", "splits", "split_field", "type_weights", "type_field", "pass_rate_of", "min_pass_rate", "max_pass_rate",
+}  # fmt: skip
 _DATABASES: Final = frozenset(
     name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
 )
@@ -106,6 +109,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     )
     is_callable = is_callable_target(request.agent)
     environments = request.environment_settings
+    needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
     judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
 
     def make_agent() -> Agent:
@@ -127,7 +131,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
             required=tuple(dict.fromkeys(required)),
             on_reject=on_reject,
             store=store,
-            limit=request.limit,
+            selection=_selection(request, store),
         ),
         attempts=request.attempts,
         parallel=request.parallel,
@@ -135,7 +139,8 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         make_agent=make_agent,
         maker=AttemptMaker(request.run_id, model, judged_by, grader.version if grader else ""),
         grader=grader,
-        answers=SpanAnswers(data_dir, store) if output is Output.MESSAGE else None,
+        recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
+        answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
         environments=None
         if environments is None
@@ -168,6 +173,34 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
+def _selection(request: RunRequest, store: Store) -> TaskSelection:
+    """Return which tasks are taken.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    rates: PassRates | None = None
+    if request.pass_rate_of:
+        rows = store.query("task_pass_rates", model=request.pass_rate_of)
+        if rows.is_empty():
+            raise ConfigurationError(
+                f"No graded attempt of {request.pass_rate_of!r} is stored, so its pass rates are not known.",
+                next_step="Name a NAME@VERSION of spanloop runs list as pass_rate_of, or leave it out.",
+            )
+        by_task = dict(cast("list[tuple[str, float]]", rows.rows()))
+        rates = PassRates(by_task, request.min_pass_rate, request.max_pass_rate)
+    return TaskSelection(
+        split=request.split,
+        shares=request.splits,
+        split_field=request.split_field,
+        weights=request.type_weights,
+        type_field=request.type_field,
+        pass_rates=rates,
+        limit=request.limit,
+        seed=request.seed,
+    )
+
+
 def _environment_variables(data_dir: DataDir, request: RunRequest) -> dict[str, str]:
     """Return the variables of an environment's processes: no key of the gateway, and no passwords of databases."""
     inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
@@ -180,6 +213,7 @@ def _identity(request: RunRequest, model: str) -> dict[str, str]:
     return {
         "tasks": json.dumps([request.tasks, request.reader, dict(request.reader_options), request.id_field]),
         "limit": str(request.limit or "none"),
+        "selection": request.model_dump_json(include=_SELECTION),
         "agent": request.agent,
         "model": model,
         "endpoint": request.base_url or "gateway",
