@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from spanloop.foundation.errors import ConfigurationError
 
 
 def task(number: int, **fields: str) -> Task:
-    content = {"number": number, **fields}
+    content: dict[str, Any] = {"number": number, **fields}
     return Task(f"t{number}", content, content_digest(content))
 
 

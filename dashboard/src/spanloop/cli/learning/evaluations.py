@@ -160,8 +160,8 @@ def print_groups(store: "Store", evaluation: "Evaluation", tasks: "Sequence[Task
                 each.value,
                 str(each.tasks),
                 str(each.attempts),
-                f"{each.success.mean:.1%}",
-                "" if each.success.deviation is None else f"{each.success.deviation:.1%}",
+                _percent(each.success.mean),
+                _percent(each.success.deviation),
                 f"{each.reward.mean:.3f}",
                 "" if each.reward.deviation is None else f"{each.reward.deviation:.3f}",
             )

@@ -134,7 +134,7 @@ class AgentGrader(Grader):
         tools = fields.get(self.tools)
         try:
             return Expectation(
-                answer=[text_of(each) for each in answer] if isinstance(answer, list) else answer and text_of(answer),
+                answer=None if answer is None else list(map(text_of, answer if isinstance(answer, list) else [answer])),
                 tools=[call.name for call in calls] if tools is None and calls else cast("list[str] | None", tools),
                 steps=cast("int | None", fields.get(self.steps)),
                 seconds=cast("float | None", fields.get(self.seconds_field)),
