@@ -35,6 +35,11 @@ class GymnasiumEnvironment(Environment):
 
     _env: Any = PrivateAttr(default=None)
 
+    @property
+    def env(self) -> Any:
+        """The environment of Gymnasium."""
+        return self._env
+
     def reset(self, task: Fields, seed: int) -> JsonValue:
         """Make the environment and start its episode with the task's seed, or with the attempt's."""
         gymnasium = _gymnasium()
@@ -44,7 +49,7 @@ class GymnasiumEnvironment(Environment):
         self._env = gymnasium.make(self.id, **kwargs)
         given = task.get("seed")
         observation, _ = self._env.reset(seed=given if isinstance(given, int) else seed)
-        return self._shown(observation)
+        return self.describe(observation)
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tool that takes an action of the environment's action space."""
@@ -66,7 +71,7 @@ class GymnasiumEnvironment(Environment):
         observation, reward, terminated, truncated, info = self._env.step(_native(self._env.action_space, value))
         success = cast("Mapping[str, object]", info).get("is_success")
         return StepResult(
-            self._shown(observation),
+            self.describe(observation),
             reward=float(reward),
             done=bool(terminated or truncated),
             truncated=bool(truncated),
@@ -81,7 +86,8 @@ class GymnasiumEnvironment(Environment):
     def _names(self) -> list[str]:
         return [name.strip() for name in self.actions.split(",") if name.strip()]
 
-    def _shown(self, observation: object) -> JsonValue:
+    def describe(self, observation: object) -> JsonValue:
+        """Return what the agent is shown of an observation; override it to put it into words."""
         value = _json_value(observation)
         if not self.text:
             return value
