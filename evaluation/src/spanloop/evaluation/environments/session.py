@@ -8,7 +8,7 @@ the agent's, which the answer explains.
 import secrets
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -18,9 +18,7 @@ from spanloop.foundation.settings import EnvironmentSettings
 from .base import Action, EnvironmentFailedError, Fields, StepResult, Tool
 from .messages import Start, start_of_json, step_of_json
 from .outcome import Outcome
-
-if TYPE_CHECKING:
-    from .pool import EnvironmentProcess
+from .process import EnvironmentProcess
 
 _CLOSE_TIMEOUT_S: Final = 10.0
 _KEY_BYTES: Final = 24
@@ -37,7 +35,7 @@ class Session:
     """
 
     def __init__(
-        self, process: "EnvironmentProcess", settings: EnvironmentSettings, should_stop: Callable[[], bool]
+        self, process: EnvironmentProcess, settings: EnvironmentSettings, should_stop: Callable[[], bool]
     ) -> None:
         self.key: Final = secrets.token_urlsafe(_KEY_BYTES)
         """Names the session, and lets in whoever knows it."""
