@@ -7,6 +7,7 @@ import pytest
 
 from spanloop.evaluation.environments import Action, EnvironmentFailedError, StepResult
 from spanloop.evaluation.environments.gymnasium_environment import GymnasiumEnvironment
+from spanloop.evaluation.environments.gymnasium_environment import action_schema as schema
 from spanloop.evaluation.environments.user_environment import UserEnvironment
 from spanloop.semconv.environment import DATA_DIR_ENV
 
@@ -56,9 +57,6 @@ def test_a_task_changes_the_arguments_and_the_seed() -> None:
 
 def test_other_action_spaces_become_schemas() -> None:
     spaces = pytest.importorskip("gymnasium.spaces")
-    from spanloop.evaluation.environments import gymnasium_environment as module  # noqa: PLC0415
-
-    schema = module._schema
     assert schema(spaces.MultiBinary(3), [])["minItems"] == 3
     assert schema(spaces.MultiDiscrete([2, 3]), [])["minItems"] == 2
     assert schema(spaces.Box(-1, 1, (2,)), [])["items"] == {"type": "number"}

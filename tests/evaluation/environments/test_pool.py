@@ -135,7 +135,7 @@ def test_an_environment_that_cannot_be_used_is_refused_before_an_attempt(
 
 def test_of_a_thousand_episodes_one_hangs_one_crashes_one_answers_nonsense_and_the_others_finish(pools: Make) -> None:
     pool = pools(step_timeout_s=2.0)
-    troubles = dict(zip((100, 400, 700), FAILING, strict=True))
+    troubles: dict[int, str] = dict(zip((100, 400, 700), FAILING, strict=True))
 
     def play(number: int) -> tuple[str, bool]:
         outcome = played(pool, troubles.get(number, ""), seed=number)

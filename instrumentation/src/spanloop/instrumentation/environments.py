@@ -155,10 +155,8 @@ class EnvironmentSession:
             ) from error
         if response.status >= http.client.BAD_REQUEST:
             self._connection.close()
-            problem = answer.get("error") if isinstance(answer, dict) else None
-            message = problem.get("message") if isinstance(problem, dict) else answer
             raise EnvironmentUnavailableError(
-                f"the environment is unavailable: {call} has status {response.status}: {message}"
+                f"the environment is unavailable: {call} has status {response.status}: {_message(answer)}"
             )
         return dict(answer)
 
@@ -198,6 +196,14 @@ def _record(answer: Answer) -> None:
     if answer.reward is not None:
         span.set_attribute(names.SPANLOOP_ENVIRONMENT_REWARD, answer.reward)
     span.set_attribute(names.SPANLOOP_ENVIRONMENT_DONE, answer.done)
+
+
+def _message(answer: Any) -> object:
+    """Return the message of an error's body, else the body."""
+    try:
+        return answer["error"]["message"]
+    except (KeyError, TypeError):
+        return answer
 
 
 def _text(observation: Any) -> str:

@@ -24,7 +24,7 @@ from spanloop.foundation.telemetry.listening import listen
 from spanloop.foundation.telemetry.threaded_server import serving_in_thread
 
 from .base import Action, EnvironmentFailedError
-from .messages import tool_json
+from .messages import json_object, tool_json
 from .outcome import Outcome
 from .pool import EnvironmentPool
 from .session import Session
@@ -165,10 +165,11 @@ async def _body(request: Request) -> dict[str, Any]:
 
 
 def _action(body: dict[str, Any]) -> Action:
-    tool, arguments, message = body.get("tool", ""), body.get("arguments") or {}, body.get("message", "")
-    if not isinstance(tool, str) or not isinstance(message, str) or not isinstance(arguments, dict):
+    tool, message = body.get("tool", ""), body.get("message", "")
+    arguments = json_object(body.get("arguments") or {})
+    if not isinstance(tool, str) or not isinstance(message, str) or arguments is None:
         raise HTTPException(400, "Expected tool: text and arguments: an object, or message: text.")
-    return Action(tool, cast("dict[str, Any]", arguments), message)
+    return Action(tool, arguments, message)
 
 
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:

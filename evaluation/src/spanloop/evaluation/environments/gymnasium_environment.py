@@ -53,7 +53,7 @@ class GymnasiumEnvironment(Environment):
 
     def tools(self) -> tuple[Tool, ...]:
         """Return the tool that takes an action of the environment's action space."""
-        schema = _schema(self._env.action_space, self._names())
+        schema = action_schema(self._env.action_space, self._names())
         parameters: dict[str, JsonValue] = {
             "type": "object",
             "properties": {"action": schema},
@@ -104,7 +104,7 @@ def _gymnasium() -> Any:
         ) from error
 
 
-def _schema(space: Any, names: list[str]) -> dict[str, JsonValue]:
+def action_schema(space: Any, names: list[str]) -> dict[str, JsonValue]:
     """Return the JSON Schema of an action of a space.
 
     Raises:

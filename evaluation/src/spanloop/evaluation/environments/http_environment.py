@@ -7,7 +7,7 @@ import httpx
 from pydantic import Field, JsonValue, PrivateAttr
 
 from .base import Action, Environment, EnvironmentFailedError, Fields, StepResult, Tool
-from .messages import Start, start_of_json, step_of_json
+from .messages import Start, json_object, start_of_json, step_of_json
 
 _ERROR_CHARACTERS: Final = 300
 
@@ -75,17 +75,18 @@ class HttpEnvironment(Environment):
             raise EnvironmentFailedError("no episode was started")
         try:
             response = self._client.post(f"/v1/{call}", json=body)
-            answer: Any = response.json()
         except httpx.HTTPError as error:
             raise EnvironmentFailedError(f"{call} of {self.url}: {type(error).__name__}: {error}") from error
+        try:
+            answer: Any = response.json()
         except ValueError as error:
             shown = response.text[:80]
             raise EnvironmentFailedError(
                 f"{call} of {self.url} answered status {response.status_code} and {shown!r}, expected JSON"
             ) from error
         if response.is_error:
-            message = answer.get("error", answer) if isinstance(answer, dict) else answer
-            text = message.get("message", message) if isinstance(message, dict) else message
+            problem = (json_object(answer) or {}).get("error", answer)
+            text = (json_object(problem) or {}).get("message", problem)
             raise EnvironmentFailedError(
                 f"{call} of {self.url} answered status {response.status_code}: {str(text)[:_ERROR_CHARACTERS]}"
             )

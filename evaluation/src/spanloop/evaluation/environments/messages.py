@@ -24,6 +24,11 @@ class Start(NamedTuple):
     takes_messages: bool = False
 
 
+def json_object(value: object) -> dict[str, Any] | None:
+    """Return a value that is a JSON object; None for another one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
 def tool_json(tool: Tool) -> dict[str, JsonValue]:
     """Return a tool in the form of OpenAI's API."""
     function: dict[str, JsonValue] = {
@@ -83,7 +88,7 @@ def checked_step(result: object) -> StepResult:
     """
     if not isinstance(result, StepResult):
         raise EnvironmentFailedError(f"step gave {_shown(result)}, expected a StepResult")
-    components: object = result.components
+    components = cast("object", result.components)  # of a user's code: its type is a promise
     if not isinstance(components, Mapping):
         raise _wrong("step", "components", components, "an object of numbers")
     numbers: dict[str, object] = {
@@ -113,9 +118,8 @@ def checked_tools(tools: object) -> tuple[Tool, ...]:
 
 
 def _tool(value: object) -> Tool:
-    outer: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    inner: object = outer.get("function", outer)
-    function: dict[str, Any] = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
+    outer = json_object(value) or {}
+    function = json_object(outer.get("function", outer)) or {}
     name, parameters = function.get("name"), function.get("parameters") or {"type": "object"}
     if not isinstance(name, str) or not name or not isinstance(parameters, dict):
         raise _wrong("reset", "tools", value, '{"type": "function", "function": {"name": …}}')
@@ -123,9 +127,10 @@ def _tool(value: object) -> Tool:
 
 
 def _object(value: object, call: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    body = json_object(value)
+    if body is None:
         raise EnvironmentFailedError(f"{call} answered {_shown(value)}, expected a JSON object")
-    return cast("dict[str, Any]", value)
+    return body
 
 
 def _observation(call: str, body: Mapping[str, Any]) -> JsonValue:

@@ -19,6 +19,7 @@ from pydantic import Field, JsonValue, PrivateAttr
 from spanloop.foundation.errors import ConfigurationError
 
 from .base import Action, Environment, EnvironmentFailedError, Fields, StepResult, Tool
+from .messages import json_object
 
 _TOOL: Final = "act"
 _MOST_BYTES: Final = 4 << 20
@@ -55,8 +56,7 @@ class OpenEnvEnvironment(Environment):
         """Start an episode; the task's field ``reset`` holds further arguments of the environment's reset."""
         key = os.environ.get(self.key_env, "") if self.key_env else ""
         self._socket = _connect(self.url, key, self.timeout_s)
-        further = task.get("reset")
-        data: dict[str, Any] = {"seed": seed, **(further if isinstance(further, dict) else {})}
+        data: dict[str, Any] = {"seed": seed, **(json_object(task.get("reset")) or {})}
         started = self._observation("reset", data)
         schema = self._action_schema(key)
         self._is_mcp = schema.get("title") in _MCP_ACTIONS
@@ -121,35 +121,36 @@ class OpenEnvEnvironment(Environment):
             answer: Any = json.loads(self._socket.recv(timeout=self.timeout_s))
         except Exception as error:
             raise EnvironmentFailedError(f"{call} of {self.url}: {type(error).__name__}: {error}") from error
-        body = answer.get("data") if isinstance(answer, dict) else None
-        if isinstance(body, dict) and answer.get("type") == "error":
+        message = json_object(answer) or {}
+        body = json_object(message.get("data"))
+        if body is not None and message.get("type") == "error":
             if call == "step" and body.get("code") == "VALIDATION_ERROR":
                 raise _RefusedActionError(f"Invalid action: {json.dumps(body.get('errors', ''))[:_ERROR_CHARACTERS]}")
             raise EnvironmentFailedError(f"{call} of {self.url}: {body.get('message')} ({body.get('code')})")
-        if not isinstance(body, dict) or "observation" not in body:
+        if body is None or "observation" not in body:
             raise EnvironmentFailedError(f"{call} of {self.url} answered {answer!r:.80}, expected an observation")
-        return cast("dict[str, Any]", body)
+        return body
 
 
-def _mcp_result(observation: Any) -> tuple[JsonValue, bool]:
+def _mcp_result(observation: JsonValue) -> tuple[JsonValue, bool]:
     """Return the text of an MCP tool's result, else the result itself, and whether the call failed."""
-    if not isinstance(observation, dict) or "tool_name" not in observation:
-        return cast("JsonValue", observation), False
-    error, result = observation.get("error"), observation.get("result")
-    if isinstance(error, dict):
+    body = json_object(observation) or {}
+    if "tool_name" not in body:
+        return observation, False
+    if (error := json_object(body.get("error"))) is not None:
         return f"Error: {error.get('message', error)}", True
-    content = result.get("content") if isinstance(result, dict) else None
-    texts = [str(part["text"]) for part in content if "text" in part] if isinstance(content, list) else []
-    return cast("JsonValue", "\n".join(texts) if texts else result), isinstance(result, dict) and bool(
-        result.get("is_error")
-    )
+    result = json_object(body.get("result"))
+    if result is None:
+        return body.get("result"), False
+    content: object = result.get("content")
+    parts = (json_object(part) or {} for part in cast("list[object]", content if isinstance(content, list) else []))
+    texts = [str(part["text"]) for part in parts if "text" in part]
+    return "\n".join(texts) if texts else result, bool(result.get("is_error"))
 
 
 def _action_tool(schema: dict[str, Any]) -> Tool:
-    properties = schema.get("properties")
-    own = (
-        {name: each for name, each in properties.items() if name != "metadata"} if isinstance(properties, dict) else {}
-    )
+    properties = json_object(schema.get("properties")) or {}
+    own = {name: each for name, each in properties.items() if name != "metadata"}
     return Tool(_TOOL, str(schema.get("description") or "Take an action."), {**schema, "properties": own})
 
 

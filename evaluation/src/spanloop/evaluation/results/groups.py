@@ -2,8 +2,8 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, cast
 
 import polars as pl
 
@@ -73,9 +73,9 @@ def group_by_field(attempts: pl.DataFrame, tasks: Iterable[Task], field: str) ->
 
 
 def _value(task: Task, field: str) -> str | None:
-    value: Any = dict(task.fields)
+    value: object = task.fields
     for name in [field] if field in task.fields else field.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
+        value = cast("Mapping[str, object]", value).get(name) if isinstance(value, Mapping) else None
     return None if value is None else text_of(value)
 
 
