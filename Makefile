@@ -41,7 +41,7 @@ mkdir -p .setup && { $(1) 2>&1; echo "exit status $$?"; } | tee .setup/log | { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast-tests test-slow test-frameworks test-gpu check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
+.PHONY: help setup demo test fast-tests test-slow test-frameworks test-openenv test-gpu check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own envir
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.dependency_range
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)
 	$(BIN)/python docs/generate.py
+
+test-openenv: $(STAMP) ## Environments on OpenEnv's own server, in an environment of its own; needs the package index
+	$(PYTHON) -m venv .venv-openenv
+	.venv-openenv/bin/pip install --quiet 'openenv-core==0.3.0'
+	$(BIN)/python -m pytest -q tests/evaluation/environments/test_openenv.py
 
 check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentation
 	$(BIN)/ruff format --check $(SOURCES)
@@ -137,4 +142,4 @@ test-containers: $(STAMP) ## The stack in containers: the tiny demo through it, 
 	IMAGE_OPTIONS='$(IMAGE_OPTIONS)' COMPOSE='$(COMPOSE)' $(BIN)/python -m pytest tests/containers --timeout 3600
 
 clean: ## Remove what was installed and built
-	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .venv-openenv .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,11 +9,12 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
-from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
 from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
@@ -30,7 +31,7 @@ from spanloop.semconv.environment import (
 from spanloop.store import Store
 
 from .agent import Agent, AgentSettings, activated, is_callable_target
-from .answers import Output, SpanAnswers
+from .answers import Output, RecordedAttempts
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
 from .run import RunPlan, mark_prefix
@@ -46,6 +47,11 @@ _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
+_BY_ENVIRONMENT: Final = "environment"
+"""The name of the grader where the environment judges."""
+_SELECTION: Final = {
+    "split", "splits", "split_field", "type_weights", "type_field", "pass_rate_of", "min_pass_rate", "max_pass_rate",
+}  # fmt: skip
 _DATABASES: Final = frozenset(
     name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
 )
@@ -96,6 +102,9 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     folder = data_dir.runs / request.run_id
     settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
     is_callable = is_callable_target(request.agent)
+    environments = request.environment_settings
+    needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
 
     def make_agent() -> Agent:
         if is_callable:
@@ -115,16 +124,20 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
             required=required,
             on_reject=on_reject,
             store=store,
-            limit=request.limit,
+            selection=_selection(request, store),
         ),
         attempts=request.attempts,
         parallel=request.parallel,
         seed=request.seed,
         make_agent=make_agent,
-        maker=AttemptMaker(request.run_id, model, grader.name if grader else "", grader.version if grader else ""),
+        maker=AttemptMaker(request.run_id, model, judged_by, grader.version if grader else ""),
         grader=grader,
-        answers=SpanAnswers(data_dir, store) if output is Output.MESSAGE else None,
+        recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
+        answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
+        environments=None
+        if environments is None
+        else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
     )
 
 
@@ -199,15 +212,52 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
+def _selection(request: RunRequest, store: Store) -> TaskSelection:
+    """Return which tasks are taken.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    rates: PassRates | None = None
+    if request.pass_rate_of:
+        rows = store.query("task_pass_rates", model=request.pass_rate_of)
+        if rows.is_empty():
+            raise ConfigurationError(
+                f"No graded attempt of {request.pass_rate_of!r} is stored, so its pass rates are not known.",
+                next_step="Name a NAME@VERSION of spanloop runs list as pass_rate_of, or leave it out.",
+            )
+        by_task = dict(cast("list[tuple[str, float]]", rows.rows()))
+        rates = PassRates(by_task, request.min_pass_rate, request.max_pass_rate)
+    return TaskSelection(
+        split=request.split,
+        shares=request.splits,
+        split_field=request.split_field,
+        weights=request.type_weights,
+        type_field=request.type_field,
+        pass_rates=rates,
+        limit=request.limit,
+        seed=request.seed,
+    )
+
+
+def _environment_variables(data_dir: DataDir, request: RunRequest) -> dict[str, str]:
+    """Return the variables of an environment's processes: no key of the gateway, and no passwords of databases."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
+    return {**inherited, DATA_DIR_ENV: str(data_dir.path), **request.environment}
+
+
 def _identity(request: RunRequest, model: str) -> dict[str, str]:
     """What makes the run this run, in words for an error message."""
+    environments = request.environment_settings
     return {
         "tasks": json.dumps([request.tasks, request.reader, dict(request.reader_options), request.id_field]),
         "limit": str(request.limit or "none"),
+        "selection": request.model_dump_json(include=_SELECTION),
         "agent": request.agent,
         "model": model,
         "endpoint": request.base_url or "gateway",
         "grader": json.dumps([request.grader, dict(request.grader_options)]),
         "answer": request.answer,
         "seed": str(request.seed),
+        "environment": "none" if environments is None else environments.model_dump_json(include={"name", "options"}),
     }

@@ -13,7 +13,7 @@ from spanloop.semconv.environment import find_configuration
 
 from .dashboard import Dashboard, TrustedProxy
 from .environment import with_variables
-from .evaluation import Evaluation
+from .evaluation import EnvironmentSettings, Evaluation
 from .invalid_keys import problems_of_file
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
@@ -24,9 +24,9 @@ from .services import Services, Storage, export_settings
 from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Logging", "Model",
-    "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
-    "load_configuration", "use_settings",
+    "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard", "KeyLimits", "Limits",
+    "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy",
+    "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
