@@ -93,6 +93,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "episodes": "spanloop.dashboard.pages.episodes:EpisodesPage",
         "traces": "spanloop.dashboard.pages.traces:TracesPage",
         "failures": "spanloop.dashboard.pages.failures:FailuresPage",
+        "transitions": "spanloop.dashboard.pages.transitions:TransitionsPage",
         "rewards": "spanloop.dashboard.pages.rewards:RewardsPage",
         "evaluations": "spanloop.dashboard.pages.evaluations:EvaluationsPage",
         "compare": "spanloop.dashboard.pages.compare:ComparePage",

@@ -5,13 +5,13 @@ from typing import Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
 from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import count, duration, signed
 from spanloop.store import Store
@@ -111,12 +111,14 @@ def _rewards(store: Store, episode: episodes.Episode) -> None:
             {"component": list(episode.reward_breakdown), "value": list(episode.reward_breakdown.values())},
             schema={"component": pl.String, "value": pl.Float64},
         )
-        tables.show(frame, {"value": NumberColumn(format="%+.4f")})
+        tables.show(frame, {"value": tables.number_column(form="+.4f")})
     steps = episodes.fetch_transitions(store, episode)
     rewarded = steps.filter(pl.col("reward").is_not_null()).select("step", "reward", "reward_breakdown")
     if not rewarded.is_empty():
         st.markdown("**By step**")
-        tables.show(rewarded, {"reward": NumberColumn(format="%+.4f"), "reward_breakdown": TextColumn("made of")})
+        tables.show(
+            rewarded, {"reward": tables.number_column(form="+.4f"), "reward_breakdown": tables.text_column("made of")}
+        )
     scores = episodes.fetch_episode_scores(store, episode)
     if scores.is_empty():
         st.caption("The app sent no score for this episode.")
@@ -124,7 +126,7 @@ def _rewards(store: Store, episode: episodes.Episode) -> None:
     st.markdown("**Scores from the app**")
     tables.show(
         scores.select("scored_at", "name", "value", "label", "comment", "source"),
-        {"scored_at": tables.time_column("when"), "value": NumberColumn(format="%+.4f")},
+        {"scored_at": tables.time_column("when"), "value": tables.number_column(form="+.4f")},
     )
 
 
@@ -155,27 +157,29 @@ def _transitions(store: Store, episode: episodes.Episode) -> None:
         .alias("failure"),
         (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
     )
-    selected_step = tables.pick_row(
+    tables.show(
         columns,
-        [str(step) for step in columns["step"]],
-        key="transitions",
-        columns={
-            "step": NumberColumn(width=50),
-            "is_trainable": TextColumn("trainable", width=75),
-            "why_not": TextColumn("why not", width=170),
-            "reward": NumberColumn(format="%+.2f", width=70),
-            "finish_reason": TextColumn("finish", width=90),
-            "token_source": TextColumn("tokens from", width=90),
-            "capture_join": TextColumn("joined by", width=100),
-            "prompt_tokens": NumberColumn("prompt", width=65),
-            "response_tokens": NumberColumn("response", width=70),
-            "tool_error_count": NumberColumn("tool errors", width=80),
-            "failure": TextColumn("failure", width=140),
-            "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
+        {
+            "step": tables.number_column(width=50),
+            "is_trainable": tables.text_column("trainable", width=75),
+            "why_not": tables.text_column("why not", width=170),
+            "reward": tables.number_column(form="+.2f", width=70),
+            "finish_reason": tables.text_column("finish", width=90),
+            "token_source": tables.text_column("tokens from", width=90),
+            "capture_join": tables.text_column("joined by", width=100),
+            "prompt_tokens": tables.number_column("prompt", width=65),
+            "response_tokens": tables.number_column("response", width=70),
+            "tool_error_count": tables.number_column("tool errors", width=80),
+            "failure": tables.text_column("failure", width=140),
+            "duration_s": tables.number_column("took (s)", form=".2f", width=75),
         },
+        [
+            address("episodes", episode=episode.episode_id, view="Transitions", step=f"{number}")
+            for number in columns["step"].to_list()
+        ],
+        key="transitions",
+        current=f"&step={st.query_params.get('step', 'none')}",
     )
-    if selected_step is not None:
-        st.query_params["step"] = selected_step
     step = st.query_params.get("step", "")
     if step.isdecimal():
         token_inspector.show_transition(store, episode, int(step))

@@ -5,17 +5,19 @@ from typing import ClassVar
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import episode_pair, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.formatting import DASH, share
 from spanloop.dashboard.view_models.task_changes import CHANGES, Change, choose_pair, classify_changes
 from spanloop.store import Store
+
+_MAX_TASKS = 50
 
 
 class ComparePage(Page):
@@ -64,7 +66,7 @@ def _compare(store: Store) -> None:
         )
         return
     _summary(tasks)
-    _task(store, tasks)
+    _task(store, tasks, before, after)
 
 
 def _summary(tasks: pl.DataFrame) -> None:
@@ -86,7 +88,7 @@ def _percent(shares: pl.Series) -> str:
     return share(mean) if isinstance(mean, float) else DASH
 
 
-def _task(store: Store, tasks: pl.DataFrame) -> None:
+def _task(store: Store, tasks: pl.DataFrame, before: str, after: str) -> None:
     changes = [change for change in CHANGES if tasks.filter(pl.col("change") == change).height]
     # A task in the URL determines which kind of change is selected first.
     linked_task = tasks.filter(pl.col("task_id") == st.query_params.get("task", ""))
@@ -95,12 +97,18 @@ def _task(store: Store, tasks: pl.DataFrame) -> None:
         "Change", changes, default=default, key="change", label_visibility="collapsed", required=True
     )
     matching_tasks = tasks.filter(pl.col("change") == (change or default))
-    selected_id = tables.pick_row(
-        _table(matching_tasks), matching_tasks["task_id"].to_list(), key="tasks_compared", columns=_columns(), at_most=6
-    )
-    if selected_id:
-        st.query_params["task"] = selected_id
     task_id = st.query_params.get("task", "")
+    tables.show(
+        _table(matching_tasks.head(_MAX_TASKS)),
+        _columns(),
+        [
+            address("compare", before=before, after=after, task=each)
+            for each in matching_tasks["task_id"].head(_MAX_TASKS).to_list()
+        ],
+        key="tasks_compared",
+    )
+    if matching_tasks.height > _MAX_TASKS:
+        st.caption(f"The first {_MAX_TASKS} of {matching_tasks.height:,} tasks.")
     rows = matching_tasks.filter(pl.col("task_id") == task_id) if task_id else matching_tasks
     row = (rows if rows.height else matching_tasks).row(0, named=True)
     st.subheader(f"Task {escape_md(row['task_id'])}", anchor=False)
@@ -125,11 +133,11 @@ def _table(matching_tasks: pl.DataFrame) -> pl.DataFrame:
 
 def _columns() -> tables.Columns:
     return {
-        "task_id": TextColumn("task", width=220),
-        "before": TextColumn("succeeded before", width=120),
-        "after": TextColumn("succeeded after", width=120),
-        "before_reward": NumberColumn("reward before", format="%+.2f", width=110),
-        "after_reward": NumberColumn("reward after", format="%+.2f", width=110),
-        "before_error_class": TextColumn("failure before", width=170),
-        "after_error_class": TextColumn("failure after", width=170),
+        "task_id": tables.text_column("task", width=220),
+        "before": tables.text_column("succeeded before", width=120),
+        "after": tables.text_column("succeeded after", width=120),
+        "before_reward": tables.number_column("reward before", form="+.2f", width=110),
+        "after_reward": tables.number_column("reward after", form="+.2f", width=110),
+        "before_error_class": tables.text_column("failure before", width=170),
+        "after_error_class": tables.text_column("failure after", width=170),
     }

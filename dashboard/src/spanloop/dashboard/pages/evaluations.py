@@ -6,7 +6,6 @@ from typing import ClassVar, Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, episode_pair, evaluation_figures, tables
@@ -97,15 +96,15 @@ def _results(results: list[Evaluation]) -> None:
     tables.show(
         tables.to_frame([_row(evaluation) for evaluation in results]),
         {
-            "policy": TextColumn(width=130),
-            "success": TextColumn(width=80),
-            "interval": TextColumn("its interval", width=120),
-            "reward": NumberColumn("mean reward", format="%+.3f", width=100),
-            "reward_interval": TextColumn("its interval", width=140),
-            "tasks": NumberColumn(format="localized", width=65),
-            "attempts": NumberColumn(format="localized", width=75),
-            "unscored": TextColumn("failed without a score", help="They count as failures", width=170),
-            "left_out": TextColumn("left out", help="Attempts that do not count", width=170),
+            "policy": tables.text_column(width=130),
+            "success": tables.text_column(width=80),
+            "interval": tables.text_column("its interval", width=120),
+            "reward": tables.number_column("mean reward", form="+.3f", width=100),
+            "reward_interval": tables.text_column("its interval", width=140),
+            "tasks": tables.number_column(form=",.0f", width=65),
+            "attempts": tables.number_column(form=",.0f", width=75),
+            "unscored": tables.text_column("failed without a score", help="They count as failures", width=170),
+            "left_out": tables.text_column("left out", help="Attempts that do not count", width=170),
             "measured": tables.time_column("measured"),
         },
     )
@@ -180,10 +179,10 @@ def _failure_classes(comparison: Comparison) -> None:
     tables.show(
         tables.to_frame([_failure_class_row(change, comparison) for change in comparison.errors]),
         {
-            "class": TextColumn(width=170),
-            "before": TextColumn(help="Episodes with such a failure that was not recovered"),
-            "after": TextColumn(help="Episodes with such a failure that was not recovered"),
-            "change": NumberColumn("change (points)", format="%+.1f", help="Of the share of episodes"),
+            "class": tables.text_column(width=170),
+            "before": tables.text_column(help="Episodes with such a failure that was not recovered"),
+            "after": tables.text_column(help="Episodes with such a failure that was not recovered"),
+            "change": tables.number_column("change (points)", form="+.1f", help="Of the share of episodes"),
         },
     )
 
@@ -206,11 +205,11 @@ def _tools(comparison: Comparison) -> None:
     tables.show(
         tables.to_frame([_tool_row(change) for change in comparison.tools]),
         {
-            "tool": TextColumn(width=120),
-            "failed_before": TextColumn("failed calls before", help="Failed calls of all calls"),
-            "failed_after": TextColumn("after", help="Failed calls of all calls"),
-            "success_before": TextColumn("success before", help="Of the episodes that called it"),
-            "success_after": TextColumn("after", help="Of the episodes that called it"),
+            "tool": tables.text_column(width=120),
+            "failed_before": tables.text_column("failed calls before", help="Failed calls of all calls"),
+            "failed_after": tables.text_column("after", help="Failed calls of all calls"),
+            "success_before": tables.text_column("success before", help="Of the episodes that called it"),
+            "success_after": tables.text_column("after", help="Of the episodes that called it"),
         },
     )
 

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
@@ -72,11 +71,11 @@ def _episodes(store: Store) -> None:
             "last_seen",
         ),
         {
-            "policy_version": TextColumn("policy"),
-            "success": NumberColumn("success rate", format="%.1f %%"),
-            "rewarded": NumberColumn("with reward"),
-            "reward": NumberColumn("mean reward", format="%+.3f"),
-            "reward_stddev": NumberColumn("std. deviation", format="%.3f"),
+            "policy_version": tables.text_column("policy"),
+            "success": tables.number_column("success rate", form=".1f"),
+            "rewarded": tables.number_column("with reward"),
+            "reward": tables.number_column("mean reward", form="+.3f"),
+            "reward_stddev": tables.number_column("std. deviation", form=".3f"),
             "first_seen": tables.time_column("first seen"),
             "last_seen": tables.time_column("last seen"),
         },
