@@ -2,6 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import streamlit as st
@@ -13,18 +14,17 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.queries import episodes
-from spanloop.dashboard.view_models.formatting import count, duration, signed
+from spanloop.dashboard.view_models.formatting import count, duration, one_line, short_id, signed
 from spanloop.store import Store
 
 _VIEWS: Final = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
 _WINDOW_STEPS: Final = 20
+_MAX_TRACES: Final = 4
 
 
 def show(store: Store, episode_id: str) -> None:
     """Draw the episode, or a message when no episode has the id."""
-    if st.button("All episodes", icon=":material/arrow_back:", type="tertiary"):
-        st.query_params.pop("episode", None)
-        st.rerun()
+    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
     episode = episodes.fetch_episode(store, episode_id)
     if episode is None:
         empty_state(
@@ -38,7 +38,7 @@ def show(store: Store, episode_id: str) -> None:
             "This episode's spans now belong to another one. Find it in the list by its task.", icon=":material/merge:"
         )
         return
-    _summary(episode)
+    _summary(store, episode)
     view = st.segmented_control(
         "View", _VIEWS, default=_VIEWS[0], key="view", bind="query-params", label_visibility="collapsed", required=True
     )
@@ -57,32 +57,60 @@ def show(store: Store, episode_id: str) -> None:
             _conversation(store, episode)
 
 
-def _summary(episode: episodes.Episode) -> None:
+def _summary(store: Store, episode: episodes.Episode) -> None:
     outcome = {"success": ":green[✓ success]", "failure": ":red[✕ failure]"}.get(
         episode.outcome, ":gray[unknown outcome]"
     )
+    local = episode.started_at.astimezone(ZoneInfo(resources.time_zone()))
+    agent = episode.agent_name or episode.service_name
+    tokens = f"{count(episode.input_tokens)} + {count(episode.output_tokens)} tokens"
     facts = [
         outcome,
+        f"reward **{signed(episode.reward)}**" if episode.reward is not None else "",
         f"task **{escape_md(episode.task_id)}**" if episode.task_id else "",
-        f"policy **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
-        f"agent **{escape_md(episode.agent_name)}**" if episode.agent_name else "",
-        f"started {episode.started_at:%Y-%m-%d %H:%M:%S} UTC",
+        f"version **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
+        f"model **{escape_md(episode.model)}**" if episode.model and episode.model != episode.policy_version else "",
+        f"agent **{escape_md(agent)}**" if agent else "",
+        f"{episode.step_count} steps",
+        f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed" if episode.tool_call_count else "",
+        tokens,
+        f"took {duration(episode.duration_ns)}",
+        f"started {local:%Y-%m-%d %H:%M:%S %Z}",
         "finished" if episode.is_terminated else "cut short" if episode.is_truncated else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
     if episode.marks:
         st.markdown("marks " + " · ".join(f"**{escape_md(label)}**" for label in episode.marks))
     if episode.error_class:
-        st.markdown(
-            f":red[Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
-        )
-    columns = st.columns(6)
-    columns[0].metric("Reward", signed(episode.reward))
-    columns[1].metric("Steps", episode.step_count)
-    columns[2].metric("Tool errors", f"{episode.tool_error_count} / {episode.tool_call_count}")
-    columns[3].metric("Tokens in", count(episode.input_tokens))
-    columns[4].metric("Tokens out", count(episode.output_tokens))
-    columns[5].metric("Took", duration(episode.duration_ns))
+        _deciding_failure(store, episode)
+    with st.container(horizontal=True):
+        for trace_id in episode.trace_ids[:_MAX_TRACES]:
+            st.page_link(
+                linked_page("traces"),
+                label=f"Trace {short_id(escape_md(trace_id))}",
+                icon=":material/account_tree:",
+                query_params={"trace": trace_id},
+            )
+        if episode.task_id:
+            st.page_link(
+                linked_page("episodes"),
+                label="Other attempts at its task",
+                icon=":material/forum:",
+                query_params={"task": episode.task_id},
+            )
+
+
+def _deciding_failure(store: Store, episode: episodes.Episode) -> None:
+    """Draw whose failure decided the outcome, and its message."""
+    failures = episodes.fetch_episode_failures(store, episode)
+    same = failures.filter(
+        (pl.col("error_class") == episode.error_class) & (pl.col("fault_owner") == episode.fault_owner)
+    )
+    message = f" {escape_md(one_line(same['message'][0], 400))}" if not same.is_empty() else ""
+    st.markdown(
+        f":red[✕ Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
+        f"{message}"
+    )
 
 
 def _conversation(store: Store, episode: episodes.Episode) -> None:
@@ -99,7 +127,13 @@ def _conversation(store: Store, episode: episodes.Episode) -> None:
         )
     # The step before is read too, to determine which messages are new in the first one drawn.
     records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _WINDOW_STEPS - 1)
-    show_conversation(records, first_step)
+    show_conversation(records, first_step, step_errors(store, episode))
+
+
+def step_errors(store: Store, episode: episodes.Episode) -> dict[int, str]:
+    """Return the message of the first failure of each step that has one."""
+    failures = episodes.fetch_episode_failures(store, episode)
+    return dict(failures.select("step", "message").reverse().iter_rows())
 
 
 def _rewards(store: Store, episode: episodes.Episode) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.chat import show_conversation
-from spanloop.dashboard.components.episode_detail import show_failure_cards
+from spanloop.dashboard.components.episode_detail import show_failure_cards, step_errors
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import episodes
@@ -85,6 +85,8 @@ def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
 
 def _conversation(store: Store, episode: episodes.Episode) -> None:
     if episode.step_count:
-        show_conversation(episodes.fetch_step_records(store, episode, 0, _MAX_STEPS - 1), 0)
+        show_conversation(
+            episodes.fetch_step_records(store, episode, 0, _MAX_STEPS - 1), 0, step_errors(store, episode)
+        )
     if episode.step_count > _MAX_STEPS:
         st.caption(f"Only the first {_MAX_STEPS} of {episode.step_count} steps are shown.")

@@ -50,12 +50,12 @@ def columns() -> dict[str, Column]:
         "owner": Column(
             "owner", "tag", "Who caused the failure; only the policy's own lower its reward", 110, sort="owner"
         ),
-        "class": Column("class", width=150, sort="class"),
-        "tool": Column("tool", width=110, sort="tool"),
+        "class": Column("class", width=150, sort="class", filter="class"),
+        "tool": Column("tool", width=110, sort="tool", filter="tool"),
         "message": Column("message", "preview"),
         "recovered": Column("recovered", help="The episode continued and did not fail because of it", width=84),
-        "task": Column("task", width=120, sort="task"),
+        "task": Column("task", width=120, sort="task", filter="task"),
         "step": Column("step", "number", width=50),
-        "policy": Column("version", width=110, sort="policy"),
+        "policy": Column("version", width=110, sort="policy", filter="policy"),
         "episode": Column("episode", "id", width=112),
     }

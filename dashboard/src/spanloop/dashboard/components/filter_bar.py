@@ -28,6 +28,7 @@ _bar: Final = st.components.v2.component(
     css=asset("filters.css"),
     js=asset("common.js") + asset("filters.js"),
 )
+_SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
 _VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare"}
 
 
@@ -70,7 +71,9 @@ def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: 
             "zone": f"{zone} ({zone_name()})" if zone_name() != zone else zone,
             "from": _iso(start) if ".." in filters.time_value and start else "",
             "to": _iso(end) if ".." in filters.time_value and end < 4_000_000_000 else "",
-            "presets": [{"value": value, "label": label} for value, label in TIME_LABELS.items()],
+            "presets": [
+                {"value": value, "label": label, "short": _SHORT.get(value)} for value, label in TIME_LABELS.items()
+            ],
         },
         "chips": [
             {
@@ -93,6 +96,9 @@ def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: 
             for each in FIELDS
             if not names or each.name in names
         ],
+        "quick": [{"field": "outcome", "value": "failure", "label": "Failed"}]
+        if not names or "outcome" in names
+        else [],
         "facet": facet,
         "hasSearch": bool(search_hint),
         "search": filters.text,

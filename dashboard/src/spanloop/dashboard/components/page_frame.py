@@ -14,6 +14,7 @@ from streamlit.navigation.page import Page as StreamlitPage
 from spanloop.dashboard import resources
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.queries import overview, policy_versions
+from spanloop.dashboard.view_models.formatting import short_id
 from spanloop.dashboard.view_models.series import RANGES, since_s
 from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store
@@ -24,6 +25,8 @@ DEFAULT_RANGE: Final = "All"
 @contextmanager
 def page(title: str, subtitle: str = "") -> Generator[None]:
     """Draw the title; show a `SpanloopError` of the block as a message."""
+    name = f"{title} {short_id(subtitle)}" if " " not in subtitle and subtitle else title
+    st.set_page_config(page_title=f"{name} · spanloop")
     st.title(title, anchor=False)
     if subtitle:
         st.caption(escape_md(subtitle))

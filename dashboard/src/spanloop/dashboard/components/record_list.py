@@ -60,6 +60,7 @@ def list_state(
         sort=f"{'-' if is_descending else ''}{name}",
         sort_href=hrefs,
         pages=pages if is_paged else (),
+        filter_href=lambda name, value: _address(path, filters.with_value(name, value), sort=sort),
         compare_href=compare,
     )
 

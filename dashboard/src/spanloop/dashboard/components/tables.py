@@ -6,11 +6,12 @@ from the query; a small table is sorted in the browser.
 # pyright: reportUnknownMemberType=false
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.resources import files
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import polars as pl
@@ -61,6 +62,8 @@ class Column:
     """Format of a number, as of ``format()``; ``%`` at the end multiplies nothing."""
     sort: str = ""
     """What the query sorts by; empty where the list cannot be sorted by the column."""
+    filter: str = ""
+    """The filter that the column's value sets; empty for none."""
     is_hidden: bool = False
     """Whether the column is hidden until a user chooses it."""
 
@@ -90,6 +93,8 @@ class ListState:
     sort_href: Mapping[str, str]
     """Sort name to the address that sorts by it."""
     pages: Sequence[Page]
+    filter_href: Callable[[str, str], str] | None = None
+    """Return the address that also filters by a name and value."""
     compare_href: str = ""
     """Address to which two ids are appended to compare them."""
 
@@ -137,7 +142,7 @@ def to_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
 
 def time_column(label: str, help_text: str = "", *, sort: str = "") -> Column:
     """Return a column of moments, shown in the viewer's time zone."""
-    return Column(f"{label} ({zone_name()})", "time", help_text, 168, sort=sort)
+    return Column(f"{label} ({zone_name()})", "time", help_text, 118, sort=sort)
 
 
 def zone_name() -> str:
@@ -182,6 +187,10 @@ def _mount(
     cells: dict[str, list[Any]] = {
         name: [_cell(value, columns[name], zone) for value in values[name]] for name in names
     }
+    if state is not None and state.filter_href is not None:
+        for name in names:
+            if columns[name].filter:
+                cells[name] = [_with_filter(cell, columns[name].filter, state.filter_href) for cell in cells[name]]
     rows: list[dict[str, Any]] = [
         {
             "id": ids[number],
@@ -235,32 +244,50 @@ def _head(name: str, column: Column, state: ListState | None) -> dict[str, Any]:
 
 
 def _cell(value: Any, column: Column, zone: ZoneInfo) -> Any:
-    if value is None:
-        return {"text": DASH, "key": -1e300} if column.kind == "number" else ""
     if isinstance(value, dict):
-        return value
+        return cast("dict[str, object]", value)
     if isinstance(value, datetime):
-        local = value.astimezone(zone)
-        return {
-            "text": f"{local:%Y-%m-%d %H:%M:%S}",
-            "title": f"{local:%Y-%m-%d %H:%M:%S.%f %Z}",
-            "key": value.timestamp(),
-        }
-    if column.kind == "bars":
-        return {"bars": [float(each) for each in value], "key": float(sum(value))}
-    if column.kind == "progress":
-        return {"text": f"{value:.0%}", "share": max(0.0, min(1.0, float(value))), "key": float(value)}
+        return _time_cell(value.astimezone(zone))
+    if column.kind in {"bars", "progress"} and value is not None:
+        return _drawn_cell(value)
+    if column.kind == "number" or isinstance(value, int | float):
+        return _number_cell(value, column)
+    text = "" if value is None else str(value)
     if column.kind == "tag":
-        return {"text": str(value), "tone": TONES.get(str(value).partition(" ")[0], "")}
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value != value:  # noqa: PLR0124 - not a number
-            return {"text": DASH, "key": -1e300}
-        text = format(value, column.form) if column.form else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-        return {"text": text, "key": value}
-    text = str(value)
-    if column.kind == "preview":
-        return one_line(text, 240)
+        return tag(text, TONES.get(text.partition(" ")[0], ""))
+    text = one_line(text, 240) if column.kind == "preview" else text
     return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…"
+
+
+def _with_filter(cell: Any, name: str, filter_href: Callable[[str, str], str]) -> Any:
+    """Add the address of all rows with the cell's value."""
+    content: dict[str, Any] = {"text": cell} if isinstance(cell, str) else cell
+    text = content.get("text", "")
+    return {**content, "only": filter_href(name, text)} if text and text != DASH else content
+
+
+def _drawn_cell(value: Any) -> dict[str, object]:
+    if isinstance(value, int | float):
+        return {"text": f"{value:.0%}", "share": max(0.0, min(1.0, float(value))), "key": float(value)}
+    return {"bars": [float(each) for each in value], "key": float(sum(value))}
+
+
+def _time_cell(local: datetime) -> dict[str, object]:
+    is_this_year = local.year == resources.now().year
+    return {
+        "text": f"{local:%m-%d %H:%M:%S}" if is_this_year else f"{local:%Y-%m-%d %H:%M}",
+        "title": f"{local:%Y-%m-%d %H:%M:%S.%f %Z}",
+        "key": local.timestamp(),
+    }
+
+
+def _number_cell(value: Any, column: Column) -> Any:
+    if isinstance(value, str | bool):
+        return str(value)
+    if value is None or math.isnan(value):
+        return {"text": DASH, "key": -1e300}
+    default = "," if isinstance(value, int) else ".4g"
+    return {"text": format(value, column.form or default), "key": value}
 
 
 def tag(text: str, tone: Tone | None = None) -> dict[str, str]:

@@ -41,20 +41,37 @@ export default function (component) {
       event.preventDefault();
       if (from.value || to.value) replaced("time", `${iso(from)}..${iso(to)}`);
     } }, make("label", {}, "From ", from), make("label", {}, "To ", to), make("button", { type: "submit", text: "Apply" }));
-    return menu(make("span", { text: data.time.label }), { title: `Times are in ${data.time.zone}` },
+    const isQuick = quick.includes(data.time.value);
+    return menu(make("span", { text: isQuick ? "Time" : data.time.label }), { title: `Times are in ${data.time.zone}` },
       ...data.time.presets.map((preset) => make("button", {
         type: "button", class: preset.value === data.time.value ? "item chosen" : "item", text: preset.label,
         onclick: () => replaced("time", preset.value),
       })), form, make("small", { text: `Times are in ${data.time.zone}.` }));
   };
 
+  const quick = ["", "24h", "yesterday", "7d"];
+  const quickLinks = () => {
+    const times = data.time.presets.filter((preset) => quick.includes(preset.value)).map((preset) => make("button", {
+      type: "button", class: "quick", text: preset.short ?? preset.label, title: preset.label,
+      "aria-pressed": String(preset.value === data.time.value), onclick: () => replaced("time", preset.value),
+    }));
+    const others = data.quick.map(({ field, value, label }) => {
+      const isOn = new URLSearchParams(data.query).getAll(field).includes(value);
+      return make("button", { type: "button", class: "quick alone", text: label, "aria-pressed": String(isOn),
+        onclick: () => (isOn ? without(field, value) : added(field, value)) });
+    });
+    return [make("span", { class: "group", role: "group", "aria-label": "Time" }, ...times), time(), ...others];
+  };
+
+  const without = (field, value) => changed((query) => {
+    const rest = query.getAll(field).filter((each) => each !== value);
+    query.delete(field);
+    rest.forEach((each) => query.append(field, each));
+  });
+
   const chip = ({ field, value, label, text }) => make("span", { class: "chip" },
     make("span", { class: "name", text: `${label} ` }), make("b", { text, title: text }),
-    make("button", { type: "button", "aria-label": `Remove ${label} ${text}`, text: "×", onclick: () => changed((query) => {
-      const rest = query.getAll(field).filter((each) => each !== value);
-      query.delete(field);
-      rest.forEach((each) => query.append(field, each));
-    }) }));
+    make("button", { type: "button", "aria-label": `Remove ${label} ${text}`, text: "×", onclick: () => without(field, value) }));
 
   const suggestions = (list, choose, input) => {
     const box = make("div", { class: "suggestions", role: "listbox", "aria-label": "Values" });
@@ -160,7 +177,7 @@ export default function (component) {
   };
 
   const draw = () => {
-    host.replaceChildren(time(), ...data.chips.map(chip), addFilter(),
+    host.replaceChildren(...quickLinks(), ...data.chips.map(chip), addFilter(),
       ...(data.chips.length ? [link(data.path, { class: "clear" }, "Clear")] : []),
       ...(data.hasSearch ? [search()] : []), views());
     if (state.field) host.querySelector("[data-menu] input")?.focus();

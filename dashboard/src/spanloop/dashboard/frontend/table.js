@@ -25,7 +25,7 @@ export default function (component) {
 
   const bars = (values) => {
     const highest = Math.max(...values, 1e-9);
-    return make("span", { class: "bars", "aria-hidden": true },
+    return make("span", { class: "spark", "aria-hidden": true },
       ...values.map((value) => make("i", { style: `height:${Math.max(6, (100 * value) / highest)}%` })));
   };
 
@@ -34,14 +34,17 @@ export default function (component) {
     if (value.bars) return [bars(value.bars)];
     const text = String(value.text ?? "");
     if (!text) return [];
-    if (column.kind === "tag") return [make("span", { class: `tag ${value.tone ?? ""}`, text })];
+    if (column.kind === "tag" && !value.only) return [make("span", { class: `label ${value.tone ?? ""}`, text })];
     if (column.kind === "progress") {
-      return [make("span", { class: "progress", title: text }, make("i", { style: `width:${100 * value.share}%` })),
+      return [make("span", { class: "meter", title: text }, make("i", { style: `width:${100 * value.share}%` })),
         make("small", { text })];
     }
-    const inner = highlighted(text);
+    const inner = column.kind === "tag" ? [make("span", { class: `label ${value.tone ?? ""}`, text })] : highlighted(text);
     const href = value.href ?? (isFirst ? row.href : undefined);
     const shown = href ? [link(href, { tabindex: isFirst ? 0 : -1 }, ...inner)] : inner;
+    if (value.only) {
+      shown.push(link(value.only, { class: "copy", title: `Only ${text}`, "aria-label": `Only ${column.label} ${text}`, tabindex: -1 }, "▽"));
+    }
     if (column.kind !== "id") return shown;
     const button = make("button", {
       class: "copy", type: "button", title: `Copy ${text}`, "aria-label": `Copy ${text}`, text: "⧉",

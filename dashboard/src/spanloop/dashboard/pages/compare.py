@@ -1,17 +1,14 @@
 """Compare two policy versions on the same tasks; show one task's episodes side by side."""
 # pyright: reportUnknownMemberType=false
 
-from typing import ClassVar
-
 import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import episode_pair, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
+from spanloop.dashboard.components.page_frame import empty_state, select_task_prefix
 from spanloop.dashboard.components.record_list import address
-from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.formatting import DASH, share
 from spanloop.dashboard.view_models.task_changes import CHANGES, Change, choose_pair, classify_changes
@@ -20,21 +17,8 @@ from spanloop.store import Store
 _MAX_TASKS = 50
 
 
-class ComparePage(Page):
-    """Two policy versions on the tasks that both attempted."""
-
-    title: ClassVar[str] = "Compare"
-    icon: ClassVar[str] = ":material/compare_arrows:"
-
-    def show(self, context: PageContext) -> None:
-        """Draw the page."""
-        with page(
-            "Compare", "Two policy versions on the tasks that both attempted. Click a task to see both episodes."
-        ):
-            _compare(context.store())
-
-
-def _compare(store: Store) -> None:
+def show(store: Store) -> None:
+    """Draw two versions on the tasks that both attempted."""
     versions = [
         name
         for name in policy_versions.fetch_versions(store, 0)["policy_version"].to_list()
@@ -102,7 +86,7 @@ def _task(store: Store, tasks: pl.DataFrame, before: str, after: str) -> None:
         _table(matching_tasks.head(_MAX_TASKS)),
         _columns(),
         [
-            address("compare", before=before, after=after, task=each)
+            address("evaluations", view="Task by task", before=before, after=after, task=each)
             for each in matching_tasks["task_id"].head(_MAX_TASKS).to_list()
         ],
         key="tasks_compared",

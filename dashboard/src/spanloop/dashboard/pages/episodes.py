@@ -105,22 +105,26 @@ def episode_columns() -> dict[str, Column]:
     """Return the columns of `episode_rows`."""
     return {
         "started": tables.time_column("started", sort="started"),
-        "outcome": Column("outcome", "tag", width=84, sort="outcome"),
+        "outcome": Column("outcome", "tag", width=78, sort="outcome", filter="outcome"),
         "input": Column("input", "preview", "The newest question of the first step, or the place that was found"),
         "output": Column("output", "preview", "The last answer"),
-        "agent": Column("agent", help="The service where the agent has no name", width=110, sort="agent"),
-        "policy": Column("version", width=110, sort="policy"),
+        "agent": Column(
+            "agent", help="The service where the agent has no name", width=104, sort="agent", filter="agent"
+        ),
+        "policy": Column("version", width=106, sort="policy", filter="policy"),
         "model": Column("model", width=110, is_hidden=True),
-        "task": Column("task", width=120, sort="task"),
-        "reward": Column("reward", "number", width=70, form="+.2f", sort="reward"),
-        "steps": Column("steps", "number", width=58, sort="steps"),
-        "errors": Column("tool errors", "number", "Failed tool calls / all tool calls", width=92, sort="errors"),
-        "tokens": Column("tokens", "number", width=72, sort="tokens"),
-        "duration": Column("took", "number", width=76, sort="duration"),
+        "task": Column("task", width=104, sort="task", filter="task"),
+        "reward": Column("reward", "number", width=60, form="+.2f", sort="reward"),
+        "steps": Column("steps", "number", width=52, sort="steps", is_hidden=True),
+        "errors": Column(
+            "tool errors", "number", "Failed tool calls / all tool calls", width=86, sort="errors", is_hidden=True
+        ),
+        "tokens": Column("tokens", "number", width=62, sort="tokens"),
+        "duration": Column("took", "number", width=68, sort="duration"),
         "decided": Column(
             "decided by", "tag", "Owner and class of the failure that decided the outcome", 170, sort="class"
         ),
         "marks": Column("marks", help="Marks and tags", width=90, is_hidden=True),
         "session": Column("session", "id", width=110, is_hidden=True),
-        "id": Column("episode", "id", width=112),
+        "id": Column("episode", "id", width=92),
     }

@@ -12,6 +12,7 @@ from spanloop.dashboard.components import charts, episode_pair, evaluation_figur
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
 from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.pages import compare, rewards
 from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
 from spanloop.evaluation.results import (
     Comparison,
@@ -21,25 +22,44 @@ from spanloop.evaluation.results import (
     Evaluation,
     Interval,
     ToolChange,
-    compare,
     load_evaluations,
+)
+from spanloop.evaluation.results import (
+    compare as compare_evaluations,
 )
 from spanloop.store import Store
 
+_VIEWS: Final = ("Held out", "Task by task", "Rewards", "Training")
 _IMPROVED: Final = "Failed before, succeed now"
 _REGRESSED: Final = "Succeeded before, fail now"
 
 
 class EvaluationsPage(Page):
-    """Stored evaluations of policy versions."""
+    """How well policy versions do: held-out results, task by task, and while training."""
 
     title: ClassVar[str] = "Evaluations"
     icon: ClassVar[str] = ":material/fact_check:"
 
     def show(self, context: PageContext) -> None:
-        """Draw the page."""
-        with page("Evaluations", "The stored results of each policy version on the same set of tasks."):
-            _evaluations(context.store())
+        """Draw the view that the URL names."""
+        with page(
+            "Evaluations",
+            "How well each policy version does. Held out: stored results on a fixed set of tasks. Task by task: two "
+            "versions on the tasks that both attempted. Training: what a job did to its model.",
+        ):
+            default = "Training" if "job" in st.query_params else _VIEWS[0]
+            view = st.segmented_control(
+                "View",
+                _VIEWS,
+                default=default,
+                key="view",
+                bind="query-params",
+                label_visibility="collapsed",
+                required=True,
+            )
+            {_VIEWS[0]: _evaluations, _VIEWS[1]: compare.show, _VIEWS[2]: rewards.show_versions}.get(
+                view or default, rewards.show_training
+            )(context.store())
 
 
 def _evaluations(store: Store) -> None:
@@ -144,7 +164,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _comparison(store: Store, before_id: str, after_id: str) -> None:
     """Draw the differences between two stored evaluations."""
-    comparison = compare(store, before_id, after_id)
+    comparison = compare_evaluations(store, before_id, after_id)
     _differences(comparison)
     evaluation_figures.show_changes(store, comparison)
     left, right = st.columns(2)

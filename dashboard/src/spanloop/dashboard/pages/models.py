@@ -227,17 +227,17 @@ def _version(model: ModelVersion, serving: str) -> None:
                 query_params={"job": model.job_id},
             )
             st.page_link(
-                linked_page("rewards"),
+                linked_page("evaluations"),
                 label="Its training curves",
                 icon=":material/trending_up:",
-                query_params={"job": model.training_id or model.job_id},
+                query_params={"view": "Training", "job": model.training_id or model.job_id},
             )
         if model.parent:
             st.page_link(
-                linked_page("compare"),
+                linked_page("evaluations"),
                 label="Before and after",
                 icon=":material/compare_arrows:",
-                query_params={"before": model.parent, "after": model.reference},
+                query_params={"view": "Task by task", "before": model.parent, "after": model.reference},
             )
     decisions.show(Decisions(resources.data_dir()).list(candidate=model.reference, limit=_MAX_DECISIONS))
     _trained_by(model)

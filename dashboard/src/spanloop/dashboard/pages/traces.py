@@ -96,11 +96,11 @@ def _columns() -> dict[str, Column]:
         "status": Column("status", "tag", width=70),
         "input": Column("input", "preview", "Of its episode, or the place that was found"),
         "output": Column("output", "preview", "Of its episode"),
-        "service": Column("service", width=110, sort="service"),
+        "service": Column("service", width=110, sort="service", filter="service"),
         "agent": Column(
             "agent", help="The service where the agent has no name", width=100, sort="agent", is_hidden=True
         ),
-        "model": Column("model", width=120, sort="model"),
+        "model": Column("model", width=120, sort="model", filter="model"),
         "task": Column("task", width=110, is_hidden=True),
         "spans": Column("spans", "number", width=58, sort="spans"),
         "failed": Column("failed", "number", "Spans with an error", 58, sort="failed"),

@@ -61,6 +61,12 @@ class Cursor(NamedTuple):
     """Whether the page ends before the row; without a row it is the last page."""
 
 
+class _Asked(NamedTuple):
+    sort: str
+    cursor: Cursor | None
+    words: Words | None
+
+
 @dataclass(frozen=True)
 class ListPage:
     """Rows of a page, and what lies around it."""
@@ -77,9 +83,9 @@ class ListPage:
 _TIME: Final = "DateTime64(9, 'UTC')"
 EPISODES: Final = Source(
     "episode_summaries",
-    f"episode_id, revision, task_id, service_name, {AGENT} AS agent, policy_version, started_at, duration_ns, step_count, "
-    "tool_call_count, tool_error_count, input_tokens + output_tokens AS tokens, outcome, reward, error_class, "
-    "fault_owner, marks, session_id",
+    f"episode_id, revision, task_id, service_name, {AGENT} AS agent, policy_version, started_at, duration_ns, "
+    "step_count, tool_call_count, tool_error_count, input_tokens + output_tokens AS tokens, outcome, reward, "
+    "error_class, fault_owner, marks, session_id",
     "episode_id",
     {
         "started": SortColumn("started_at", _TIME),
@@ -99,8 +105,8 @@ EPISODES: Final = Source(
 )
 FAILURES: Final = Source(
     "failure_summaries",
-    "failure_id, episode_id, task_id, step, agent_name, tool_name, policy_version, error_class, fault_owner, is_recovered, "
-    "headline AS message, confidence, rule, toString(fingerprint) AS fingerprint, occurred_at",
+    "failure_id, episode_id, task_id, step, agent_name, tool_name, policy_version, error_class, fault_owner, "
+    "is_recovered, headline AS message, confidence, rule, toString(fingerprint) AS fingerprint, occurred_at",
     "failure_id",
     {
         "when": SortColumn("occurred_at", _TIME),
@@ -116,9 +122,9 @@ FAILURES: Final = Source(
 )
 STEPS: Final = Source(
     "transition_rows",
-    "transition_id, episode_id, step, task_id, agent_name, model, policy_version, reward, is_trainable, untrainable_reason, "
-    "tool_error_count, error_class, fault_owner, input_tokens + output_tokens AS tokens, started_at, duration_ns, "
-    "finish_reason, preview, tool_names",
+    "transition_id, episode_id, step, task_id, agent_name, model, policy_version, reward, is_trainable, "
+    "untrainable_reason, tool_error_count, error_class, fault_owner, input_tokens + output_tokens AS tokens, "
+    "started_at, duration_ns, finish_reason, preview, tool_names",
     "transition_id",
     {
         "started": SortColumn("started_at", _TIME),
@@ -136,7 +142,9 @@ _TRACES_TABLE: Final = """(
     SELECT
         trace_id,
         min(t.started_at) AS started_at,
-        toUInt64(greatest(0, toUnixTimestamp64Nano(max(t.ended_at)) - toUnixTimestamp64Nano(min(t.started_at)))) AS duration_ns,
+        toUInt64(greatest(
+            0, toUnixTimestamp64Nano(max(t.ended_at)) - toUnixTimestamp64Nano(min(t.started_at))
+        )) AS duration_ns,
         toString(max(t.root_name)) AS root_name,
         toString(max(t.service_name)) AS service_name,
         toString(max(t.agent_name)) AS agent_name,
@@ -154,8 +162,8 @@ _TRACES_TABLE: Final = """(
 )"""
 TRACES: Final = Source(
     _TRACES_TABLE,
-    f"trace_id, started_at, duration_ns, root_name, service_name, {AGENT} AS agent, model, task_id, session_id, span_count, "
-    "failed_span_count, model_calls, input_tokens + output_tokens AS tokens",
+    f"trace_id, started_at, duration_ns, root_name, service_name, {AGENT} AS agent, model, task_id, session_id, "
+    "span_count, failed_span_count, model_calls, input_tokens + output_tokens AS tokens",
     "trace_id",
     {
         "started": SortColumn("started_at", _TIME),
@@ -184,19 +192,19 @@ def parse_sort(source: Source, text: str) -> tuple[str, bool] | None:
 def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of current episodes."""
     words = _weighed(store, parse_words(filters))
-    return _fetch(store, EPISODES, episode_conditions(filters, words), sort, cursor, words)
+    return _fetch(store, EPISODES, episode_conditions(filters, words), _Asked(sort, cursor, words))
 
 
 def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of failures of current episodes."""
     words = parse_words(filters)
-    return _fetch(store, FAILURES, failure_conditions(filters, words), sort, cursor, words)
+    return _fetch(store, FAILURES, failure_conditions(filters, words), _Asked(sort, cursor, words))
 
 
 def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of transitions of current episodes."""
     words = parse_words(filters)
-    return _fetch(store, STEPS, step_conditions(filters, words), sort, cursor, words)
+    return _fetch(store, STEPS, step_conditions(filters, words), _Asked(sort, cursor, words))
 
 
 def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -216,8 +224,8 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
     total = Conditions(parameters=within.parameters)
     total.texts = [text for text in within.texts if "LIMIT" not in text]
     simple = not filters.values and words is None
-    counted = f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {total.sql})" if simple else None
-    return _fetch(store, source, conditions, sort, cursor, words, counted=counted)
+    counted = f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {total.sql})" if simple else ""
+    return _fetch(store, source, conditions, _Asked(sort, cursor, words), counted=counted)
 
 
 def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | None) -> str:
@@ -239,11 +247,10 @@ def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | 
     )
 
 
-def _fetch(
-    store: Store, source: Source, conditions: Conditions, sort: str, cursor: Cursor | None, words: Words | None,
-    *, counted: str | None = None,
-) -> ListPage:  # fmt: skip
-    name, is_descending = parse_sort(source, sort) or (source.default_sort, True)
+def _fetch(store: Store, source: Source, conditions: Conditions, asked: _Asked, *, counted: str = "") -> ListPage:
+    """Read a page; ``counted`` is a cheaper query of the rows to count."""
+    cursor = asked.cursor
+    name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
     column = source.sorts[name]
     total, is_estimate = _count(store, source, conditions, counted)
     is_backward = bool(cursor and cursor.is_before)
@@ -258,10 +265,11 @@ def _fetch(
         final = " FINAL"
     if source.leading and column.expression == source.leading:
         bound, compared = ("min", ">=") if order == "DESC" else ("max", "<=")
-        where.add(
-            f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM (SELECT {source.leading} "
-            f"FROM {source.table} WHERE {where.sql} ORDER BY {source.leading} {order} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}))"
+        candidates = (
+            f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
+            f"ORDER BY {source.leading} {order} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}"
         )
+        where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
     frame = store.connection.query(
         f"SELECT {source.columns}, toString({column.expression}) AS sort_value, {source.key} AS sort_id "
         f"FROM {source.table}{final} WHERE {where.sql} "
@@ -278,19 +286,19 @@ def _fetch(
         is_estimate=is_estimate,
         has_earlier=has_more if is_backward else has_cursor,
         has_later=has_cursor if is_backward else has_more,
-        words=words,
+        words=asked.words,
     )
 
 
-def _count(store: Store, source: Source, conditions: Conditions, counted: str | None) -> tuple[int, bool]:
+def _count(store: Store, source: Source, conditions: Conditions, counted: str) -> tuple[int, bool]:
     """Return the number of matching rows, and whether it is an estimate that counts replaced revisions too."""
     where = "" if counted else f" WHERE {conditions.sql}"
-    sql = f"SELECT count() AS rows FROM {counted or source.table}{{final}}{where}"
+    start = f"SELECT count() AS rows FROM {counted or source.table}"
     doing = "counting the rows of a list"
-    rows = int(store.connection.query(sql.format(final=""), doing=doing, parameters=conditions.parameters)["rows"][0])
+    rows = int(store.connection.query(start + where, doing=doing, parameters=conditions.parameters)["rows"][0])
     if rows > EXACT_ROWS or not rows or not source.leading:
         return rows, rows > EXACT_ROWS
-    exact = store.connection.query(sql.format(final=" FINAL"), doing=doing, parameters=conditions.parameters)
+    exact = store.connection.query(f"{start} FINAL{where}", doing=doing, parameters=conditions.parameters)
     return int(exact["rows"][0]), False
 
 

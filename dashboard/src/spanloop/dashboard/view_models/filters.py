@@ -6,7 +6,7 @@ address says wrongly becomes a problem that the page shows, and filters nothing.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -80,6 +80,9 @@ class TimeRange(NamedTuple):
         return self.start_s > 0
 
 
+ALL_TIME: Final = TimeRange()
+
+
 class Bounds(NamedTuple):
     """Bounds of a number, both included; None is no bound."""
 
@@ -91,7 +94,7 @@ class Bounds(NamedTuple):
 class Filters:
     """The filters of one address."""
 
-    time: TimeRange = TimeRange()
+    time: TimeRange = ALL_TIME
     time_value: str = ""
     """As in the address."""
     text: str = ""
@@ -111,6 +114,10 @@ class Filters:
         for value in self.values.get(name, ()):
             return parse_bounds(value)
         return None
+
+    def with_value(self, name: str, value: str) -> "Filters":
+        """Return the filters with one more."""
+        return replace(self, values={**self.values, name: tuple(dict.fromkeys((*self.values.get(name, ()), value)))})
 
     def query(self, **changes: str) -> str:
         """Return the address's parameters with some replaced; an empty value leaves a parameter out."""
@@ -141,7 +148,7 @@ def parse_filters(parameters: Mapping[str, Sequence[str]], *, now: datetime, zon
         expected = ", ".join(each for each in TIME_LABELS if each)
         problems.append(f"time is {time_value!r}; expected one of {expected}, or 2026-01-31T08:00Z..2026-02-01T08:00Z")
     return Filters(
-        time or TimeRange(),
+        time or ALL_TIME,
         time_value if time else "",
         _first(parameters, "q"),
         _first(parameters, "match") == "part",
@@ -153,7 +160,7 @@ def parse_filters(parameters: Mapping[str, Sequence[str]], *, now: datetime, zon
 def parse_time(value: str, *, now: datetime, zone: str) -> TimeRange | None:
     """Return the range that the address names; None for a text that names none."""
     if not value:
-        return TimeRange()
+        return ALL_TIME
     now_s = int(now.timestamp())
     if value in _SECONDS:
         return TimeRange(now_s - _SECONDS[value])
@@ -164,6 +171,10 @@ def parse_time(value: str, *, now: datetime, zone: str) -> TimeRange | None:
         # noon of the day before is on that day also where a clock was changed
         before = (midnight - timedelta(hours=12)).astimezone(ZoneInfo(zone)).replace(hour=0)
         return TimeRange(int(before.timestamp()), int(midnight.timestamp()))
+    return _between(value)
+
+
+def _between(value: str) -> TimeRange | None:
     start, separator, end = value.partition("..")
     try:
         moments = [int(_moment(part).timestamp()) if part else None for part in (start, end)]
