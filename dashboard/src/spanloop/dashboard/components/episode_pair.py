@@ -1,6 +1,7 @@
 """Draw two episodes of one task in two columns: conversation, failures and rewards."""
 # pyright: reportUnknownMemberType=false
 
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -43,7 +44,7 @@ def _show(store: Store, left_id: str, right_id: str, titles: tuple[str, str]) ->
     if before is None or after is None or missing:
         return
     if before.reward_breakdown or after.reward_breakdown:
-        _reward_components(before, after)
+        _reward_components(before, after, titles)
     for column, title, episode in zip(st.columns(2, gap="medium"), titles, (before, after), strict=True):
         with column:
             _summary(store, title, episode)
@@ -53,7 +54,7 @@ def _show(store: Store, left_id: str, right_id: str, titles: tuple[str, str]) ->
             _conversation(store, episode)
 
 
-def _reward_components(before: episodes.Episode, after: episodes.Episode) -> None:
+def _reward_components(before: episodes.Episode, after: episodes.Episode, titles: tuple[str, str]) -> None:
     names = sorted(before.reward_breakdown | after.reward_breakdown)
     rows = [(name, before.reward_breakdown.get(name), after.reward_breakdown.get(name)) for name in names]
     rows.append(("the episode's reward", before.reward, after.reward))
@@ -61,7 +62,9 @@ def _reward_components(before: episodes.Episode, after: episodes.Episode) -> Non
         rows, schema={"component": pl.String, "before": pl.Float64, "after": pl.Float64}, orient="row"
     ).with_columns((pl.col("after") - pl.col("before")).alias("difference"))
     number = tables.number_column(form="+.3f")
-    tables.show(frame, {"before": number, "after": number, "difference": number})
+    left, right = (title.lower() for title in titles)
+    columns = {"before": replace(number, label=left), "after": replace(number, label=right), "difference": number}
+    tables.show(frame, columns)
 
 
 def _summary(store: Store, title: str, episode: episodes.Episode) -> None:

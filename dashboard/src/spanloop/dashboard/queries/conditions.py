@@ -104,9 +104,14 @@ class Conditions:
         self.texts.append(text)
 
     def add_equal(self, column: str, values: Sequence[str]) -> None:
-        """Add that a column has one of the values; without a value everything matches."""
-        if values:
-            self.add(f"{column} IN {self.bind(list(values), 'Array(String)')}")
+        """Add that a column has one of the values, or begins like one that ends with ``*``; no value is no condition."""
+        prefixes = [value.removesuffix("*") for value in values if value.endswith("*")]
+        exact = [value for value in values if not value.endswith("*")]
+        texts = [f"startsWith({column}, {self.bind(prefix, 'String')})" for prefix in prefixes]
+        if exact:
+            texts.append(f"{column} IN {self.bind(exact, 'Array(String)')}")
+        if texts:
+            self.add(" OR ".join(texts))
 
     def add_time(self, column: str, filters: Filters, *, margin_s: int = 0) -> None:
         """Add that a DateTime64(9) column lies in the range of time."""

@@ -30,11 +30,11 @@ def fetch_groups(store: Store, filters: Filters) -> pl.DataFrame:
     conditions = failure_conditions(filters, parse_words(filters))
     return _query(
         store,
-        "SELECT toString(fingerprint) AS fingerprint, count() AS failures, uniqExact(episode_id) AS episodes, "
-        "countIf(is_recovered) AS recovered, argMax(fault_owner, occurred_at) AS fault_owner, "
-        "argMax(error_class, occurred_at) AS error_class, argMax(tool_name, occurred_at) AS tool_name, "
-        "argMax(headline, occurred_at) AS message, max(occurred_at) AS last_seen "
-        f"FROM failure_summaries FINAL WHERE {conditions.sql} GROUP BY fingerprint "
+        "SELECT toString(f.fingerprint) AS fingerprint, count() AS failures, uniqExact(f.episode_id) AS episodes, "
+        "countIf(f.is_recovered) AS recovered, argMax(f.fault_owner, f.occurred_at) AS fault_owner, "
+        "argMax(f.error_class, f.occurred_at) AS error_class, argMax(f.tool_name, f.occurred_at) AS tool_name, "
+        "argMax(f.headline, f.occurred_at) AS message, max(f.occurred_at) AS last_seen "
+        f"FROM (SELECT * FROM failure_summaries FINAL WHERE {conditions.sql}) AS f GROUP BY f.fingerprint "
         f"ORDER BY failures DESC, last_seen DESC, fingerprint LIMIT {MAX_GROUPS}",
         conditions,
     )

@@ -233,7 +233,7 @@ def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | 
     is_reversed = is_descending != bool(cursor and cursor.is_before)
     order, sign = ("DESC", "<=") if is_reversed else ("ASC", ">=")
     conditions = list(within.texts)
-    if cursor and cursor.value:
+    if cursor and cursor.key:
         moment = within.bind(cursor.value, "String")
         day = "+ INTERVAL 1 DAY" if is_reversed else "- INTERVAL 1 DAY"
         conditions.append(f"ten_minutes {sign} toDateTime(toDateTime64({moment}, 9, 'UTC'), 'UTC') {day}")
@@ -256,7 +256,7 @@ def _fetch(store: Store, source: Source, conditions: Conditions, asked: _Asked, 
     is_backward = bool(cursor and cursor.is_before)
     order = "DESC" if is_descending != is_backward else "ASC"
     where = Conditions(list(conditions.texts), conditions.parameters)
-    if cursor and cursor.value:
+    if cursor and cursor.key:
         value = f"CAST({where.bind(cursor.value, 'String')}, '{column.sql_type.replace(chr(39), chr(39) * 2)}')"
         key = where.bind(cursor.key, "String")
         where.add(f"({column.expression}, {source.key}) {'<' if order == 'DESC' else '>'} ({value}, {key})")
@@ -279,7 +279,7 @@ def _fetch(store: Store, source: Source, conditions: Conditions, asked: _Asked, 
     )
     has_more = frame.height > PAGE_ROWS
     frame = frame.head(PAGE_ROWS)
-    has_cursor = bool(cursor and cursor.value)
+    has_cursor = bool(cursor and cursor.key)
     return ListPage(
         rows=frame.reverse() if is_backward else frame,
         total=total,

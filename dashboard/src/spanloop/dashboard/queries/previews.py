@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from spanloop.dashboard.queries.conditions import Words
+from spanloop.dashboard.view_models.conversation import parse_messages
 from spanloop.store import Store
 
-_BEFORE: Final = 60
-_AFTER: Final = 160
+_BEFORE: Final = 24
+_AFTER: Final = 200
 _MARK: Final = ("\x02", "\x03")
 """Around a word that was searched for; see the table's script."""
-_ESCAPE: Final = re.compile(r'\\(["\\/])')
 
 
 class Preview(NamedTuple):
@@ -41,18 +41,36 @@ def fetch_trace_episodes(store: Store, trace_ids: Sequence[str]) -> pl.DataFrame
 
 def fetch_snippets(store: Store, episode_ids: Sequence[str], words: Words) -> dict[str, str]:
     """Return the text around the words in each episode that has one; the words are marked."""
-    wanted = [words.text] if words.is_partial else list(words.words)
-    frame = store.query("dashboard_snippets", episode_ids=list(episode_ids), words=wanted)
-    return {episode_id: snippet(text, wanted) for episode_id, text in frame.iter_rows()}
+    if not episode_ids:
+        return {}
+    frame = store.query(
+        "dashboard_snippets",
+        episode_ids=list(episode_ids),
+        words=list(words.words),
+        part=words.text if words.is_partial else "",
+    )
+    return {episode_id: snippet(text, words) for episode_id, text in frame.iter_rows()}
 
 
-def snippet(text: str, words: Sequence[str]) -> str:
-    """Return the text around the first of the words, with the words marked; text of JSON loses its escapes."""
-    plain = _ESCAPE.sub(r"\1", text.replace("\\n", " ").replace("\\t", " ").replace("\\r", " "))
-    plain = plain.replace(_MARK[0], "").replace(_MARK[1], "")
-    pattern = re.compile("|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)), re.IGNORECASE)
+def snippet(text: str, words: Words) -> str:
+    """Return the text around the first of the words, with the words marked; of a message's JSON the text of its parts."""
+    plain = _plain(text).replace(_MARK[0], "").replace(_MARK[1], "")
+    wanted = [words.text] if words.is_partial else sorted(words.words, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE)
+    if not words.is_partial:
+        pattern = re.compile(rf"(?<![0-9A-Za-z\u0080-\U0010ffff])(?:{pattern.pattern})(?![0-9A-Za-z\u0080-\U0010ffff])", re.I)
     first = pattern.search(plain)
     start = max(0, (first.start() if first else 0) - _BEFORE)
-    window = " ".join(plain[start : start + _BEFORE + _AFTER].split())
+    window = plain[start : start + _BEFORE + _AFTER]
     marked = pattern.sub(lambda match: f"{_MARK[0]}{match[0]}{_MARK[1]}", window)
     return f"{'…' if start else ''}{marked}{'…' if start + _BEFORE + _AFTER < len(plain) else ''}"
+
+
+def _plain(text: str) -> str:
+    """Return the text of a message's parts on one line; other text as it is."""
+    parts = [
+        f"{part.name} {part.content}" if part.name else part.content
+        for message in parse_messages(text)
+        for part in message.parts
+    ]
+    return " ".join(" ".join(parts).split())

@@ -33,7 +33,7 @@ FIELDS: Final = (
     Field("service", "service"),
     Field("policy", "version"),
     Field("model", "model"),
-    Field("task", "task"),
+    Field("task", "task", help="test-* finds all that begin so"),
     Field("tool", "tool"),
     Field("owner", "fault owner", options=("policy", "tool", "environment", "harness", "user", "unknown")),
     Field("class", "failure class"),
