@@ -87,7 +87,9 @@ def test_words_of_messages_and_errors_are_found_and_marked(seeded: Seeded) -> No
     assert table(open_page("episodes", q="warehouse answer"))["input"].str.contains("\x02warehouse\x03").any()
     nothing = open_page("episodes", q="arriv")
     assert "match=part" in text_of(nothing)
-    assert table(open_page("episodes", q="arriv", match="part")).height == table(open_page("episodes", q="arrived")).height
+    assert (
+        table(open_page("episodes", q="arriv", match="part")).height == table(open_page("episodes", q="arrived")).height
+    )
 
 
 def test_what_an_address_says_wrongly_is_named(seeded: Seeded) -> None:

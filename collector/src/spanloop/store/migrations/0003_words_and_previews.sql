@@ -26,11 +26,11 @@ ALTER TABLE transition_rows ADD COLUMN IF NOT EXISTS words String ALIAS
 
 ALTER TABLE failures ADD COLUMN IF NOT EXISTS words String ALIAS lower(message);
 
-ALTER TABLE episode_messages ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha);
+ALTER TABLE episode_messages ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha, posting_list_codec = 'bitpacking');
 
-ALTER TABLE transition_rows ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha);
+ALTER TABLE transition_rows ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha, posting_list_codec = 'bitpacking');
 
-ALTER TABLE failures ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha);
+ALTER TABLE failures ADD INDEX IF NOT EXISTS idx_words words TYPE text(tokenizer = splitByNonAlpha, posting_list_codec = 'bitpacking');
 
 ALTER TABLE episode_messages MATERIALIZE INDEX IF EXISTS idx_words;
 

@@ -5,10 +5,10 @@ Invariant: only text of this module becomes SQL; every value is a bound paramete
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from spanloop.dashboard.view_models.filters import Filters, parse_bounds
+from spanloop.dashboard.view_models.filters import Filters, TimeRange, parse_bounds
 
 AGENT: Final = "if(agent_name = '', service_name, agent_name)"
 """The name of the agent; its service where it has none."""
@@ -54,6 +54,8 @@ _FAILURE_COLUMNS: Final = {
     "task": "task_id",
     "policy": "policy_version",
 }
+_OF_FAILURES: Final = (*_FAILURE_COLUMNS, "error", "q", "time")
+_WEEK_S: Final = 7 * 86_400
 _STEP_COLUMNS: Final = {
     "owner": "fault_owner",
     "class": "error_class",
@@ -104,7 +106,7 @@ class Conditions:
         self.texts.append(text)
 
     def add_equal(self, column: str, values: Sequence[str]) -> None:
-        """Add that a column has one of the values, or begins like one that ends with ``*``; no value is no condition."""
+        """Add that a column has one of the values, or begins like one with a final ``*``; no value is no condition."""
         prefixes = [value.removesuffix("*") for value in values if value.endswith("*")]
         exact = [value for value in values if not value.endswith("*")]
         texts = [f"startsWith({column}, {self.bind(prefix, 'String')})" for prefix in prefixes]
@@ -276,20 +278,38 @@ def _add_trace_attributes(conditions: Conditions, filters: Filters) -> None:
         conditions.add(f"trace_id IN (SELECT TraceId FROM otel_traces WHERE {spans.sql})")
 
 
-def failure_conditions(filters: Filters, words: Words | None) -> Conditions:
-    """Return conditions on rows of ``failure_summaries``; only current revisions match."""
+def failure_conditions(filters: Filters, words: Words | None, *, since_s: int = 0) -> Conditions:
+    """Return conditions on rows of ``failure_summaries``; only current revisions match.
+
+    Args:
+        filters: The filters.
+        words: Words in the message.
+        since_s: Failures before this moment, in seconds since the epoch, do not match; an episode is assumed to have
+            started at most a week before its failure.
+    """
+    conditions = _own_failures(filters, words)
+    episodes = filters
+    if since_s:
+        conditions.add(f"occurred_at >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
+        episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
+    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, episodes, None, _OF_FAILURES)})")
+    return conditions
+
+
+def own_failure_conditions(filters: Filters, words: Words | None) -> Conditions | None:
+    """Return the conditions without those on the episode; None where a filter is one on the episode."""
+    return None if set(filters.values) - set(_OF_FAILURES) else _own_failures(filters, words)
+
+
+def _own_failures(filters: Filters, words: Words | None) -> Conditions:
     conditions = Conditions()
     conditions.add_time("occurred_at", filters)
     for name, column in _FAILURE_COLUMNS.items():
         conditions.add_equal(column, filters.values.get(name, ()))
-    for text in filters.values.get("error", ()):
-        inner = _holds_words(conditions, "words", _error_words(text))
+    texts = [_error_words(text) for text in filters.values.get("error", ())]
+    for each in [*texts, *([words] if words else [])]:
+        inner = _holds_words(conditions, "words", each)
         conditions.add(f"failure_id IN (SELECT failure_id FROM failures WHERE {inner})")
-    if words is not None:
-        inner = _holds_words(conditions, "words", words)
-        conditions.add(f"failure_id IN (SELECT failure_id FROM failures WHERE {inner})")
-    own = (*_FAILURE_COLUMNS, "error", "q", "time")
-    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, filters, None, own)})")
     return conditions
 
 

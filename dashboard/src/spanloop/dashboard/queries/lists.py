@@ -16,6 +16,7 @@ from spanloop.dashboard.queries.conditions import (
     Words,
     episode_conditions,
     failure_conditions,
+    own_failure_conditions,
     parse_words,
     step_conditions,
     trace_conditions,
@@ -198,7 +199,27 @@ def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | N
 def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of failures of current episodes."""
     words = parse_words(filters)
-    return _fetch(store, FAILURES, failure_conditions(filters, words), _Asked(sort, cursor, words))
+    conditions = failure_conditions(filters, words)
+    asked = _Asked(sort, cursor, words)
+    if (parse_sort(FAILURES, sort) or (FAILURES.default_sort, True)) != (FAILURES.default_sort, True):
+        return _fetch(store, FAILURES, conditions, asked)
+    return _fetch(store, FAILURES, conditions, asked, newest=_newest_failures(store, filters, words, cursor))
+
+
+def _newest_failures(store: Store, filters: Filters, words: Words | None, cursor: Cursor | None) -> Conditions | None:
+    """Return conditions on the page's failures that read only the episodes of their time; None where all are read."""
+    own = own_failure_conditions(filters, words)
+    if own is None or (cursor is not None and cursor.is_before):
+        return None
+    if cursor is not None:
+        own.add(f"occurred_at <= toDateTime64({own.bind(cursor.value, 'String')}, 9, 'UTC')")
+    oldest = store.connection.query(
+        "SELECT toInt64(toUnixTimestamp(toDateTime(min(occurred_at), 'UTC'))) AS oldest FROM (SELECT occurred_at "
+        f"FROM failure_summaries WHERE {own.sql} ORDER BY occurred_at DESC LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
+        doing="finding the newest failures",
+        parameters=own.parameters,
+    )
+    return failure_conditions(filters, words, since_s=int(oldest["oldest"][0] or 0))
 
 
 def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -235,27 +256,46 @@ def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | 
     conditions = list(within.texts)
     if cursor and cursor.key:
         moment = within.bind(cursor.value, "String")
-        day = "+ INTERVAL 1 DAY" if is_reversed else "- INTERVAL 1 DAY"
-        conditions.append(f"ten_minutes {sign} toDateTime(toDateTime64({moment}, 9, 'UTC'), 'UTC') {day}")
+        day = "+ 86400" if is_reversed else "- 86400"
+        conditions.append(
+            f"toInt64(toUnixTimestamp(ten_minutes)) {sign} toInt64(toDateTime64({moment}, 9, 'UTC')) {day}"
+        )
     inner = " AND ".join(f"({text})" for text in conditions) or "1"
-    bound, margin = ("min", "- INTERVAL 1 DAY") if is_reversed else ("max", "+ INTERVAL 1 DAY")
-    compared = ">=" if is_reversed else "<="
     limit = _CANDIDATES * (PAGE_ROWS + 1)
+    candidates = (
+        f"SELECT ten_minutes FROM trace_summaries WHERE {inner} ORDER BY ten_minutes {order} LIMIT 1 BY trace_id "
+        f"LIMIT {limit}"
+    )
+    # In seconds, because a DateTime neither begins before 1970 nor ends after 2106.
+    if is_reversed:
+        return (
+            "toInt64(toUnixTimestamp(ten_minutes)) >= "
+            f"(SELECT toInt64(toUnixTimestamp(min(ten_minutes))) FROM ({candidates})) - 86400"
+        )
     return (
-        f"ten_minutes {compared} (SELECT {bound}(ten_minutes) FROM (SELECT ten_minutes FROM trace_summaries "
-        f"WHERE {inner} ORDER BY ten_minutes {order} LIMIT 1 BY trace_id LIMIT {limit})) {margin}"
+        "toInt64(toUnixTimestamp(ten_minutes)) <= "
+        f"(SELECT toInt64(toUnixTimestamp(max(ten_minutes))) FROM ({candidates})) + 86400"
     )
 
 
-def _fetch(store: Store, source: Source, conditions: Conditions, asked: _Asked, *, counted: str = "") -> ListPage:
-    """Read a page; ``counted`` is a cheaper query of the rows to count."""
+def _fetch(
+    store: Store,
+    source: Source,
+    conditions: Conditions,
+    asked: _Asked,
+    *,
+    counted: str = "",
+    newest: Conditions | None = None,
+) -> ListPage:
+    """Read a page; ``counted`` is a cheaper query of the rows to count, ``newest`` cheaper conditions of the page."""
     cursor = asked.cursor
     name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
     column = source.sorts[name]
     total, is_estimate = _count(store, source, conditions, counted)
     is_backward = bool(cursor and cursor.is_before)
     order = "DESC" if is_descending != is_backward else "ASC"
-    where = Conditions(list(conditions.texts), conditions.parameters)
+    paged = newest or conditions
+    where = Conditions(list(paged.texts), paged.parameters)
     if cursor and cursor.key:
         value = f"CAST({where.bind(cursor.value, 'String')}, '{column.sql_type.replace(chr(39), chr(39) * 2)}')"
         key = where.bind(cursor.key, "String")
@@ -263,7 +303,7 @@ def _fetch(store: Store, source: Source, conditions: Conditions, asked: _Asked, 
     final = ""
     if source.leading or source is STEPS:
         final = " FINAL"
-    if source.leading and column.expression == source.leading:
+    if source.leading and column.expression == source.leading and newest is None:
         bound, compared = ("min", ">=") if order == "DESC" else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "

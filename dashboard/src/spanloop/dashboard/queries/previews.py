@@ -53,12 +53,14 @@ def fetch_snippets(store: Store, episode_ids: Sequence[str], words: Words) -> di
 
 
 def snippet(text: str, words: Words) -> str:
-    """Return the text around the first of the words, with the words marked; of a message's JSON the text of its parts."""
+    """Return the text around the first of the words, with the words marked; JSON of a message becomes its text."""
     plain = _plain(text).replace(_MARK[0], "").replace(_MARK[1], "")
     wanted = [words.text] if words.is_partial else sorted(words.words, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE)
     if not words.is_partial:
-        pattern = re.compile(rf"(?<![0-9A-Za-z\u0080-\U0010ffff])(?:{pattern.pattern})(?![0-9A-Za-z\u0080-\U0010ffff])", re.I)
+        pattern = re.compile(
+            rf"(?<![0-9A-Za-z\u0080-\U0010ffff])(?:{pattern.pattern})(?![0-9A-Za-z\u0080-\U0010ffff])", re.IGNORECASE
+        )
     first = pattern.search(plain)
     start = max(0, (first.start() if first else 0) - _BEFORE)
     window = plain[start : start + _BEFORE + _AFTER]
