@@ -10,8 +10,8 @@ was interrupted goes on. ``gpu_report.py`` takes them into docs/benchmarks.md.
 
 The models have Qwen2.5's shapes and random weights; a step is four tasks with four attempts each. Of each size are
 measured: the model alone (forward and backward of a tree, of merged rows, of one row for each turn, and of many
-attempts at one task; and with all activations recomputed), the job with trees, its checkpoints, and the job with verl's stock engine on the same merged
-rows.
+attempts at one task; and with all activations recomputed), the job with trees, its checkpoints, and the job with verl's
+stock engine on the same merged rows.
 """
 
 import argparse
