@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.environments import ENVIRONMENT_POINT
+from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
