@@ -43,6 +43,22 @@ def test_options_of_another_grader_are_not_inherited(tmp_path: Path) -> None:
     assert read_app(path).evaluation.grader_options == {}
 
 
+def test_an_environment_is_that_of_both_runs(tmp_path: Path) -> None:
+    path = write(tmp_path, extra="[environment]\nname = 'gymnasium'\noptions = {id = 'FrozenLake-v1'}\n")
+    app = read_app(path)
+    assert app.run.environment_settings is not None
+    assert app.run.environment_settings.options == {"id": "FrozenLake-v1"}
+    assert app.evaluation.environment_settings == app.run.environment_settings
+    with pytest.raises(ConfigurationError, match=r"\[environment\]: optoins: .*Did you mean options\?"):
+        read_app(write(tmp_path, extra="[environment]\nname = 'gymnasium'\noptoins = {}\n"))
+
+
+@pytest.mark.parametrize("example", ["lake", "office", "patient"])
+def test_an_examples_file_is_valid(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[3] / "examples" / example)
+    assert read_app(Path("app.toml")).model.name == example
+
+
 def test_a_job_file_is_a_training(tmp_path: Path) -> None:
     path = write(tmp_path, ('kind = "sft"', 'base = "m"\nkind = "sft"\ndeploy_always = true'))
     assert read_app(path).train[0].run.deploy_always

@@ -7,10 +7,11 @@ How many attempts are made, how many at a time and for how long may change when 
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
+from spanloop.evaluation.environments import ENVIRONMENT_POINT
 from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
@@ -116,16 +117,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     return RunPlan(
         folder=folder,
         identity=_identity(request, model),
-        tasks=TaskReading(
-            source=request.tasks,
-            reader=request.reader,
-            options=request.reader_options,
-            id_field=request.id_field,
-            required=required,
-            on_reject=on_reject,
-            store=store,
-            selection=_selection(request, store),
-        ),
+        tasks=requested_tasks(request, store, required=required, on_reject=on_reject),
         attempts=request.attempts,
         parallel=request.parallel,
         seed=request.seed,
@@ -162,12 +154,36 @@ def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
     return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
 
 
+def requested_tasks(
+    request: RunRequest, store: Store, *, required: Sequence[str], on_reject: Callable[[Rejected], None]
+) -> TaskReading:
+    """Return the tasks of a request, which are read when they are iterated over.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    return TaskReading(
+        source=request.tasks,
+        reader=request.reader,
+        options=request.reader_options,
+        id_field=request.id_field,
+        required=required,
+        on_reject=on_reject,
+        store=store,
+        selection=_selection(request, store),
+    )
+
+
 def check_agent(data_dir: DataDir, request: RunRequest) -> None:
     """Check that the agent can be started: its command exists, or its function can be imported, which it does.
 
+    Its environment is found, too, which imports it.
+
     Raises:
-        ConfigurationError: It cannot be started.
+        ConfigurationError: One of both cannot be used.
     """
+    if request.environment_settings is not None:
+        ENVIRONMENT_POINT.find(request.environment_settings.name, request.environment_settings.options)
     folder = data_dir.runs / request.run_id
     settings = _agent_settings(request, _environment(data_dir, request, "", request.model), folder)
     if is_callable_target(request.agent):

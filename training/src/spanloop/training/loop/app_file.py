@@ -1,7 +1,8 @@
 """``app.toml``: an agent, its tasks, and how it learns.
 
-Invariant: the file has no schema of its own. ``[run]`` and ``[evaluation]`` are the options of ``spanloop run``, each
-``[[train]]`` is a job file, ``[promotion]`` is the rule. A key that is not known is refused before anything starts.
+Invariant: the file has no schema of its own. ``[run]`` and ``[evaluation]`` are the options of ``spanloop run``,
+``[environment]`` is the environment of both, each ``[[train]]`` is a job file, ``[promotion]`` is the rule. A key that
+is not known is refused before anything starts.
 """
 
 import tomllib
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field, StringConstraints, ValidationError
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Evaluation, Promotion
+from spanloop.foundation.settings import EnvironmentSettings, Evaluation, Promotion
 from spanloop.foundation.settings.invalid_keys import problems_of_file
 from spanloop.foundation.settings.section import Section
 from spanloop.foundation.version_names import NAME_PATTERN
@@ -80,8 +81,9 @@ def read_app(path: Path) -> App:
         raise ConfigurationError(f"{path} cannot be read: {error}.", next_step=_NEXT) from error
     _check_filled_in(path, document)
     settings = dict(document)
+    environment = _environment(path, settings.pop("environment", None))
     for table in ("run", "evaluation"):
-        settings[table] = _evaluation(path, document, table)
+        settings[table] = {"environment_settings": environment} | _evaluation(path, document, table)
     settings["train"] = _trainings(path, document)
     try:
         return App.model_validate(settings)
@@ -109,13 +111,28 @@ def _evaluation(path: Path, document: dict[str, Any], name: str) -> dict[str, An
     return {"cwd": path.absolute().parent} | values
 
 
+def _environment(path: Path, table: object) -> EnvironmentSettings | None:
+    """Return the environment of both runs.
+
+    Raises:
+        ConfigurationError: It has a key that is not known, or a value that is invalid.
+    """
+    if table is None:
+        return None
+    try:
+        return EnvironmentSettings.model_validate(table)
+    except ValidationError as error:
+        problems = problems_of_file(EnvironmentSettings, error)
+        raise ConfigurationError(f"{path}: [environment]: {problems}", next_step=_NEXT) from error
+
+
 def _trainings(path: Path, document: dict[str, Any]) -> tuple[JobSpec, ...]:
     tables = document.get("train", [{}])
     model = document.get("model")
     name = str(cast("dict[str, Any]", model).get("name", "")) if isinstance(model, dict) else ""
-    given = cast("list[Any]", tables if isinstance(tables, list) else [tables]) or [{}]
+    given: list[Any] = [*tables] if isinstance(tables, list) else [tables]
     specs: list[JobSpec] = []
-    for number, table in enumerate(given, 1):
+    for number, table in enumerate(given or [{}], 1):
         where = f"{path}: [[train]] {number}"
         if not isinstance(table, dict):
             raise ConfigurationError(f"{where}: expected a table of settings, got {table!r}.", next_step=_NEXT)
