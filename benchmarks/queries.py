@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
@@ -71,11 +72,11 @@ class Timing(NamedTuple):
     """Read from our tables, ``table.column``."""
 
 
-def fill(connection: Connection, episodes: int, end_ns: int) -> None:
-    """Make a store of ``episodes`` episodes, the last of which starts at ``end_ns``."""
+def fill(connection: Connection, episodes: int, end_ns: int, other: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Make a store of ``episodes`` episodes, the last of which starts at ``end_ns``; ``other`` replaces statements."""
     base_ns = end_ns - episodes * STEP_NS
     for table in TABLES:
-        sql = (FILLED / f"{table}.sql").read_text(encoding="utf-8")
+        sql = other.get(table) or (FILLED / f"{table}.sql").read_text(encoding="utf-8")
         start = time.perf_counter()
         for first in range(0, episodes, FILL_EPISODES):
             part = {"first": first, "episodes": min(FILL_EPISODES, episodes - first)}
@@ -115,41 +116,9 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("dashboard_outcomes_over_time", {"since_s": day, "bucket_s": 3_600}, is_list=True),
         Case("dashboard_policy_versions", {"since_s": day, "task_prefix": ""}, is_list=True),
         Case("dashboard_latest_failures", {"since_s": day, "fingerprint": "", "max_rows": 8}, is_list=True),
-        Case(
-            "dashboard_failure_groups",
-            {"since_s": day, "fault_owner": "", "task_prefix": "", "max_rows": 200},
-            is_list=True,
-        ),
-        Case(
-            "dashboard_failure_rates",
-            {"since_s": day, "task_prefix": "", "fault_owner": "", "fingerprint": ""},
-            is_list=True,
-        ),
-        Case(
-            "dashboard_failure_group_versions",
-            {"since_s": day, "fingerprints": [f"fingerprint-{at}" for at in range(200)], "task_prefix": ""},
-            is_list=True,
-        ),
-        Case(
-            "dashboard_episodes",
-            {
-                "since_s": day,
-                "outcome": "",
-                "policy_version": "",
-                "agent_name": "",
-                "with_tool_errors": 0,
-                "text": "",
-                "max_rows": 101,
-                "skip_rows": 0,
-            },
-            is_list=True,
-        ),
-        Case(
-            "dashboard_traces",
-            {"since_s": day, "service_name": "", "only_failed": 0, "text": "", "max_rows": 101, "skip_rows": 0},
-            is_list=True,
-        ),
-        Case("dashboard_episode_facets", {}, is_list=True),
+        Case("dashboard_previews", {"episode_ids": trace_ids, "revisions": [revision] * len(trace_ids)}, is_list=True),
+        Case("dashboard_snippets", {"episode_ids": trace_ids, "words": ["order"], "part": ""}),
+        Case("dashboard_traces_episodes", {"trace_ids": trace_ids}, is_list=True),
         Case("dashboard_task_sets", {"max_rows": 50}, is_list=True),
         Case("dashboard_reward_components", {"policy_versions": [previous, version], "task_prefix": ""}, is_list=True),
         Case(

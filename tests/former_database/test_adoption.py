@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import pytest
 
+from spanloop.dashboard.queries import lists
+from spanloop.dashboard.view_models.filters import Filters
 from spanloop.foundation.errors import StoreError
 from spanloop.foundation.former_schemas import OPENING_COMMIT
 from spanloop.pipeline.run import run
@@ -110,7 +112,7 @@ def test_an_adopted_database_is_converted_selected_from_and_shown(former: Addres
         assert run(store).episodes == 1
         shown = {name: store.query(name, **{**parameters, **since(parameters)}) for name, parameters in LISTS.items()}
         assert shown["dashboard_totals"]["episodes"].item() == 3
-        assert shown["dashboard_traces"].height == 3
+        assert lists.fetch_traces(store, Filters(), "", None).total == 3
         assert shown["evaluation_list"]["evaluation_id"].to_list() == ["test:tiny@v1"]
         assert shown["dead_letter_list"].height == 1
         base = BaseModelFacts("tiny@v1", Path(), 100, 100, "")

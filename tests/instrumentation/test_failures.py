@@ -174,6 +174,15 @@ def test_a_collector_that_is_back_in_time_loses_nothing(app: App, receiver: Rece
     assert len(receiver.logs) == 3
 
 
+def test_a_missing_key_is_named_with_the_command_that_makes_one(app: App, receiver: Receiver) -> None:
+    receiver.answer = lambda _count: (401, b"", {})
+    ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url).run(CHATTY_APP.replace("STEP_S", "0"))
+    (line,) = ran.stderr_lines
+    assert "answered HTTP 401" in line
+    assert "OTEL_EXPORTER_OTLP_HEADERS='Authorization=Bearer KEY'" in line
+    assert "spanloop keys create NAME --scope ingest" in line
+
+
 def test_refused_records_are_told(app: App, receiver: Receiver) -> None:
     rejection = b"\x0a\x0f\x08\x02\x12\x0bno ids there"[:17]
     receiver.answer = lambda _count: (200, rejection, {})

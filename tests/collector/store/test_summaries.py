@@ -1,8 +1,12 @@
 """Summaries say what the rows that they stand for say, and lists read nothing else."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self, cast
 
+import polars as pl
+
+from spanloop.dashboard.queries import lists
+from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.named_queries import named_query
@@ -12,7 +16,7 @@ from ...conftest import MakeFrame
 SECOND = 10**9
 START = 1_760_000_000 * SECOND
 TRACE = "a" * 32
-EVERYTHING = {"since_s": 0, "service_name": "", "only_failed": 0, "text": "", "max_rows": 100, "skip_rows": 0}
+EVERYTHING = Filters()
 CALL = {
     "gen_ai.operation.name": "chat",
     "gen_ai.response.model": "m",
@@ -37,8 +41,8 @@ def insert(store: Store, frame_of: MakeFrame, *rows: Mapping[str, object], token
     store.insert("otel_traces", frame_of("otel_traces", rows).drop("IngestedAt"), token=token)
 
 
-def listed(store: Store, **parameters: object) -> list[dict[str, Any]]:
-    return store.query("dashboard_traces", **{**EVERYTHING, **parameters}).to_dicts()
+def listed(store: Store, filters: Filters = EVERYTHING) -> list[dict[str, Any]]:
+    return lists.fetch_traces(store, filters, "", None).rows.to_dicts()
 
 
 def test_late_spans_retries_and_duplicates_are_one_trace(store: Store, frame_of: MakeFrame) -> None:
@@ -57,12 +61,12 @@ def test_late_spans_retries_and_duplicates_are_one_trace(store: Store, frame_of:
         "span_count": 3,
         "failed_span_count": 1,
         "model_calls": 1,
-        "input_tokens": 7,
-        "output_tokens": 3,
     }
     assert {key: row[key] for key in expected} == expected
+    assert row["tokens"] == 10
     assert int(row["started_at"].timestamp()) == START // SECOND
     one = store.query("dashboard_trace", trace_id=TRACE).row(0, named=True)
+    assert (one["input_tokens"], one["output_tokens"]) == (7, 3)
     assert {key: one[key] for key in expected if key != "trace_id"} == {
         key: value for key, value in expected.items() if key != "trace_id"
     }
@@ -77,17 +81,16 @@ def test_a_trace_whose_rows_lie_apart_is_listed_once_and_whole(store: Store, fra
     first, second = listed(store)
     assert (first["trace_id"], second["trace_id"]) == ("b" * 32, TRACE)
     assert (second["span_count"], second["duration_ns"]) == (2, 5_002 * SECOND)
-    assert [row["trace_id"] for row in listed(store, max_rows=1, skip_rows=1)] != []
 
 
 def test_filters_choose_traces_and_not_rows(store: Store, frame_of: MakeFrame) -> None:
     insert(store, frame_of, ROOT, FAILED)
     insert(store, frame_of, CHILD)
     insert(store, frame_of, {**ROOT, "TraceId": "b" * 32, "ServiceName": "other", "SpanName": "walk"})
-    assert [(row["trace_id"], row["span_count"]) for row in listed(store, only_failed=1)] == [(TRACE, 3)]
-    assert [row["trace_id"] for row in listed(store, service_name="other")] == ["b" * 32]
-    assert [row["trace_id"] for row in listed(store, text="WALK")] == ["b" * 32]
-    assert listed(store, since_s=START // SECOND + 86_400) == []
+    assert {row["trace_id"]: row["span_count"] for row in listed(store)} == {TRACE: 3, "b" * 32: 1}
+    assert [row["trace_id"] for row in listed(store, Filters(values={"service": ("other",)}))] == ["b" * 32]
+    assert [row["trace_id"] for row in listed(store, Filters(text="WALK"))] == ["b" * 32]
+    assert listed(store, Filters(TimeRange(START // SECOND + 86_400), "7d")) == []
 
 
 def test_the_greatest_values_are_summarized(store: Store, frame_of: MakeFrame) -> None:
@@ -99,7 +102,7 @@ def test_the_greatest_values_are_summarized(store: Store, frame_of: MakeFrame) -
     insert(store, frame_of, {**ROOT, "Timestamp": 2**32 * SECOND - 1, "Duration": 2**64 - 1, "SpanAttributes": extreme})
     insert(store, frame_of, {**ROOT, "TraceId": "b" * 32, "Timestamp": 0})
     first, second = listed(store)
-    assert (first["input_tokens"], first["output_tokens"]) == (2**32 - 1, 2**32 - 1)
+    assert first["tokens"] == 2 * (2**32 - 1)
     assert first["started_at"].year == 2106
     assert second["started_at"].year == 1970
 
@@ -111,8 +114,7 @@ def insert_rows(store: Store, frame_of: MakeFrame, table: str, rows: Sequence[Ma
 
 def current(store: Store) -> list[tuple[str, int, int]]:
     """Episodes as the list shows them: id, seconds after the start, steps."""
-    filters = {"outcome": "", "policy_version": "", "agent_name": "", "with_tool_errors": 0, "text": ""}
-    episodes = store.query("dashboard_episodes", since_s=0, max_rows=50, skip_rows=0, **filters)
+    episodes = lists.fetch_episodes(store, EVERYTHING, "", None).rows
     return [
         (row["episode_id"], int(row["started_at"].timestamp()) - START // SECOND, row["step_count"])
         for row in episodes.iter_rows(named=True)
@@ -154,15 +156,6 @@ LISTS: Mapping[str, Mapping[str, object]] = {
     "dashboard_outcomes_over_time": {"since_s": SINCE, "bucket_s": 60},
     "dashboard_policy_versions": {"since_s": SINCE, "task_prefix": ""},
     "dashboard_latest_failures": {"since_s": SINCE, "fingerprint": "", "max_rows": 8},
-    "dashboard_failure_groups": {"since_s": SINCE, "fault_owner": "", "task_prefix": "", "max_rows": 50},
-    "dashboard_failure_rates": {"since_s": SINCE, "task_prefix": "", "fault_owner": "", "fingerprint": ""},
-    "dashboard_failure_group_versions": {"since_s": SINCE, "fingerprints": ["f"], "task_prefix": ""},
-    "dashboard_episodes": {
-        "since_s": SINCE, "outcome": "", "policy_version": "", "agent_name": "", "with_tool_errors": 0, "text": "",
-        "max_rows": 100, "skip_rows": 0,
-    },
-    "dashboard_traces": {**EVERYTHING, "since_s": SINCE},
-    "dashboard_episode_facets": {},
     "dashboard_task_sets": {"max_rows": 50},
     "dashboard_metric_jobs": {"max_rows": 50},
     "evaluation_list": {"evaluation_id": "", "name": "", "model": ""},
@@ -172,7 +165,7 @@ LISTS: Mapping[str, Mapping[str, object]] = {
     "scores_newest": {"limit": 50},
     "store_newest_span": {},
 }  # fmt: skip
-NEWEST = {"dashboard_traces", "dashboard_episodes", "dashboard_latest_failures"}
+NEWEST = {"traces", "episodes", "failures", "dashboard_latest_failures"}
 """Those that show the newest rows; however many there are, of all time they read no more."""
 
 OLD_ROWS = 60_000
@@ -184,6 +177,35 @@ FILLED: Mapping[str, Mapping[str, str]] = {
 }
 
 
+PAGES = {"traces": lists.fetch_traces, "episodes": lists.fetch_episodes, "failures": lists.fetch_failures}
+
+
+class Recorder:
+    """Stands between a list and its store, and keeps what the list asks."""
+
+    def __init__(self, store: Store) -> None:
+        self._connection = store.connection
+        self.asked: list[tuple[str, str, Mapping[str, object]]] = []
+
+    @property
+    def connection(self) -> Self:
+        return self
+
+    def query(self, sql: str, *, doing: str, parameters: Mapping[str, object]) -> pl.DataFrame:
+        self.asked.append((doing, sql, dict(parameters)))
+        return self._connection.query(sql, doing=doing, parameters=parameters)
+
+
+def recorded_pages(store: Store) -> list[tuple[str, str, Mapping[str, object]]]:
+    """The query of each list's first page of all time."""
+    pages: list[tuple[str, str, Mapping[str, object]]] = []
+    for name, fetch in PAGES.items():
+        recorder = Recorder(store)
+        fetch(cast("Store", recorder), EVERYTHING, "", None)
+        pages += [(name, sql, given) for doing, sql, given in recorder.asked if doing == "reading a page of a list"]
+    return pages
+
+
 def test_lists_read_no_message_column_and_only_the_newest_rows(address: Address, connection: Connection) -> None:
     """Sixty thousand rows from the seventy days before; the server's own log says what is read."""
     for table, columns in FILLED.items():
@@ -191,6 +213,10 @@ def test_lists_read_no_message_column_and_only_the_newest_rows(address: Address,
         statement = f"INSERT INTO {table} ({', '.join(columns)}) {values}"
         where = {"at": START - 80 * 86_400 * SECOND, "rows": OLD_ROWS}
         connection.command(statement, doing="filling", parameters=where, settings={"async_insert": "0"})
+    with Store(address) as store:
+        for name, sql, bound in recorded_pages(store):
+            settings = {"log_queries": "1", "log_comment": f"{address.database} {name}"}
+            connection.query(sql, doing=name, parameters=bound, settings=settings)
     for name, parameters in LISTS.items():
         query = named_query(name)
         asked = {**parameters, "since_s": 0} if name in NEWEST else parameters
@@ -203,7 +229,7 @@ def test_lists_read_no_message_column_and_only_the_newest_rows(address: Address,
         doing="reading the log",
         parameters={"mark": f"{address.database} "},
     )
-    assert logged.height == len(LISTS)
+    assert logged.height == len(LISTS) + len(PAGES)
     for comment, rows, columns in logged.iter_rows():
         name = str(comment).split()[1]
         read = {str(column).removeprefix(f"{address.database}.") for column in columns}

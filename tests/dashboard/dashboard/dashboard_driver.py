@@ -1,6 +1,8 @@
-"""Drive the app without a browser: open a page, read its text, click a row."""
+"""Drive the app without a browser: open a page, read its text and its tables, follow a row."""
 
+import json
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import polars as pl
 import pytest
@@ -55,17 +57,46 @@ def text_of(app: AppTest) -> str:
     )
 
 
+def tables(app: AppTest) -> list[dict[str, Any]]:
+    """Return what the page's tables draw."""
+    return [
+        json.loads(element.proto.json)
+        for element in app.get("bidi_component")
+        if element.proto.component_name == "spanloop_table"
+    ]
+
+
 def table(app: AppTest, number: int = 0) -> pl.DataFrame:
-    """Return the content of one of the page's tables, with null for every missing value."""
-    content: Any = app.dataframe[number].value
-    return pl.from_pandas(content)  # pyright: ignore[reportUnknownVariableType] (polars' overloads over Any)
+    """Return the content of one of the page's tables: texts as they are drawn, and numbers."""
+    content = tables(app)[number]
+    kinds: dict[str, str] = {column["id"]: column["kind"] for column in content["columns"]}
+    return pl.DataFrame(
+        {name: [_value(row["cells"][name], kind) for row in content["rows"]] for name, kind in kinds.items()},
+        strict=False,
+    )
 
 
-def click_row(app: AppTest, key: str, row: int) -> AppTest:
-    """Click a cell of a row of the table with that key."""
-    selection: dict[str, Any] = {"rows": [], "columns": [], "cells": [(row, table(app).columns[0])]}
-    app.session_state[key] = {"selection": selection}
-    return app.run()
+def _value(cell: Any, kind: str) -> Any:
+    if not isinstance(cell, dict):
+        return cell
+    is_missing = cell.get("key") == -1e300
+    return None if is_missing else cell["key"] if kind == "number" else cell.get("text", cell.get("key"))
+
+
+def links(app: AppTest, number: int = 0) -> list[str]:
+    """Return the addresses of a table's rows."""
+    return [row["href"] for row in tables(app)[number]["rows"]]
+
+
+def page_links(app: AppTest) -> list[str]:
+    """Return the labels of the page's links to other pages."""
+    return [link.proto.label for link in app.get("page_link")]
+
+
+def follow(address: str) -> AppTest:
+    """Open a page by its address."""
+    parts = urlsplit(address)
+    return open_page(parts.path, **dict(parse_qsl(parts.query)))
 
 
 def button(app: AppTest, label: str) -> Button:

@@ -11,6 +11,8 @@ from typing import Any, Final
 import polars as pl
 from pydantic import JsonValue
 
+from spanloop.dashboard.queries import lists
+from spanloop.dashboard.view_models.filters import Filters
 from spanloop.evaluation.results import NOTHING_TRAINED, evaluate
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
@@ -108,17 +110,8 @@ def _samples(store: Store, job_id: str, spec: JobSpec) -> None:
 
 def _train_episodes(store: Store, spec: JobSpec) -> pl.DataFrame:
     """Return ids and revisions of the base's train episodes."""
-    return store.query(
-        "dashboard_episodes",
-        since_s=0,
-        outcome="",
-        policy_version=spec.base,
-        agent_name="",
-        with_tool_errors=0,
-        text="train-",
-        max_rows=1_000,
-        skip_rows=0,
-    ).select("episode_id", "revision")
+    filters = Filters(values={"policy": (spec.base,), "task": ("train-*",)})
+    return lists.fetch_episodes(store, filters, "", None).rows.select("episode_id", "revision")
 
 
 def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec) -> None:

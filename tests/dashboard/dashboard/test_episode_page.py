@@ -1,12 +1,17 @@
 """The episode list and one episode."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from spanloop.dashboard.queries import lists
+from spanloop.dashboard.queries.lists import Cursor
+from spanloop.dashboard.view_models.filters import Filters, parse_filters
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.models.registry import Registry
 
-from .dashboard_driver import button, click_row, open_page, table, text_of
+from .dashboard_driver import follow, links, open_page, page_links, table, text_of
 from .dashboard_seeding import INJECTION, Seeded, insert, seed
 
 VIEWS = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
@@ -15,34 +20,122 @@ VIEWS = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures"
 def test_the_list_shows_the_newest_first_and_no_tombstone(seeded: Seeded) -> None:
     shown = table(open_page("episodes"))
     assert len(shown) == seeded.episodes
-    assert list(shown["started_at"]) == sorted(shown["started_at"], reverse=True)
-    assert seeded.tombstone_id not in set(shown["episode_id"])
+    assert list(shown["started"]) == sorted(shown["started"], reverse=True)
+    assert seeded.tombstone_id not in set(shown["id"])
 
 
 def test_filters_come_from_the_address(seeded: Seeded) -> None:
     failed = table(open_page("episodes", outcome="failure", policy="shop-tiny@v1"))
-    assert set(failed["outcome"]) == {"✕ failure"}
-    assert set(failed["policy_version"]) == {"shop-tiny@v1"}
-    matches = table(open_page("episodes", search="REFUND"))
-    assert set(matches["task_id"]) == {"refund-17"}
-    errors = table(open_page("episodes", errors="true"))
-    assert set(errors["tool_errors"]) == {"1 / 1"}
+    assert set(failed["outcome"]) == {"failure"}
+    assert set(failed["policy"]) == {"shop-tiny@v1"}
+    matches = table(open_page("episodes", q="REFUND-17"))
+    assert set(matches["task"]) == {"refund-17"}
+    errors = table(open_page("episodes", errors="1.."))
+    assert set(errors["errors"]) == {1}
     assert 0 < len(errors) < seeded.episodes
 
 
 def test_a_filter_that_matches_nothing_says_so(seeded: Seeded) -> None:
     assert seeded.episodes
-    app = open_page("episodes", search="'; DROP TABLE episodes; --")
+    app = open_page("episodes", q="'; DROP TABLE episodes; --")
     assert "No episode matches" in app.info[0].value
 
 
-def test_a_row_opens_its_episode_and_the_button_closes_it(seeded: Seeded) -> None:
-    app = open_page("episodes", search=seeded.failed_id)
-    click_row(app, "episodes", 0)
+def test_a_row_leads_to_its_episode_and_that_to_the_list(seeded: Seeded) -> None:
+    listed = open_page("episodes", q=seeded.failed_id)
+    (address,) = links(listed)
+    app = follow(address)
     assert app.title[0].value == "Episode"
     assert app.query_params["episode"] == seeded.failed_id
-    button(app, "All episodes").click().run()
-    assert app.title[0].value == "Episodes"
+    assert "All episodes" in page_links(app)
+
+
+@pytest.mark.parametrize("sort", ["", "reward", "-reward", "started", "task", "-class"])
+def test_a_list_is_sorted_over_all_rows_and_paged_by_key(
+    sort: str, seeded: Seeded, seeded_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(cursor: Cursor | None = None) -> lists.ListPage:
+        return lists.fetch_episodes(seeded_store, Filters(), sort, cursor)
+
+    whole = fetch().rows["episode_id"].to_list()
+    monkeypatch.setattr(lists, "PAGE_ROWS", 7)
+    page, seen = fetch(), list[str]()
+    while True:
+        assert page.total == seeded.episodes
+        seen += page.rows["episode_id"].to_list()
+        if not page.has_later:
+            break
+        page = fetch(Cursor(*page.rows.select("sort_value", "sort_id").row(-1)))
+    assert seen == whole
+    assert len(set(seen)) == seeded.episodes
+    last = fetch(Cursor(is_before=True))
+    assert last.rows["episode_id"].to_list() == seen[-7:]
+    earlier = fetch(Cursor(*last.rows.select("sort_value", "sort_id").row(0), is_before=True))
+    assert earlier.rows["episode_id"].to_list() == seen[-14:-7]
+
+
+def test_rows_say_what_was_asked_and_answered(seeded: Seeded) -> None:
+    shown = table(open_page("episodes", q=seeded.success_id))
+    assert str(shown["input"][0]).startswith("Can I get a refund for order")
+    assert str(shown["output"][0]).startswith("Yes: the order arrived")
+
+
+def test_words_of_messages_and_errors_are_found_and_marked(seeded: Seeded) -> None:
+    everything = table(open_page("episodes", q="arrived ORDER"))
+    assert 0 < everything.height < seeded.episodes
+    assert "\x02order\x03" in str(everything["input"][0]).lower()
+    assert table(open_page("episodes", q="warehouse answer"))["input"].str.contains("\x02warehouse\x03").any()
+    nothing = open_page("episodes", q="arriv")
+    assert "match=part" in text_of(nothing)
+    assert (
+        table(open_page("episodes", q="arriv", match="part")).height == table(open_page("episodes", q="arrived")).height
+    )
+
+
+def test_what_an_address_says_wrongly_is_named(seeded: Seeded) -> None:
+    app = open_page("episodes", outcome="banana", colour="red", time="soon", reward="high", sort="-colour")
+    assert table(app).height == seeded.episodes
+    shown = "\n".join(str(warning.value) for warning in app.warning)
+    for part in ("banana", "colour", "soon", "high", "cannot be sorted by"):
+        assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("query", "is_some"),
+    [
+        ({"agent": "shopkeeper"}, True),
+        ({"agent": "nobody"}, False),
+        ({"task": "refund-*"}, True),
+        ({"tool": "lookup_order"}, True),
+        ({"tool": "no_tool"}, False),
+        ({"class": "invalid_arguments", "owner": "policy"}, True),
+        ({"error": "warehouse"}, True),
+        ({"error": "no such words"}, False),
+        ({"mark": "good"}, True),
+        ({"model": "shop-tiny"}, True),
+        ({"attr": "error.type=TimeoutError"}, True),
+        ({"attr": "error.type=NoError"}, False),
+        ({"reward": "0.95..", "tokens": "..100000", "duration": "1.."}, True),
+        ({"time": "2020-01-01T00:00Z..2020-01-02T00:00Z"}, False),
+        ({"user": "nobody"}, False),
+    ],
+)
+@pytest.mark.parametrize("page", ["episodes", "traces", "transitions", "failures"])
+def test_every_filter_narrows_every_list(page: str, query: dict[str, str], is_some: bool, seeded_store: Store) -> None:  # noqa: FBT001
+    fetch = {
+        "episodes": lists.fetch_episodes,
+        "traces": lists.fetch_traces,
+        "transitions": lists.fetch_steps,
+        "failures": lists.fetch_failures,
+    }[page]
+    filters = parse_filters({name: [value] for name, value in query.items()}, now=datetime.now(UTC), zone="UTC")
+    everything = fetch(seeded_store, Filters(), "", None)
+    matches = fetch(seeded_store, filters, "", None)
+    assert not filters.problems
+    if (page, *query) in {("failures", "reward", "tokens", "duration"), ("traces", "model")}:
+        return  # no row of the seeded store has it
+    assert (matches.total > 0) == is_some
+    assert matches.total < everything.total or is_some
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -108,7 +201,7 @@ def test_tokens_show_mask_and_logprobs(seeded: Seeded) -> None:
     app = open_page("episodes", episode=seeded.success_id, view="Tokens")
     shown = table(app, 1)
     assert len(shown) == 72
-    assert shown["in_loss"].sum() == 24
+    assert shown["in_loss"].to_list().count("True") == 24
     assert shown["logprob"].is_not_null().sum() == 24
     assert table(app)["trained_tokens"][0] == 24
 

@@ -20,7 +20,7 @@ from spanloop.training.spec.fields import spec_fields
 from spanloop.training.spec.stored_spec import parse_spec
 
 from ...training.recipe_kinds import KINDS, flat_value
-from .dashboard_driver import click_row, open_page, table, text_of
+from .dashboard_driver import follow, links, open_page, table, text_of
 from .dashboard_seeding import Seeded, model_folder, seed_metrics
 
 
@@ -207,7 +207,7 @@ def test_a_schedule_is_deleted(seeded: Seeded, seeded_environment: DataDir) -> N
     assert seeded.episodes
     app = open_page("jobs", jobs_view="Schedules")
     assert list(table(app)["trigger"]) == ["cron 0 3 * * *", "once"]
-    click_row(app, "schedules", 0)
+    app = follow(links(app)[0])
     app.button(key="delete_schedule").click().run()
     assert not app.exception
     assert [schedule.cron for schedule in JobApi(seeded_environment).schedules()] == [None]
@@ -226,11 +226,10 @@ def test_a_schedule_shows_why_it_made_no_job_and_is_paused(seeded: Seeded, seede
     )
     app = open_page("jobs", jobs_view="Schedules")
     assert list(table(app)["last_tick"]) == ["skipped: no new trainable groups", DASH]
-    click_row(app, "schedules", 0)
+    app = follow(links(app)[0])
     app.button(key="pause_schedule").click().run()
     assert not app.exception
     assert api.get_schedule(schedule.id).paused_at is not None
-    click_row(app, "schedules", 0)
     app.button(key="resume_schedule").click().run()
     assert api.get_schedule(schedule.id).paused_at is None
 
@@ -240,7 +239,7 @@ def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: D
     newest = JobApi(seeded_environment).list()[0]
     app = open_page("jobs")
     assert table(app)["job"][0] == newest.id
-    click_row(app, "jobs", 0)
+    app = follow(links(app)[0])
     assert app.query_params["job"] == newest.id
     assert "step 30 critic/rewards/mean 1.000" in text_of(app)
 

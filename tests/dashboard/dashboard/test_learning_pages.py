@@ -14,7 +14,7 @@ from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.promote import Actions, promote
 from spanloop.training.run.job_api import JobApi
 
-from .dashboard_driver import PAGES, click_row, open_page, table, text_of
+from .dashboard_driver import PAGES, follow, links, open_page, table, tables, text_of
 from .dashboard_learning import LEARNED, TEST_TASKS, Learned
 
 
@@ -38,12 +38,11 @@ def test_every_page_draws(page: str) -> None:
 
 @pytest.mark.usefixtures("learned")
 def test_failures_fall_from_version_to_version() -> None:
-    app = open_page("failures", tasks="test-")
+    app = open_page("failures", task="test-*")
     assert len(charts(app)) == 3
-    shown = table(app)
-    counts = {row["error_class"]: [row[version] for version in LEARNED] for row in shown.iter_rows(named=True)}
-    assert counts["wrong_answer"] == [10, 6, 5]
-    assert all(before > after for before, _, after in counts.values())
+    trends = {row["cells"]["class"]: row["cells"]["trend"]["bars"] for row in tables(app)[0]["rows"]}
+    assert trends["wrong_answer"] == pytest.approx([10 / 40, 6 / 40, 5 / 40])
+    assert all(before > after for before, _, after in trends.values())
     assert "demo@v1: 40 · demo@v2: 40 · demo@v3: 40" in text_of(app)
 
 
@@ -57,14 +56,14 @@ def test_a_failure_group_has_its_own_shares() -> None:
 @pytest.mark.usefixtures("learned")
 def test_failures_of_a_task_set_only() -> None:
     total = table(open_page("failures"))["failures"].sum()
-    parts = [table(open_page("failures", tasks=prefix))["failures"].sum() for prefix in ("test-", "train-")]
+    parts = [table(open_page("failures", task=prefix))["failures"].sum() for prefix in ("test-*", "train-*")]
     assert total == sum(parts)
     assert min(parts) > 0
 
 
 @pytest.mark.usefixtures("learned")
 def test_rewards_rise_by_stage_and_by_component() -> None:
-    app = open_page("rewards", tasks="test-")
+    app = open_page("evaluations", view="Rewards", tasks="test-")
     shown = table(app)
     assert shown["policy_version"].to_list() == list(LEARNED)
     assert shown["success"].to_list() == [30.0, 60.0, 82.5]
@@ -78,10 +77,10 @@ def test_rewards_rise_by_stage_and_by_component() -> None:
 def test_a_link_to_a_jobs_curves_shows_them_first(learned: Learned, learned_environment: DataDir) -> None:
     assert learned.failed_id
     grpo = JobApi(learned_environment).list()[0]
-    app = open_page("rewards", job=grpo.id)
-    assert app.subheader[0].value == "While training"
+    app = open_page("evaluations", job=grpo.id)
     assert app.multiselect[0].value == [grpo.id]
-    assert open_page("rewards").subheader[-1].value == "While training"
+    shown = metrics(app)
+    assert (shown["Success before"], shown["Success after"]) == ("60.0 %", "82.5 %")
 
 
 @pytest.mark.usefixtures("learned")
@@ -111,7 +110,7 @@ def test_the_evaluations_compared_can_be_chosen() -> None:
 
 
 def test_a_task_that_improved_is_shown_side_by_side(learned: Learned) -> None:
-    app = open_page("compare", tasks="test-")
+    app = open_page("evaluations", view="Task by task", tasks="test-")
     assert metrics(app)["Better"] == "21"
     assert metrics(app)["Worse"] == "0"
     assert table(app)["task_id"][0] == learned.improved_task
@@ -128,25 +127,25 @@ def test_a_task_that_improved_is_shown_side_by_side(learned: Learned) -> None:
 
 
 def test_another_task_is_picked_by_a_row_and_by_the_url(learned: Learned) -> None:
-    app = open_page("compare", tasks="test-")
+    app = open_page("evaluations", view="Task by task", tasks="test-")
     second = table(app)["task_id"][1]
     assert second != learned.improved_task
-    click_row(app, "tasks_compared", 1)
+    app = follow(links(app)[1])
     assert app.query_params["task"] == second
     assert f"Task {second}" in text_of(app)
-    solved = open_page("compare", tasks="test-", task="test-sum-002")
+    solved = open_page("evaluations", view="Task by task", tasks="test-", task="test-sum-002")
     assert solved.button_group(key="change").value == "Solved by both"
 
 
 @pytest.mark.usefixtures("learned")
 def test_the_same_version_twice_is_no_comparison() -> None:
-    app = open_page("compare", before="demo@v2", after="demo@v2")
+    app = open_page("evaluations", view="Task by task", before="demo@v2", after="demo@v2")
     assert "two different versions" in app.info[0].value
 
 
 @pytest.mark.usefixtures("learned")
 def test_versions_without_a_common_task_say_so() -> None:
-    app = open_page("compare", before="demo@v1", after="demo@v3")
+    app = open_page("evaluations", view="Task by task", before="demo@v1", after="demo@v3")
     app.selectbox(key="tasks").set_value("train-").run()
     assert not app.info
     assert metrics(app)["Tasks of both"] == "10"
@@ -155,7 +154,7 @@ def test_versions_without_a_common_task_say_so() -> None:
 def test_a_transition_goes_down_to_its_tokens(learned: Learned, learned_environment: DataDir) -> None:
     sft = JobApi(learned_environment).list()[-1]
     app = open_page("episodes", episode=learned.trained_id, view="Transitions")
-    click_row(app, "transitions", 1)
+    app = follow(links(app)[1])
     assert app.query_params["step"] == "1"
     text = text_of(app)
     assert "Step 1, down to its tokens" in text
@@ -214,9 +213,10 @@ def test_the_lineage_is_a_graph_with_jobs_and_results() -> None:
 def test_a_version_lists_the_model_calls_that_trained_it_and_its_ancestors() -> None:
     app = open_page("models", model="demo@v3")
     assert "**What trained it**" in text_of(app)
-    shown = table(app, len(app.dataframe) - 1)
+    shown = table(app, len(tables(app)) - 1)
     assert sorted(shown["version"].to_list()) == ["demo@v2"] * 2 + ["demo@v3"] * 2
-    assert shown["episode_step"].to_list() == [0] * 4
+    assert shown["step"].to_list() == [0] * 4
+    assert all(row["cells"]["trace"]["href"].startswith("traces?trace=") for row in tables(app)[-1]["rows"])
     assert "4 of 4 model calls" in text_of(app)
 
 

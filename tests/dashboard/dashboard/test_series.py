@@ -11,27 +11,17 @@ from spanloop.dashboard.view_models.series import choose_bucket_s, choose_metric
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_verls_reward_comes_first_and_the_losses_in_order() -> None:
-    names = ["actor/grad_norm", "actor/pg_loss", "critic/score/mean", "batch_reward", "perf/mfu"]
-    chosen = choose_metrics(names)
-    assert chosen.reward == "batch_reward"
-    assert chosen.others == ("actor/pg_loss", "actor/grad_norm")
+def test_kl_entropy_and_loss_come_first_and_no_batch_reward() -> None:
+    names = ["actor/grad_norm", "actor/pg_loss", "batch_reward", "actor/entropy", "rollout_corr/k3_kl", "perf/mfu"]
+    assert choose_metrics(names) == ["rollout_corr/k3_kl", "actor/entropy", "actor/pg_loss"]
 
 
-def test_score_stands_in_for_reward() -> None:
-    assert choose_metrics(["critic/score/mean"]).reward == "critic/score/mean"
-
-
-def test_a_supervised_job_has_losses_and_no_reward() -> None:
-    chosen = choose_metrics(["train/loss", "train/lr"])
-    assert chosen.reward == ""
-    assert chosen.others == ("train/loss",)
+def test_a_supervised_job_has_losses() -> None:
+    assert choose_metrics(["train/loss", "train/lr"]) == ["train/loss"]
 
 
 def test_unknown_trainers_are_read_by_the_look_of_their_names() -> None:
-    chosen = choose_metrics(["my/reward/mean", "my/total_loss"])
-    assert chosen.reward == "my/reward/mean"
-    assert chosen.others == ("my/total_loss",)
+    assert choose_metrics(["my/reward/mean", "my/total_loss"]) == ["my/total_loss"]
 
 
 @pytest.mark.parametrize(("span_s", "size_s"), [(0, 60), (3_600, 300), (47 * 3_600, 4 * 3_600), (10**9, 30 * 86_400)])

@@ -32,6 +32,8 @@ _QUERY_SETTINGS: Final = {
 }
 _ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _INSERT_SETTINGS: Final = {
+    # The index of words is built when parts are merged: an insert would take several times as long.
+    "exclude_materialize_skip_indexes_on_insert": "idx_words",
     "async_insert": "0",
     "deduplicate_blocks_in_dependent_materialized_views": "1",
     "materialized_views_ignore_errors": "0",

@@ -64,6 +64,11 @@ def url_path(name: str) -> str:
     return re.sub(r"[^\w-]", "-", name)
 
 
+def paths() -> frozenset[str]:
+    """Return the paths of all pages in the address."""
+    return frozenset(url_path(name) for name, _ in _entries(resources.data_dir().path))
+
+
 def check_pages(options: Mapping[str, Mapping[str, object]]) -> None:
     """Check the options of pages before the dashboard starts.
 

@@ -50,8 +50,8 @@ OPTIONS: Final[dict[str, object]] = {
     # Both variants are set, because a theme without variants stays light in a dark browser.
     "theme.light.primaryColor": "#3b82f6",
     "theme.dark.primaryColor": "#3b82f6",
-    "theme.headingFontSizes": ["1.9rem", "1.4rem", "1.15rem"],
-    "theme.metricValueFontSize": "1.6rem",
+    "theme.headingFontSizes": ["1.35rem", "1.1rem", "1rem"],
+    "theme.metricValueFontSize": "1.35rem",
 }
 
 

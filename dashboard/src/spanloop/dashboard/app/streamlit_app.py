@@ -2,10 +2,12 @@
 # pyright: reportUnknownMemberType=false
 
 from html import escape
+from urllib.parse import urlsplit
 
 import streamlit as st
 
 from spanloop.dashboard import navigation, visits
+from spanloop.dashboard.components.markup import escape_md
 
 # An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
@@ -13,8 +15,24 @@ _ICON = (
     '<circle cx="7.5" cy="12" r="5"/><circle cx="16.5" cy="12" r="5"/></svg>'
 )
 
+_LOGO = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="124" height="24" viewBox="0 0 124 24">'
+    '<g fill="none" stroke="#3b82f6" stroke-width="3"><circle cx="7.5" cy="12" r="5"/>'
+    '<circle cx="16.5" cy="12" r="5"/></g><text x="30" y="17.5" font-family="system-ui, sans-serif" font-size="17" '
+    'font-weight="650" letter-spacing="-.3" fill="#3b82f6">spanloop</text></svg>'
+)
+
 # Less padding than Streamlit leaves above a page.
-_STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-bottom:3rem}</style>"
+_STYLE = """<style>
+[data-testid=stMainBlockContainer] { padding: 4.1rem 1.5rem 3rem; }
+[data-testid=stMainBlockContainer] h1 { padding: 0 0 .35rem; }
+[data-testid=stMainBlockContainer] [data-testid=stVerticalBlock] { gap: .6rem; }
+[data-testid=stCaptionContainer] p { font-size: .8125rem; }
+@media (max-width: 640px) {
+  [data-testid=stMainBlockContainer] { padding: 3.8rem .8rem 2rem; }
+  [data-testid=stMetric] [data-testid=stMetricValue] { font-size: 1.05rem; }
+}
+</style>"""
 
 
 # In the bar of the navigation.
@@ -27,13 +45,18 @@ _LOGOUT = '<a href="/logout" style="font-weight:600">Log out</a>'
 
 def main() -> None:
     """Draw the navigation, then the requested page."""
-    st.set_page_config(page_title="spanloop", page_icon=_ICON, layout="wide")
+    st.set_page_config(page_icon=_ICON, layout="wide")
+    st.logo(_LOGO, size="medium")
     st.html(_STYLE)
     visitor = visits.visitor()
     if visitor.name != visits.ANYONE:
         link = _LOGOUT if visitor.has_session else ""
         st.html(_VISITOR.format(name=escape(visitor.name), role=visitor.role, link=link))
-    st.navigation(navigation.sections(), position="top").run()
+    page = st.navigation(navigation.sections(), position="top")
+    name = urlsplit(st.context.url or "").path.rstrip("/").rpartition("/")[2]
+    if name and name not in {page.url_path, *navigation.paths()}:
+        st.warning(f"There is no page /{escape_md(name)}; this is {page.title}.", icon=":material/link_off:")
+    page.run()
 
 
 main()

@@ -2,7 +2,6 @@
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 
 import streamlit as st
-from streamlit.column_config import TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
@@ -60,8 +59,10 @@ def _shadow(canary: RunningCanary) -> None:
     columns[2].metric("Same tools, other arguments", percent(row["same_tools"], answered))
     columns[3].metric("Other answer", percent(row["different"], answered))
     if answered:
-        arms = {"candidate": TextColumn(canary.candidate), "champion": TextColumn(canary.champion)}
-        tables.show(tables.to_frame(shadow_rows(row, answered)), {"figure": TextColumn("both answered"), **arms})
+        arms = {"candidate": tables.text_column(canary.candidate), "champion": tables.text_column(canary.champion)}
+        tables.show(
+            tables.to_frame(shadow_rows(row, answered)), {"figure": tables.text_column("both answered"), **arms}
+        )
 
 
 def _comparison(canary: RunningCanary) -> None:
@@ -79,12 +80,13 @@ def _comparison(canary: RunningCanary) -> None:
             number(evidence.measured.worse_e_value),
             help=f"An e-value: the factor by which a bet has grown. {1 / rule.alpha:g} decides.",
         )
-    arms = {"candidate": TextColumn(canary.candidate), "champion": TextColumn(canary.champion)}
+    arms = {"candidate": tables.text_column(canary.candidate), "champion": tables.text_column(canary.champion)}
     counted, traffic = st.columns(2)
     with counted:
         tables.show(
-            tables.to_frame(session_rows(look)), {"figure": TextColumn("mean over counted sessions", width=220), **arms}
+            tables.to_frame(session_rows(look)),
+            {"figure": tables.text_column("mean over counted sessions", width=220), **arms},
         )
     with traffic:
         rows = store.query("canary_traffic", canary_id=canary.id).to_dicts()
-        tables.show(tables.to_frame(traffic_rows(rows)), {"figure": TextColumn("all calls", width=220), **arms})
+        tables.show(tables.to_frame(traffic_rows(rows)), {"figure": tables.text_column("all calls", width=220), **arms})

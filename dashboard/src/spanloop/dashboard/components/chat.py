@@ -1,6 +1,8 @@
 """Draw a conversation as chat: each message once, tool results after their calls, errors marked."""
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import streamlit as st
@@ -27,15 +29,20 @@ _AVATARS: Final = {
 }
 
 
-def show_conversation(records: list[StepRecord], first_step: int) -> None:
-    """Draw the steps from ``first_step`` on; earlier records only determine which messages are new."""
+def show_conversation(
+    records: list[StepRecord], first_step: int, errors: Mapping[int, str] = MappingProxyType({})
+) -> None:
+    """Draw the steps from ``first_step`` on; earlier records only determine which messages are new.
+
+    ``errors`` are messages of failures by step; they stand where a failed call has no answer.
+    """
     steps = [step for step in build_conversation(records) if step.step >= first_step]
     has_several_agents = len({step.agent_name for step in steps}) > 1
     for step in steps:
-        _step(step, has_several_agents=has_several_agents)
+        _step(step, errors.get(step.step, ""), has_several_agents=has_several_agents)
 
 
-def _step(step: ConversationStep, *, has_several_agents: bool) -> None:
+def _step(step: ConversationStep, error: str, *, has_several_agents: bool) -> None:
     agent = f" · {markup.escape_md(step.agent_name)}" if has_several_agents and step.agent_name else ""
     st.caption(f"step {step.step}{agent}")
     if step.is_restart:
@@ -52,20 +59,23 @@ def _step(step: ConversationStep, *, has_several_agents: bool) -> None:
         messages = messages[question:]
     for message in messages:
         _message(message)
-    _message(step.action)
+    _message(step.action, error=error)
     for result in step.tool_results:
         _tool_result(result)
 
 
-def _message(message: ChatMessage, *, is_folded: bool = False) -> None:
+def _message(message: ChatMessage, *, is_folded: bool = False, error: str = "") -> None:
     if message.role == "system":
         with st.expander("System prompt", icon=_AVATARS["system"]):
             for part in message.parts:
                 _part(part)
         return
     with st.chat_message(message.role, avatar=_AVATARS.get(message.role, ":material/help:")):
-        if not message.parts:
-            st.caption("(empty)")
+        if not message.parts and error:
+            st.markdown(":red[✕ **The call failed, so there is no answer.**]")
+            st.html(markup.text_block(error))
+        elif not message.parts:
+            st.caption("No answer is recorded.")
         for part in message.parts:
             _part(part, is_folded=is_folded)
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, evaluation_figures, tables
@@ -57,10 +56,10 @@ def _evidence(decision: Decision) -> None:
         tables.show(
             tables.to_frame([_guard_row(check) for check in evidence.guards]),
             {
-                "guard": TextColumn(width=200),
-                "candidate": NumberColumn(decision.candidate, format="%.3f"),
-                "champion": NumberColumn(decision.champion, format="%.3f"),
-                "holds": TextColumn(width=90),
+                "guard": tables.text_column(width=200),
+                "candidate": tables.number_column(decision.candidate, form=".3f"),
+                "champion": tables.number_column(decision.champion, form=".3f"),
+                "holds": tables.text_column(width=90),
             },
         )
     notes = [

@@ -2,29 +2,29 @@
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
 from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.queries import episodes
-from spanloop.dashboard.view_models.formatting import count, duration, signed
+from spanloop.dashboard.view_models.formatting import count, duration, one_line, short_id, signed
 from spanloop.store import Store
 
 _VIEWS: Final = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
 _WINDOW_STEPS: Final = 20
+_MAX_TRACES: Final = 4
 
 
 def show(store: Store, episode_id: str) -> None:
     """Draw the episode, or a message when no episode has the id."""
-    if st.button("All episodes", icon=":material/arrow_back:", type="tertiary"):
-        st.query_params.pop("episode", None)
-        st.rerun()
+    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
     episode = episodes.fetch_episode(store, episode_id)
     if episode is None:
         empty_state(
@@ -38,7 +38,7 @@ def show(store: Store, episode_id: str) -> None:
             "This episode's spans now belong to another one. Find it in the list by its task.", icon=":material/merge:"
         )
         return
-    _summary(episode)
+    _summary(store, episode)
     view = st.segmented_control(
         "View", _VIEWS, default=_VIEWS[0], key="view", bind="query-params", label_visibility="collapsed", required=True
     )
@@ -57,32 +57,60 @@ def show(store: Store, episode_id: str) -> None:
             _conversation(store, episode)
 
 
-def _summary(episode: episodes.Episode) -> None:
+def _summary(store: Store, episode: episodes.Episode) -> None:
     outcome = {"success": ":green[✓ success]", "failure": ":red[✕ failure]"}.get(
         episode.outcome, ":gray[unknown outcome]"
     )
+    local = episode.started_at.astimezone(ZoneInfo(resources.time_zone()))
+    agent = episode.agent_name or episode.service_name
+    tokens = f"{count(episode.input_tokens)} + {count(episode.output_tokens)} tokens"
     facts = [
         outcome,
+        f"reward **{signed(episode.reward)}**" if episode.reward is not None else "",
         f"task **{escape_md(episode.task_id)}**" if episode.task_id else "",
-        f"policy **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
-        f"agent **{escape_md(episode.agent_name)}**" if episode.agent_name else "",
-        f"started {episode.started_at:%Y-%m-%d %H:%M:%S} UTC",
+        f"version **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
+        f"model **{escape_md(episode.model)}**" if episode.model and episode.model != episode.policy_version else "",
+        f"agent **{escape_md(agent)}**" if agent else "",
+        f"{episode.step_count} steps",
+        f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed" if episode.tool_call_count else "",
+        tokens,
+        f"took {duration(episode.duration_ns)}",
+        f"started {local:%Y-%m-%d %H:%M:%S %Z}",
         "finished" if episode.is_terminated else "cut short" if episode.is_truncated else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
     if episode.marks:
         st.markdown("marks " + " · ".join(f"**{escape_md(label)}**" for label in episode.marks))
     if episode.error_class:
-        st.markdown(
-            f":red[Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
-        )
-    columns = st.columns(6)
-    columns[0].metric("Reward", signed(episode.reward))
-    columns[1].metric("Steps", episode.step_count)
-    columns[2].metric("Tool errors", f"{episode.tool_error_count} / {episode.tool_call_count}")
-    columns[3].metric("Tokens in", count(episode.input_tokens))
-    columns[4].metric("Tokens out", count(episode.output_tokens))
-    columns[5].metric("Took", duration(episode.duration_ns))
+        _deciding_failure(store, episode)
+    with st.container(horizontal=True):
+        for trace_id in episode.trace_ids[:_MAX_TRACES]:
+            st.page_link(
+                linked_page("traces"),
+                label=f"Trace {short_id(escape_md(trace_id))}",
+                icon=":material/account_tree:",
+                query_params={"trace": trace_id},
+            )
+        if episode.task_id:
+            st.page_link(
+                linked_page("episodes"),
+                label="Other attempts at its task",
+                icon=":material/forum:",
+                query_params={"task": episode.task_id},
+            )
+
+
+def _deciding_failure(store: Store, episode: episodes.Episode) -> None:
+    """Draw whose failure decided the outcome, and its message."""
+    failures = episodes.fetch_episode_failures(store, episode)
+    same = failures.filter(
+        (pl.col("error_class") == episode.error_class) & (pl.col("fault_owner") == episode.fault_owner)
+    )
+    message = f" {escape_md(one_line(same['message'][0], 400))}" if not same.is_empty() else ""
+    st.markdown(
+        f":red[✕ Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
+        f"{message}"
+    )
 
 
 def _conversation(store: Store, episode: episodes.Episode) -> None:
@@ -99,7 +127,13 @@ def _conversation(store: Store, episode: episodes.Episode) -> None:
         )
     # The step before is read too, to determine which messages are new in the first one drawn.
     records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _WINDOW_STEPS - 1)
-    show_conversation(records, first_step)
+    show_conversation(records, first_step, step_errors(store, episode))
+
+
+def step_errors(store: Store, episode: episodes.Episode) -> dict[int, str]:
+    """Return the message of the first failure of each step that has one."""
+    failures = episodes.fetch_episode_failures(store, episode)
+    return dict(failures.select("step", "message").reverse().iter_rows())
 
 
 def _rewards(store: Store, episode: episodes.Episode) -> None:
@@ -111,12 +145,14 @@ def _rewards(store: Store, episode: episodes.Episode) -> None:
             {"component": list(episode.reward_breakdown), "value": list(episode.reward_breakdown.values())},
             schema={"component": pl.String, "value": pl.Float64},
         )
-        tables.show(frame, {"value": NumberColumn(format="%+.4f")})
+        tables.show(frame, {"value": tables.number_column(form="+.4f")})
     steps = episodes.fetch_transitions(store, episode)
     rewarded = steps.filter(pl.col("reward").is_not_null()).select("step", "reward", "reward_breakdown")
     if not rewarded.is_empty():
         st.markdown("**By step**")
-        tables.show(rewarded, {"reward": NumberColumn(format="%+.4f"), "reward_breakdown": TextColumn("made of")})
+        tables.show(
+            rewarded, {"reward": tables.number_column(form="+.4f"), "reward_breakdown": tables.text_column("made of")}
+        )
     scores = episodes.fetch_episode_scores(store, episode)
     if scores.is_empty():
         st.caption("The app sent no score for this episode.")
@@ -124,7 +160,7 @@ def _rewards(store: Store, episode: episodes.Episode) -> None:
     st.markdown("**Scores from the app**")
     tables.show(
         scores.select("scored_at", "name", "value", "label", "comment", "source"),
-        {"scored_at": tables.time_column("when"), "value": NumberColumn(format="%+.4f")},
+        {"scored_at": tables.time_column("when"), "value": tables.number_column(form="+.4f")},
     )
 
 
@@ -155,27 +191,29 @@ def _transitions(store: Store, episode: episodes.Episode) -> None:
         .alias("failure"),
         (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
     )
-    selected_step = tables.pick_row(
+    tables.show(
         columns,
-        [str(step) for step in columns["step"]],
-        key="transitions",
-        columns={
-            "step": NumberColumn(width=50),
-            "is_trainable": TextColumn("trainable", width=75),
-            "why_not": TextColumn("why not", width=170),
-            "reward": NumberColumn(format="%+.2f", width=70),
-            "finish_reason": TextColumn("finish", width=90),
-            "token_source": TextColumn("tokens from", width=90),
-            "capture_join": TextColumn("joined by", width=100),
-            "prompt_tokens": NumberColumn("prompt", width=65),
-            "response_tokens": NumberColumn("response", width=70),
-            "tool_error_count": NumberColumn("tool errors", width=80),
-            "failure": TextColumn("failure", width=140),
-            "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
+        {
+            "step": tables.number_column(width=50),
+            "is_trainable": tables.text_column("trainable", width=75),
+            "why_not": tables.text_column("why not", width=170),
+            "reward": tables.number_column(form="+.2f", width=70),
+            "finish_reason": tables.text_column("finish", width=90),
+            "token_source": tables.text_column("tokens from", width=90),
+            "capture_join": tables.text_column("joined by", width=100),
+            "prompt_tokens": tables.number_column("prompt", width=65),
+            "response_tokens": tables.number_column("response", width=70),
+            "tool_error_count": tables.number_column("tool errors", width=80),
+            "failure": tables.text_column("failure", width=140),
+            "duration_s": tables.number_column("took (s)", form=".2f", width=75),
         },
+        [
+            address("episodes", episode=episode.episode_id, view="Transitions", step=f"{number}")
+            for number in columns["step"].to_list()
+        ],
+        key="transitions",
+        current=f"&step={st.query_params.get('step', 'none')}",
     )
-    if selected_step is not None:
-        st.query_params["step"] = selected_step
     step = st.query_params.get("step", "")
     if step.isdecimal():
         token_inspector.show_transition(store, episode, int(step))

@@ -1,15 +1,15 @@
 """Draw two episodes of one task in two columns: conversation, failures and rewards."""
 # pyright: reportUnknownMemberType=false
 
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn
 
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.chat import show_conversation
-from spanloop.dashboard.components.episode_detail import show_failure_cards
+from spanloop.dashboard.components.episode_detail import show_failure_cards, step_errors
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import episodes
@@ -23,16 +23,29 @@ _OUTCOMES: Final = {"success": ":green[✓ success]", "failure": ":red[✕ failu
 
 def show(store: Store, pair: EpisodePair) -> None:
     """Draw both episodes, or a warning when one is no longer stored."""
-    pair_episodes = [
-        episodes.fetch_episode(store, episode_id) for episode_id in (pair.before_episode_id, pair.after_episode_id)
-    ]
-    before, after = (None if episode is None or episode.is_deleted else episode for episode in pair_episodes)
-    if before is None or after is None:
-        st.warning("A new conversion replaced an episode of this pair. Reload the page.", icon=":material/merge:")
+    _show(store, pair.before_episode_id, pair.after_episode_id, ("Before", "After"))
+
+
+def show_two(store: Store, left_id: str, right_id: str) -> None:
+    """Draw two episodes of a reader's choice."""
+    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
+    _show(store, left_id, right_id, ("Left", "Right"))
+
+
+def _show(store: Store, left_id: str, right_id: str, titles: tuple[str, str]) -> None:
+    pair_episodes = {each: episodes.fetch_episode(store, each) for each in (left_id, right_id)}
+    missing = [each for each, episode in pair_episodes.items() if episode is None or episode.is_deleted]
+    if missing:
+        st.warning(
+            f"The store has no episode {escape_md(', '.join(missing))}; a new conversion may have replaced it.",
+            icon=":material/merge:",
+        )
+    before, after = pair_episodes[left_id], pair_episodes[right_id]
+    if before is None or after is None or missing:
         return
     if before.reward_breakdown or after.reward_breakdown:
-        _reward_components(before, after)
-    for column, title, episode in zip(st.columns(2, gap="medium"), ("Before", "After"), (before, after), strict=True):
+        _reward_components(before, after, titles)
+    for column, title, episode in zip(st.columns(2, gap="medium"), titles, (before, after), strict=True):
         with column:
             _summary(store, title, episode)
     # New columns, so that both conversations begin at the same height.
@@ -41,15 +54,17 @@ def show(store: Store, pair: EpisodePair) -> None:
             _conversation(store, episode)
 
 
-def _reward_components(before: episodes.Episode, after: episodes.Episode) -> None:
+def _reward_components(before: episodes.Episode, after: episodes.Episode, titles: tuple[str, str]) -> None:
     names = sorted(before.reward_breakdown | after.reward_breakdown)
     rows = [(name, before.reward_breakdown.get(name), after.reward_breakdown.get(name)) for name in names]
     rows.append(("the episode's reward", before.reward, after.reward))
     frame = pl.DataFrame(
         rows, schema={"component": pl.String, "before": pl.Float64, "after": pl.Float64}, orient="row"
     ).with_columns((pl.col("after") - pl.col("before")).alias("difference"))
-    number = NumberColumn(format="%+.3f")
-    tables.show(frame, {"before": number, "after": number, "difference": number})
+    number = tables.number_column(form="+.3f")
+    left, right = (title.lower() for title in titles)
+    columns = {"before": replace(number, label=left), "after": replace(number, label=right), "difference": number}
+    tables.show(frame, columns)
 
 
 def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
@@ -73,6 +88,8 @@ def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
 
 def _conversation(store: Store, episode: episodes.Episode) -> None:
     if episode.step_count:
-        show_conversation(episodes.fetch_step_records(store, episode, 0, _MAX_STEPS - 1), 0)
+        show_conversation(
+            episodes.fetch_step_records(store, episode, 0, _MAX_STEPS - 1), 0, step_errors(store, episode)
+        )
     if episode.step_count > _MAX_STEPS:
         st.caption(f"Only the first {_MAX_STEPS} of {episode.step_count} steps are shown.")

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from streamlit.column_config import NumberColumn, TextColumn
-
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.evaluation.results import Comparison, Evaluation, Figure, Interval, load_figures
@@ -33,7 +31,10 @@ def show(store: Store, evaluation: Evaluation) -> None:
     if rows:
         tables.show(
             tables.to_frame(rows),
-            {"figure": TextColumn(width=200), "mean": TextColumn("mean over tasks, with its interval", width=260)},
+            {
+                "figure": tables.text_column(width=200),
+                "mean": tables.text_column("mean over tasks, with its interval", width=260),
+            },
         )
 
 
@@ -58,12 +59,12 @@ def show_changes(store: Store, comparison: Comparison) -> None:
         tables.show(
             tables.to_frame(rows),
             {
-                "figure": TextColumn(width=200),
-                "before": TextColumn("before, over all its tasks", width=200),
-                "after": TextColumn("after, over all its tasks", width=200),
-                "difference": NumberColumn("difference on the tasks of both", format="%+.3g", width=110),
-                "interval": TextColumn("its interval", width=220),
-                "tasks": NumberColumn("tasks of both", format="localized", width=80),
+                "figure": tables.text_column(width=200),
+                "before": tables.text_column("before, over all its tasks", width=200),
+                "after": tables.text_column("after, over all its tasks", width=200),
+                "difference": tables.number_column("difference on the tasks of both", form="+.3g", width=110),
+                "interval": tables.text_column("its interval", width=220),
+                "tasks": tables.number_column("tasks of both", form=",.0f", width=80),
             },
         )
 

@@ -36,10 +36,7 @@ _CURVES_IN_A_ROW: Final = 3
 
 def show(job_id: str) -> None:
     """Draw the job; raise JobError when no job has the id."""
-    with st.container(horizontal=True):
-        if st.button("All jobs", icon=":material/arrow_back:", type="tertiary"):
-            st.query_params.pop("job", None)
-            st.rerun()
+    st.page_link(linked_page("jobs"), label="All jobs", icon=":material/arrow_back:")
     job = resources.job_api().get(job_id)
     _progress(job_id)
     _links(job)
@@ -134,7 +131,10 @@ def _links(job: Job) -> None:
     with st.container(horizontal=True):
         if job.step:
             st.page_link(
-                linked_page("rewards"), label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
+                linked_page("evaluations"),
+                label="Its curves",
+                icon=":material/trending_up:",
+                query_params={"view": "Training", "job": job.id},
             )
         if job.model_version:
             st.page_link(
@@ -146,8 +146,8 @@ def _links(job: Job) -> None:
             parent = resources.registry().get(job.model_version).parent
             if parent:
                 st.page_link(
-                    linked_page("compare"),
+                    linked_page("evaluations"),
                     label="Before and after",
                     icon=":material/compare_arrows:",
-                    query_params={"before": parent, "after": job.model_version},
+                    query_params={"view": "Task by task", "before": parent, "after": job.model_version},
                 )

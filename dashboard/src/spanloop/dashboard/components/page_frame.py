@@ -13,7 +13,8 @@ from streamlit.navigation.page import Page as StreamlitPage
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.queries import policy_versions
+from spanloop.dashboard.queries import overview, policy_versions
+from spanloop.dashboard.view_models.formatting import short_id
 from spanloop.dashboard.view_models.series import RANGES, since_s
 from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store
@@ -24,6 +25,8 @@ DEFAULT_RANGE: Final = "All"
 @contextmanager
 def page(title: str, subtitle: str = "") -> Generator[None]:
     """Draw the title; show a `SpanloopError` of the block as a message."""
+    name = f"{title} {short_id(subtitle)}" if " " not in subtitle and subtitle else title
+    st.set_page_config(page_title=f"{name} · spanloop")
     st.title(title, anchor=False)
     if subtitle:
         st.caption(escape_md(subtitle))
@@ -54,6 +57,26 @@ def empty_state(what: str, how: str, command: str) -> None:
     """Draw what an empty page lacks and the command that creates it."""
     st.info(escape_md(what), icon=":material/inbox:")
     show_command(how, command)
+
+
+def no_span_yet(store: Store, what: str) -> None:
+    """Draw why a list of episodes is empty: no span has arrived, or none is converted yet."""
+    if overview.fetch_totals(store, 0).last_ingested_at is not None:
+        empty_state(
+            f"{what} Spans are stored, and the pipeline converts them within seconds.",
+            "Where no pipeline runs, convert them:",
+            resources.cli_command("convert"),
+        )
+        return
+    st.info(f"{escape_md(what)} No span has arrived.", icon=":material/inbox:")
+    show_command(
+        "Run your app so, in its own environment; no line of its code changes. "
+        "How to record JavaScript, and every framework, is in the documentation under “Trace an app”:",
+        "pip install /path/to/spanloop          # the checkout, once\n"
+        "spanloop instrument --install          # what your model's SDK needs, once\n"
+        "opentelemetry-instrument python app.py",
+    )
+    show_command("Or look around first, in recordings:", resources.cli_command("up --sample"))
 
 
 def show_not_running(what: str, how: str, command: str, *, icon: str) -> None:

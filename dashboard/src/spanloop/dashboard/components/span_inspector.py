@@ -3,7 +3,6 @@
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import TextColumn
 
 from spanloop.dashboard.components import markup, tables
 from spanloop.dashboard.components.markup import escape_md
@@ -49,4 +48,4 @@ def _attribute_table(title: str, values: dict[str, str]) -> None:
         {"name": list(values), "value": [value[:20_000] for value in values.values()]},
         schema={"name": pl.String, "value": pl.String},
     ).sort("name")
-    tables.show(frame, {"name": TextColumn(width="medium"), "value": TextColumn(width="large")})
+    tables.show(frame, {"name": tables.text_column(width=220), "value": tables.text_column(width=420)})

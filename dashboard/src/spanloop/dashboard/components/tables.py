@@ -1,45 +1,138 @@
-"""Tables with shared columns and formats, and the selection of a row."""
+"""Tables: real rows with real links, as a component of our own.
+
+Invariant: a click on a row opens the row's link and nothing else; a header sorts. A list's rows come sorted and paged
+from the query; a small table is sorted in the browser.
+"""
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Mapping
-from typing import Final
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+from typing import Any, Final, Literal, NamedTuple, cast
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import DatetimeColumn, NumberColumn, TextColumn
-from streamlit.elements.lib.column_types import ColumnConfig
 
-from spanloop.dashboard import resources
-from spanloop.dashboard.view_models.formatting import DASH
+from spanloop.dashboard import preferences, resources, visits
+from spanloop.dashboard.view_models.formatting import DASH, duration, one_line
 
-Columns = dict[str, ColumnConfig]
-"""Column name to Streamlit's column configuration."""
+Kind = Literal["text", "number", "time", "id", "tag", "preview", "progress", "bars", "code", "wrap"]
+Tone = Literal["", "good", "bad", "warn", "info", "odd"]
+TONES: Final[Mapping[str, Tone]] = {
+    "success": "good",
+    "failure": "bad",
+    "policy": "bad",
+    "tool": "warn",
+    "environment": "info",
+    "harness": "odd",
+}
+"""Colours of outcomes and fault owners."""
+_MAX_CELL: Final = 2_000
+_FRONTEND: Final = files("spanloop.dashboard") / "frontend"
 
-_ROW_PX: Final = 35
-"""Height of a row and of the header."""
 
-TIME_FORMAT: Final = "YYYY-MM-DD HH:mm:ss"
-
-OUTCOME_MARKS: Final = {"success": "✓ success", "failure": "✕ failure"}
+def asset(name: str) -> str:
+    """Return a file of the frontend."""
+    return (_FRONTEND / name).read_text("utf-8")
 
 
-def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns, at_most: int = 14) -> str | None:
-    """Draw ``frame`` and return the id of the clicked row, else None.
+_table: Final = st.components.v2.component(
+    "spanloop_table",
+    html='<div class="table-host"></div>',
+    css=asset("table.css"),
+    js=asset("common.js") + asset("table.js"),
+)
 
-    ``ids`` are parallel to the rows of ``frame``; a table of more than ``at_most`` rows scrolls.
-    """
-    state = st.dataframe(
-        frame,
-        key=key,
-        on_select="rerun",
-        selection_mode="single-cell",
-        hide_index=True,
-        column_config=columns,
-        height="content" if frame.height <= at_most else _ROW_PX * (at_most + 1),
-        placeholder=DASH,
-    )
-    rows: list[int] = [row for row, _ in state.selection.get("cells", [])]
-    return ids[rows[0]] if rows and rows[0] < len(ids) else None
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    label: str = ""
+    """Empty takes the name."""
+    kind: Kind = "text"
+    help: str = ""
+    width: int = 0
+    """In pixels; 0 shares what is left."""
+    form: str = ""
+    """Format of a number, as of ``format()``; ``%`` at the end multiplies nothing."""
+    sort: str = ""
+    """What the query sorts by; empty where the list cannot be sorted by the column."""
+    filter: str = ""
+    """The filter that the column's value sets; empty for none."""
+    is_hidden: bool = False
+    """Whether the column is hidden until a user chooses it."""
+
+
+Columns = Mapping[str, Column]
+
+
+class Page(NamedTuple):
+    """A link to another page of a list."""
+
+    text: str
+    label: str
+    href: str
+    rel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListState:
+    """What surrounds the rows of a list."""
+
+    name: str
+    """Name of the list, under which chosen columns are remembered."""
+    total: str
+    range: str
+    sort: str
+    """The column with its sign, as in the address."""
+    sort_href: Mapping[str, str]
+    """Sort name to the address that sorts by it."""
+    pages: Sequence[Page]
+    filter_href: Callable[[str, str], str] | None = None
+    """Return the address that also filters by a name and value."""
+    compare_href: str = ""
+    """Address to which two ids are appended to compare them."""
+
+
+def show(
+    frame: pl.DataFrame, columns: Columns | None = None, hrefs: Sequence[str] = (), *, key: str = "", current: str = ""
+) -> None:
+    """Draw a small table that the browser sorts; ``hrefs`` are parallel to the rows."""
+    columns = columns or {}
+    shown = {name: columns.get(name, _plain(frame, name)) for name in frame.columns}
+    values = {name: frame[name].to_list() for name in frame.columns}
+    _mount(values, shown, list(hrefs), [str(number) for number in range(frame.height)], key=key, current=current)
+
+
+def show_rows(
+    rows: Sequence[Mapping[str, object]], columns: Columns, hrefs: Sequence[str] = (), *, key: str = ""
+) -> None:
+    """Draw a small table of cells; see `show`."""
+    values = {name: [row.get(name) for row in rows] for name in columns}
+    _mount(values, columns, list(hrefs), [str(number) for number in range(len(rows))], key=key)
+
+
+def show_list(
+    rows: Sequence[Mapping[str, object]],
+    columns: Columns,
+    hrefs: Sequence[str],
+    ids: Sequence[str],
+    state: ListState,
+) -> None:
+    """Draw one page of a list; ``hrefs`` and ``ids`` are parallel to the rows."""
+    values = {name: [row.get(name) for row in rows] for name in columns}
+    _mount(values, columns, list(hrefs), list(ids), key=f"list_{state.name}", state=state)
+
+
+def show_facts(values: Mapping[str, str], *, heading: str = "what") -> None:
+    """Draw a table of names and values, one pair a row."""
+    facts = pl.DataFrame({heading: list(values), "value": list(values.values())}, schema=[heading, "value"])
+    show(facts.cast(pl.String), {heading: Column(width=180), "value": Column(kind="wrap")})
 
 
 def to_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
@@ -47,97 +140,166 @@ def to_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def show(frame: pl.DataFrame, columns: Columns) -> None:
-    """Draw ``frame`` without selection."""
-    st.dataframe(frame, hide_index=True, column_config=columns, placeholder=DASH)
-
-
-def show_facts(values: Mapping[str, str], *, heading: str = "what") -> None:
-    """Draw a table of names and values, one pair a row."""
-    facts = pl.DataFrame({heading: list(values), "value": list(values.values())}, schema=[heading, "value"])
-    columns: Columns = {heading: TextColumn(width="small"), "value": TextColumn(width="large")}
-    st.dataframe(facts.cast(pl.String), hide_index=True, column_config=columns, height="content", placeholder=DASH)
-
-
-def time_column(label: str, help_text: str = "") -> ColumnConfig:
+def time_column(label: str, help_text: str = "", *, sort: str = "") -> Column:
     """Return a column of moments, shown in the viewer's time zone."""
-    return DatetimeColumn(label, format=TIME_FORMAT, timezone=resources.time_zone(), help=help_text or None)
+    return Column(f"{label} ({zone_name()})", "time", help_text, 118, sort=sort)
+
+
+def zone_name() -> str:
+    """Return the abbreviation of the viewer's time zone now."""
+    return resources.now().astimezone(ZoneInfo(resources.time_zone())).strftime("%Z") or "UTC"
+
+
+def text_column(label: str = "", help: str = "", width: int = 0) -> Column:  # noqa: A002
+    """Return a column of texts."""
+    return Column(label, help=help, width=width)
+
+
+def number_column(label: str = "", form: str = "", help: str = "", width: int = 0) -> Column:  # noqa: A002
+    """Return a column of numbers; ``form`` is as of ``format()``."""
+    return Column(label, "number", help, width, form)
 
 
 def yes_no(column: str) -> pl.Expr:
-    """Return a Boolean column as words, because a disabled checkbox looks clickable."""
+    """Return a Boolean column as words."""
     return pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no")).alias(column)
 
 
-def failure_rows(frame: pl.DataFrame) -> pl.DataFrame:
-    """Select the columns of a list of failures from ``dashboard_latest_failures``."""
-    return frame.select(
-        "occurred_at",
-        "fault_owner",
-        "error_class",
-        pl.col("tool_name").cast(pl.String),
-        "message",
-        yes_no("is_recovered"),
-        "task_id",
-        "step",
-        "policy_version",
-    )
+def _plain(frame: pl.DataFrame, name: str) -> Column:
+    dtype = frame.schema[name]
+    if dtype.is_numeric():
+        return Column(kind="number")
+    return time_column(name) if isinstance(dtype, pl.Datetime) else Column()
 
 
-def failure_columns() -> Columns:
-    """Return the columns of `failure_rows`."""
+def _mount(
+    values: Mapping[str, Sequence[object]],
+    columns: Columns,
+    hrefs: list[str],
+    ids: list[str],
+    *,
+    key: str = "",
+    state: ListState | None = None,
+    current: str = "",
+) -> None:
+    zone = ZoneInfo(resources.time_zone())
+    names = [name for name in columns if name in values]
+    cells: dict[str, list[Any]] = {
+        name: [_cell(value, columns[name], zone) for value in values[name]] for name in names
+    }
+    if state is not None and state.filter_href is not None:
+        for name in names:
+            if columns[name].filter:
+                cells[name] = [_with_filter(cell, columns[name].filter, state.filter_href) for cell in cells[name]]
+    rows: list[dict[str, Any]] = [
+        {
+            "id": ids[number],
+            "href": hrefs[number] if hrefs else "",
+            "isCurrent": bool(current) and hrefs[number].endswith(current),
+            "cells": {name: cells[name][number] for name in names},
+        }
+        for number in range(len(ids))
+    ]
+    heads = [_head(name, columns[name], state) for name in names]
+    data: dict[str, Any] = {
+        "label": state.name if state else key or "table",
+        "columns": heads,
+        "rows": rows,
+        "hidden": _hidden(state, columns) if state else [],
+        "isPrimary": state is not None,
+        "isSortable": state is None and len(ids) > 1,
+        "isSelectable": bool(state and state.compare_href),
+        "compareHref": state.compare_href if state else "",
+        "canChoose": state is not None,
+        "total": state.total if state else "",
+        "range": state.range if state else "",
+        "pages": [page._asdict() for page in state.pages] if state else [],
+        "address": state.sort + state.range if state else "",
+    }
+    # What is drawn is plain text and numbers; a round trip finds a value that is not.
+    result: Any = _table(data=json.loads(json.dumps(data)), key=key or None, on_columns_change=lambda: None)
+    if state is not None and result.columns:
+        user = visits.visitor().name
+        preferences.hide_columns(resources.data_dir(), user, state.name, list(result.columns["hidden"]))
+
+
+def _hidden(state: ListState, columns: Columns) -> list[str]:
+    chosen = preferences.hidden_columns(resources.data_dir(), visits.visitor().name, state.name)
+    return [name for name, column in columns.items() if column.is_hidden] if chosen is None else chosen
+
+
+def _head(name: str, column: Column, state: ListState | None) -> dict[str, Any]:
+    sorted_by = state.sort.removeprefix("-") if state else ""
+    is_sorted = bool(column.sort) and sorted_by == column.sort
+    direction = "descending" if state and state.sort.startswith("-") else "ascending"
     return {
-        "occurred_at": time_column("when"),
-        "fault_owner": TextColumn(
-            "owner", help="Who caused the failure; only the policy's own failures lower its reward", width=90
-        ),
-        "error_class": TextColumn("class", width=130),
-        "tool_name": TextColumn("tool", width=110),
-        "message": TextColumn("message", width=300),
-        "is_recovered": TextColumn("recovered", help="The episode continued and did not fail because of it", width=80),
-        "task_id": TextColumn("task", width=110),
-        "step": NumberColumn("step", width=50),
-        "policy_version": TextColumn("policy", width=110),
+        "id": name,
+        "label": column.label or name,
+        "kind": column.kind if column.kind != "time" else "time",
+        "help": column.help,
+        "width": column.width,
+        "href": state.sort_href.get(column.sort, "") if state else "",
+        "sorted": direction if is_sorted else "",
     }
 
 
-def episode_rows(frame: pl.DataFrame) -> pl.DataFrame:
-    """Select the columns of a list of episodes from ``dashboard_episodes``."""
-    outcome = pl.col("outcome").cast(pl.String)
-    return frame.select(
-        "started_at",
-        outcome.replace(OUTCOME_MARKS).alias("outcome"),
-        "reward",
-        "task_id",
-        pl.col("agent_name").cast(pl.String),
-        pl.col("policy_version").cast(pl.String),
-        "step_count",
-        pl.format("{} / {}", "tool_error_count", "tool_call_count").alias("tool_errors"),
-        (pl.col("input_tokens") + pl.col("output_tokens")).alias("tokens"),
-        (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
-        pl.when(pl.col("error_class") == "")
-        .then(pl.lit(""))
-        .otherwise(pl.format("{} · {}", "fault_owner", "error_class"))
-        .alias("decided_by"),
-        "episode_id",
-    )
+def _cell(value: Any, column: Column, zone: ZoneInfo) -> Any:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value)
+    if isinstance(value, datetime):
+        return _time_cell(value.astimezone(zone))
+    if column.kind in {"bars", "progress"} and value is not None:
+        return _drawn_cell(value)
+    if column.kind == "number" or isinstance(value, int | float):
+        return _number_cell(value, column)
+    text = "" if value is None else str(value)
+    if column.kind == "tag":
+        return tag(text, TONES.get(text.partition(" ")[0], ""))
+    text = one_line(text, 240) if column.kind == "preview" else text
+    return text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}…"
 
 
-def episode_columns() -> Columns:
-    """Return the columns of `episode_rows`."""
+def _with_filter(cell: Any, name: str, filter_href: Callable[[str, str], str]) -> Any:
+    """Add the address of all rows with the cell's value."""
+    content: dict[str, Any] = {"text": cell} if isinstance(cell, str) else cell
+    text = content.get("text", "")
+    return {**content, "only": filter_href(name, text)} if text and text != DASH else content
+
+
+def _drawn_cell(value: Any) -> dict[str, object]:
+    if isinstance(value, int | float):
+        return {"text": f"{value:.0%}", "share": max(0.0, min(1.0, float(value))), "key": float(value)}
+    return {"bars": [float(each) for each in value], "key": float(sum(value))}
+
+
+def _time_cell(local: datetime) -> dict[str, object]:
+    is_this_year = local.year == resources.now().year
     return {
-        "started_at": time_column("started"),
-        "outcome": TextColumn("outcome", width=90),
-        "reward": NumberColumn("reward", format="%+.2f", width=70),
-        "task_id": TextColumn("task", width=120),
-        "agent_name": TextColumn("agent", width=100),
-        "policy_version": TextColumn("policy", width=110),
-        "step_count": NumberColumn("steps", width=55),
-        "tool_errors": TextColumn("tool errors", help="Failed tool calls / all tool calls", width=80),
-        "tokens": NumberColumn("tokens", format="localized", width=75),
-        "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
-        "decided_by": TextColumn(
-            "decided by", help="Owner and class of the failure that decided the outcome", width=170
-        ),
-        "episode_id": TextColumn("episode", width=130),
+        "text": f"{local:%m-%d %H:%M:%S}" if is_this_year else f"{local:%Y-%m-%d %H:%M}",
+        "title": f"{local:%Y-%m-%d %H:%M:%S.%f %Z}",
+        "key": local.timestamp(),
     }
+
+
+def _number_cell(value: Any, column: Column) -> Any:
+    if isinstance(value, str | bool):
+        return str(value)
+    if value is None or math.isnan(value):
+        return {"text": DASH, "key": -1e300}
+    default = "," if isinstance(value, int) else ".4g"
+    return {"text": format(value, column.form or default), "key": value}
+
+
+def tag(text: str, tone: Tone | None = None) -> dict[str, str]:
+    """Return a cell with a coloured word."""
+    return {"text": text, "tone": TONES.get(text, "") if tone is None else tone}
+
+
+def link_cell(text: str, href: str) -> dict[str, str]:
+    """Return a cell with a link."""
+    return {"text": text, "href": href}
+
+
+def duration_cell(nanoseconds: int) -> dict[str, object]:
+    """Return a cell with a duration."""
+    return {"text": duration(nanoseconds), "key": nanoseconds}

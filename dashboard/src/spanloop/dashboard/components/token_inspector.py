@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
 from spanloop.dashboard.components import markup, tables
 from spanloop.dashboard.components.markup import escape_md
@@ -171,9 +170,9 @@ def _table(cells: list[TokenCell]) -> None:
     tables.show(
         frame.with_columns(pl.col("logprob").exp().alias("probability")),
         {
-            "in_loss": CheckboxColumn("in the loss"),
-            "logprob": NumberColumn(format="%.4f"),
-            "probability": NumberColumn(format="%.4f"),
+            "in_loss": tables.text_column("in the loss"),
+            "logprob": tables.number_column(form=".4f"),
+            "probability": tables.number_column(form=".4f"),
         },
     )
 
@@ -194,15 +193,15 @@ def _row_table(rows: pl.DataFrame) -> None:
     tables.show(
         columns,
         {
-            "row_number": NumberColumn("row", width=50),
-            "steps": TextColumn(width=80),
-            "row_start": TextColumn("begins because", help="Why a new row begins here", width=130),
-            "prompt_tokens": NumberColumn("prompt"),
-            "response_tokens": NumberColumn("response"),
-            "trained_tokens": NumberColumn("in the loss"),
-            "reward": NumberColumn(format="%+.2f"),
-            "is_trainable": TextColumn("trainable"),
-            "untrainable_reason": TextColumn("why not"),
-            "policy_version": TextColumn("policy"),
+            "row_number": tables.number_column("row", width=50),
+            "steps": tables.text_column(width=80),
+            "row_start": tables.text_column("begins because", help="Why a new row begins here", width=130),
+            "prompt_tokens": tables.number_column("prompt"),
+            "response_tokens": tables.number_column("response"),
+            "trained_tokens": tables.number_column("in the loss"),
+            "reward": tables.number_column(form="+.2f"),
+            "is_trainable": tables.text_column("trainable"),
+            "untrainable_reason": tables.text_column("why not"),
+            "policy_version": tables.text_column("policy"),
         },
     )

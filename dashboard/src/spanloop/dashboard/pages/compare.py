@@ -1,38 +1,24 @@
 """Compare two policy versions on the same tasks; show one task's episodes side by side."""
 # pyright: reportUnknownMemberType=false
 
-from typing import ClassVar
-
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import episode_pair, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
-from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.components.page_frame import empty_state, select_task_prefix
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.formatting import DASH, share
 from spanloop.dashboard.view_models.task_changes import CHANGES, Change, choose_pair, classify_changes
 from spanloop.store import Store
 
-
-class ComparePage(Page):
-    """Two policy versions on the tasks that both attempted."""
-
-    title: ClassVar[str] = "Compare"
-    icon: ClassVar[str] = ":material/compare_arrows:"
-
-    def show(self, context: PageContext) -> None:
-        """Draw the page."""
-        with page(
-            "Compare", "Two policy versions on the tasks that both attempted. Click a task to see both episodes."
-        ):
-            _compare(context.store())
+_MAX_TASKS = 50
 
 
-def _compare(store: Store) -> None:
+def show(store: Store) -> None:
+    """Draw two versions on the tasks that both attempted."""
     versions = [
         name
         for name in policy_versions.fetch_versions(store, 0)["policy_version"].to_list()
@@ -64,7 +50,7 @@ def _compare(store: Store) -> None:
         )
         return
     _summary(tasks)
-    _task(store, tasks)
+    _task(store, tasks, before, after)
 
 
 def _summary(tasks: pl.DataFrame) -> None:
@@ -86,7 +72,7 @@ def _percent(shares: pl.Series) -> str:
     return share(mean) if isinstance(mean, float) else DASH
 
 
-def _task(store: Store, tasks: pl.DataFrame) -> None:
+def _task(store: Store, tasks: pl.DataFrame, before: str, after: str) -> None:
     changes = [change for change in CHANGES if tasks.filter(pl.col("change") == change).height]
     # A task in the URL determines which kind of change is selected first.
     linked_task = tasks.filter(pl.col("task_id") == st.query_params.get("task", ""))
@@ -95,12 +81,18 @@ def _task(store: Store, tasks: pl.DataFrame) -> None:
         "Change", changes, default=default, key="change", label_visibility="collapsed", required=True
     )
     matching_tasks = tasks.filter(pl.col("change") == (change or default))
-    selected_id = tables.pick_row(
-        _table(matching_tasks), matching_tasks["task_id"].to_list(), key="tasks_compared", columns=_columns(), at_most=6
-    )
-    if selected_id:
-        st.query_params["task"] = selected_id
     task_id = st.query_params.get("task", "")
+    tables.show(
+        _table(matching_tasks.head(_MAX_TASKS)),
+        _columns(),
+        [
+            address("evaluations", view="Task by task", before=before, after=after, task=each)
+            for each in matching_tasks["task_id"].head(_MAX_TASKS).to_list()
+        ],
+        key="tasks_compared",
+    )
+    if matching_tasks.height > _MAX_TASKS:
+        st.caption(f"The first {_MAX_TASKS} of {matching_tasks.height:,} tasks.")
     rows = matching_tasks.filter(pl.col("task_id") == task_id) if task_id else matching_tasks
     row = (rows if rows.height else matching_tasks).row(0, named=True)
     st.subheader(f"Task {escape_md(row['task_id'])}", anchor=False)
@@ -125,11 +117,11 @@ def _table(matching_tasks: pl.DataFrame) -> pl.DataFrame:
 
 def _columns() -> tables.Columns:
     return {
-        "task_id": TextColumn("task", width=220),
-        "before": TextColumn("succeeded before", width=120),
-        "after": TextColumn("succeeded after", width=120),
-        "before_reward": NumberColumn("reward before", format="%+.2f", width=110),
-        "after_reward": NumberColumn("reward after", format="%+.2f", width=110),
-        "before_error_class": TextColumn("failure before", width=170),
-        "after_error_class": TextColumn("failure after", width=170),
+        "task_id": tables.text_column("task", width=220),
+        "before": tables.text_column("succeeded before", width=120),
+        "after": tables.text_column("succeeded after", width=120),
+        "before_reward": tables.number_column("reward before", form="+.2f", width=110),
+        "after_reward": tables.number_column("reward after", form="+.2f", width=110),
+        "before_error_class": tables.text_column("failure before", width=170),
+        "after_error_class": tables.text_column("failure after", width=170),
     }

@@ -1,97 +1,130 @@
-"""List episodes with filters; ``?episode=…`` shows one episode in detail."""
+"""List episodes with filters; ``?episode=…`` shows one episode, ``?compare=…,…`` two side by side."""
 # pyright: reportUnknownMemberType=false
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import streamlit as st
 
-from spanloop.dashboard import resources
-from spanloop.dashboard.components import episode_detail, tables
-from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range
+from spanloop.dashboard.components import episode_detail, episode_pair, filter_bar, record_list, tables
+from spanloop.dashboard.components.page_frame import no_span_yet, page
+from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import episodes
+from spanloop.dashboard.queries import lists, previews
 from spanloop.store import Store
 
-_PAGE_ROWS = 100
+_HINT: Final = "Words in messages and errors, or an id"
 
 
 class EpisodesPage(Page):
-    """The list of episodes, or one of them."""
+    """The list of episodes, or one or two of them."""
 
     title: ClassVar[str] = "Episodes"
     icon: ClassVar[str] = ":material/forum:"
 
     def show(self, context: PageContext) -> None:
-        """Draw the list, or the episode that the URL names."""
-        episode_id = st.query_params.get("episode", "")
-        if episode_id:
+        """Draw the list, or the episodes that the URL names."""
+        if episode_id := st.query_params.get("episode", ""):
             with page("Episode", episode_id):
                 episode_detail.show(context.store(), episode_id)
             return
-        with page("Episodes", "One row is one attempt at a task. Click a row to open it."):
+        if compared := st.query_params.get("compare", ""):
+            with page("Two episodes", "Step by step, side by side."):
+                episode_pair.show_two(context.store(), *[*compared.split(",", 1), ""][:2])
+            return
+        with page(
+            "Episodes",
+            "One row is one attempt at a task, with the question and the answer. "
+            "A click opens a row; select two to compare them. Press / to search, f to filter, ↑ ↓ Enter to move.",
+        ):
             _list(context.store())
 
 
 def _list(store: Store) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        since = select_time_range("episodes_range")
-        only_tool_errors = st.toggle("With tool errors", key="errors", bind="query-params")
-    filters = _filters(store, with_tool_errors=only_tool_errors)
-    page_number = int(st.session_state.get("episodes_page", 1))
-    matches = episodes.fetch_episodes(
-        store, since, filters, max_rows=_PAGE_ROWS + 1, skip_rows=(page_number - 1) * _PAGE_ROWS
-    )
-    if matches.is_empty():
-        if filters == episodes.EpisodeFilter() and not since and page_number == 1:
-            empty_state("No episode yet.", "Convert stored spans into episodes:", resources.cli_command("convert"))
+    filters = filter_bar.read_filters()
+    filter_bar.show(store, filters, page="episodes", search_hint=_HINT)
+    matches, sort = record_list.read_page(store, lists.EPISODES, lists.fetch_episodes, filters)
+    if matches.rows.is_empty():
+        if filters.is_empty:
+            no_span_yet(store, "No episode yet.")
         else:
-            st.info("No episode matches these filters.", icon=":material/filter_alt_off:")
-            if page_number > 1:
-                st.button("Back to the first page", on_click=lambda: st.session_state.update(episodes_page=1))
+            record_list.show_no_match(matches, filters, "episodes", "episode")
         return
-    page_rows = matches.head(_PAGE_ROWS)
-    selected_id = tables.pick_row(
-        tables.episode_rows(page_rows),
-        page_rows["episode_id"].to_list(),
-        key="episodes",
-        columns=tables.episode_columns(),
+    record_list.search_note(matches.words)
+    ids: list[str] = matches.rows["episode_id"].to_list()
+    state = record_list.list_state(
+        matches, lists.EPISODES, filters, sort, path="episodes", noun="episode", compare="episodes?compare="
     )
-    if selected_id:
-        st.query_params["episode"] = selected_id
-        st.rerun()
-    if matches.height > _PAGE_ROWS or page_number > 1:
-        st.number_input("Page", min_value=1, value=1, key="episodes_page", width=140)
-        st.caption(f"{_PAGE_ROWS} episodes per page, newest first.")
+    tables.show_list(
+        episode_rows(store, matches), episode_columns(), [address("episodes", episode=each) for each in ids], ids, state
+    )
 
 
-def _filters(store: Store, *, with_tool_errors: bool) -> episodes.EpisodeFilter:
-    facets = episodes.fetch_episode_facets(store)
-    outcome, version, agent, text = st.columns([2, 3, 3, 4])
-    return episodes.EpisodeFilter(
-        outcome=outcome.selectbox(
-            "Outcome",
-            ["success", "failure", "unknown"],
-            index=None,
-            placeholder="any outcome",
-            key="outcome",
-            bind="query-params",
+def episode_rows(store: Store, matches: lists.ListPage) -> list[dict[str, object]]:
+    """Return the cells of each episode."""
+    texts = previews.fetch_previews(store, matches.rows)
+    snippets = (
+        previews.fetch_snippets(store, matches.rows["episode_id"].to_list(), matches.words) if matches.words else {}
+    )
+    rows: list[dict[str, object]] = []
+    for row in matches.rows.iter_rows(named=True):
+        preview = texts.get(row["episode_id"], previews.Preview())
+        hit = snippets.get(row["episode_id"], "")
+        rows.append(
+            {
+                "started": row["started_at"],
+                "outcome": tables.tag(row["outcome"]),
+                "input": hit or preview.input,
+                "output": preview.output,
+                "agent": row["agent"],
+                "policy": row["policy_version"],
+                "model": preview.model,
+                "task": row["task_id"],
+                "reward": row["reward"],
+                "steps": row["step_count"],
+                "errors": {
+                    "text": f"{row['tool_error_count']} / {row['tool_call_count']}" if row["tool_call_count"] else "",
+                    "key": row["tool_error_count"],
+                },
+                "tokens": row["tokens"],
+                "duration": tables.duration_cell(row["duration_ns"]),
+                "decided": tables.tag(
+                    f"{row['fault_owner']} · {row['error_class']}", tables.TONES.get(row["fault_owner"], "")
+                )
+                if row["error_class"]
+                else "",
+                "marks": ", ".join(row["marks"]),
+                "session": row["session_id"],
+                "id": row["episode_id"],
+            }
         )
-        or "",
-        policy_version=version.selectbox(
-            "Policy version",
-            facets["policy_version"],
-            index=None,
-            placeholder="any version",
-            key="policy",
-            bind="query-params",
-        )
-        or "",
-        agent_name=agent.selectbox(
-            "Agent", facets["agent_name"], index=None, placeholder="any agent", key="agent", bind="query-params"
-        )
-        or "",
-        text=text.text_input(
-            "Search", placeholder="part of a task, session or episode id", key="search", bind="query-params"
+    return rows
+
+
+def episode_columns() -> dict[str, Column]:
+    """Return the columns of `episode_rows`."""
+    return {
+        "started": tables.time_column("started", sort="started"),
+        "outcome": Column("outcome", "tag", width=78, sort="outcome", filter="outcome"),
+        "input": Column("input", "preview", "The newest question of the first step, or the place that was found"),
+        "output": Column("output", "preview", "The last answer"),
+        "agent": Column(
+            "agent", help="The service where the agent has no name", width=104, sort="agent", filter="agent"
         ),
-        with_tool_errors=with_tool_errors,
-    )
+        "policy": Column("version", width=106, sort="policy", filter="policy"),
+        "model": Column("model", width=110, is_hidden=True),
+        "task": Column("task", width=104, sort="task", filter="task"),
+        "reward": Column("reward", "number", width=60, form="+.2f", sort="reward"),
+        "steps": Column("steps", "number", width=52, sort="steps", is_hidden=True),
+        "errors": Column(
+            "tool errors", "number", "Failed tool calls / all tool calls", width=86, sort="errors", is_hidden=True
+        ),
+        "tokens": Column("tokens", "number", width=62, sort="tokens"),
+        "duration": Column("took", "number", width=68, sort="duration"),
+        "decided": Column(
+            "decided by", "tag", "Owner and class of the failure that decided the outcome", 170, sort="class"
+        ),
+        "marks": Column("marks", help="Marks and tags", width=90, is_hidden=True),
+        "session": Column("session", "id", width=110, is_hidden=True),
+        "id": Column("episode", "id", width=92),
+    }

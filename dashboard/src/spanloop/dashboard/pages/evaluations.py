@@ -6,13 +6,13 @@ from typing import ClassVar, Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, episode_pair, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
 from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.pages import compare, rewards
 from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
 from spanloop.evaluation.results import (
     Comparison,
@@ -22,25 +22,44 @@ from spanloop.evaluation.results import (
     Evaluation,
     Interval,
     ToolChange,
-    compare,
     load_evaluations,
+)
+from spanloop.evaluation.results import (
+    compare as compare_evaluations,
 )
 from spanloop.store import Store
 
+_VIEWS: Final = ("Held out", "Task by task", "Rewards", "Training")
 _IMPROVED: Final = "Failed before, succeed now"
 _REGRESSED: Final = "Succeeded before, fail now"
 
 
 class EvaluationsPage(Page):
-    """Stored evaluations of policy versions."""
+    """How well policy versions do: held-out results, task by task, and while training."""
 
     title: ClassVar[str] = "Evaluations"
     icon: ClassVar[str] = ":material/fact_check:"
 
     def show(self, context: PageContext) -> None:
-        """Draw the page."""
-        with page("Evaluations", "The stored results of each policy version on the same set of tasks."):
-            _evaluations(context.store())
+        """Draw the view that the URL names."""
+        with page(
+            "Evaluations",
+            "How well each policy version does. Held out: stored results on a fixed set of tasks. Task by task: two "
+            "versions on the tasks that both attempted. Training: what a job did to its model.",
+        ):
+            default = "Training" if "job" in st.query_params else _VIEWS[0]
+            view = st.segmented_control(
+                "View",
+                _VIEWS,
+                default=default,
+                key="view",
+                bind="query-params",
+                label_visibility="collapsed",
+                required=True,
+            )
+            {_VIEWS[0]: _evaluations, _VIEWS[1]: compare.show, _VIEWS[2]: rewards.show_versions}.get(
+                view or default, rewards.show_training
+            )(context.store())
 
 
 def _evaluations(store: Store) -> None:
@@ -97,15 +116,15 @@ def _results(results: list[Evaluation]) -> None:
     tables.show(
         tables.to_frame([_row(evaluation) for evaluation in results]),
         {
-            "policy": TextColumn(width=130),
-            "success": TextColumn(width=80),
-            "interval": TextColumn("its interval", width=120),
-            "reward": NumberColumn("mean reward", format="%+.3f", width=100),
-            "reward_interval": TextColumn("its interval", width=140),
-            "tasks": NumberColumn(format="localized", width=65),
-            "attempts": NumberColumn(format="localized", width=75),
-            "unscored": TextColumn("failed without a score", help="They count as failures", width=170),
-            "left_out": TextColumn("left out", help="Attempts that do not count", width=170),
+            "policy": tables.text_column(width=130),
+            "success": tables.text_column(width=80),
+            "interval": tables.text_column("its interval", width=120),
+            "reward": tables.number_column("mean reward", form="+.3f", width=100),
+            "reward_interval": tables.text_column("its interval", width=140),
+            "tasks": tables.number_column(form=",.0f", width=65),
+            "attempts": tables.number_column(form=",.0f", width=75),
+            "unscored": tables.text_column("failed without a score", help="They count as failures", width=170),
+            "left_out": tables.text_column("left out", help="Attempts that do not count", width=170),
             "measured": tables.time_column("measured"),
         },
     )
@@ -145,7 +164,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _comparison(store: Store, before_id: str, after_id: str) -> None:
     """Draw the differences between two stored evaluations."""
-    comparison = compare(store, before_id, after_id)
+    comparison = compare_evaluations(store, before_id, after_id)
     _differences(comparison)
     evaluation_figures.show_changes(store, comparison)
     left, right = st.columns(2)
@@ -180,10 +199,10 @@ def _failure_classes(comparison: Comparison) -> None:
     tables.show(
         tables.to_frame([_failure_class_row(change, comparison) for change in comparison.errors]),
         {
-            "class": TextColumn(width=170),
-            "before": TextColumn(help="Episodes with such a failure that was not recovered"),
-            "after": TextColumn(help="Episodes with such a failure that was not recovered"),
-            "change": NumberColumn("change (points)", format="%+.1f", help="Of the share of episodes"),
+            "class": tables.text_column(width=170),
+            "before": tables.text_column(help="Episodes with such a failure that was not recovered"),
+            "after": tables.text_column(help="Episodes with such a failure that was not recovered"),
+            "change": tables.number_column("change (points)", form="+.1f", help="Of the share of episodes"),
         },
     )
 
@@ -206,11 +225,11 @@ def _tools(comparison: Comparison) -> None:
     tables.show(
         tables.to_frame([_tool_row(change) for change in comparison.tools]),
         {
-            "tool": TextColumn(width=120),
-            "failed_before": TextColumn("failed calls before", help="Failed calls of all calls"),
-            "failed_after": TextColumn("after", help="Failed calls of all calls"),
-            "success_before": TextColumn("success before", help="Of the episodes that called it"),
-            "success_after": TextColumn("after", help="Of the episodes that called it"),
+            "tool": tables.text_column(width=120),
+            "failed_before": tables.text_column("failed calls before", help="Failed calls of all calls"),
+            "failed_after": tables.text_column("after", help="Failed calls of all calls"),
+            "success_before": tables.text_column("success before", help="Of the episodes that called it"),
+            "success_after": tables.text_column("after", help="Of the episodes that called it"),
         },
     )
 

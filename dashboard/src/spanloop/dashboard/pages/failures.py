@@ -1,29 +1,25 @@
 """Group failures by fingerprint, with owner, count and versions; ``?group=…`` shows one group."""
 # pyright: reportUnknownMemberType=false
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import BarChartColumn, NumberColumn, TextColumn
 
-from spanloop.converters.enums import FaultOwner
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, markup, tables
+from spanloop.dashboard.components import charts, failure_table, filter_bar, markup, record_list, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import (
-    empty_state,
-    linked_page,
-    page,
-    select_task_prefix,
-    select_time_range,
-)
+from spanloop.dashboard.components.page_frame import empty_state, linked_page, no_span_yet, page
+from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import failures, overview, policy_versions
+from spanloop.dashboard.queries import failures, lists, overview
+from spanloop.dashboard.view_models.filters import Filters
+from spanloop.dashboard.view_models.formatting import percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.store import Store
 
-_MAX_GROUPS = 200
+_VIEWS = ("Groups and tools", "One by one")
 _MAX_MEMBERS = 200
 _MAX_VERSIONS = 6
 _MAX_CLASSES = 8
@@ -31,13 +27,13 @@ _CHARTS_IN_A_ROW = 4
 
 
 class FailuresPage(Page):
-    """Failures by fingerprint, with owner, count and versions."""
+    """Failures by group, by tool, or one by one."""
 
     title: ClassVar[str] = "Failures"
     icon: ClassVar[str] = ":material/error:"
 
     def show(self, context: PageContext) -> None:
-        """Draw the groups, or the group that the URL names."""
+        """Draw the list, or the group that the URL names."""
         fingerprint = st.query_params.get("group", "")
         if fingerprint:
             with page("Failure group", fingerprint):
@@ -45,50 +41,118 @@ class FailuresPage(Page):
             return
         with page(
             "Failures",
-            "Failures with one fingerprint are one group; only the policy's own lower its reward. "
-            "Click a row to open it.",
+            "Failures with one fingerprint are one group. Each has an owner: only the policy's own lower its reward. "
+            "Tools are sorted by failures; press / to search and f to filter.",
         ):
-            _groups(context.store())
+            _failures(context.store())
 
 
-def _groups(store: Store) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        since = select_time_range("failures_range")
-        owner = (
-            st.selectbox(
-                "Fault owner",
-                [owner.value for owner in FaultOwner],
-                index=None,
-                placeholder="any owner",
-                key="owner",
-                bind="query-params",
-                label_visibility="collapsed",
-                width=200,
-            )
-            or ""
-        )
-        task_prefix = select_task_prefix(store)
-    groups = failures.fetch_groups(store, since, fault_owner=owner, task_prefix=task_prefix, max_rows=_MAX_GROUPS)
-    if groups.is_empty():
-        _empty(store, is_filtered=bool(owner or since or task_prefix))
-        return
-    versions = policy_versions.fetch_versions(store, since, task_prefix)
-    st.subheader("From version to version", anchor=False)
-    _shares(versions, failures.fetch_rates(store, since, task_prefix=task_prefix, fault_owner=owner))
+def _failures(store: Store) -> None:
+    filters = filter_bar.read_filters()
+    filter_bar.show(store, filters, page="failures", search_hint="Words in the messages of failures")
+    tabs = dict(zip(_VIEWS, st.tabs(_VIEWS), strict=True))
+    with tabs["Groups and tools"]:
+        groups = failures.fetch_groups(store, filters)
+        if groups.is_empty():
+            _empty(store, is_filtered=not filters.is_empty)
+        else:
+            left, right = st.columns([3, 2], gap="medium")
+            with left:
+                _groups(store, filters, groups)
+            with right:
+                _tools(store, filters)
+            st.subheader("From version to version", anchor=False)
+            _shares(failures.fetch_versions(store, filters), failures.fetch_rates(store, filters))
+    with tabs["One by one"]:
+        matches, sort = record_list.read_page(store, lists.FAILURES, lists.fetch_failures, filters)
+        if matches.rows.is_empty():
+            record_list.show_no_match(matches, filters, "failures", "failure")
+        else:
+            state = record_list.list_state(matches, lists.FAILURES, filters, sort, path="failures", noun="failure")
+            failure_table.show_list(matches.rows, state)
+
+
+def _groups(store: Store, filters: Filters, groups: pl.DataFrame) -> None:
     st.subheader("Groups", anchor=False)
-    counts = failures.fetch_group_versions(store, since, groups["fingerprint"].to_list(), task_prefix=task_prefix)
+    versions = failures.fetch_versions(store, filters)
+    counts = failures.fetch_group_versions(store, filters, groups["fingerprint"].to_list())
     newest = versions.tail(_MAX_VERSIONS)
-    selected_id = tables.pick_row(
-        _group_table(counts_by_version(newest, groups, counts), newest["policy_version"].to_list()),
-        groups["fingerprint"].to_list(),
+    by_version = counts_by_version(newest, groups, counts)
+    names: list[str] = newest["policy_version"].to_list()
+    tables.show_rows(
+        [
+            {
+                "owner": tables.tag(row["fault_owner"]),
+                "class": row["error_class"],
+                "tool": row["tool_name"],
+                "message": row["message"],
+                "failures": row["failures"],
+                "recovered": row["recovered"],
+                "trend": row["trend"] if len(names) > 1 else None,
+                "last_seen": row["last_seen"],
+            }
+            for row in by_version.iter_rows(named=True)
+        ],
+        {
+            "owner": Column("owner", "tag", width=100),
+            "class": Column("class", width=140),
+            "tool": Column("tool", width=90),
+            "message": Column("newest message", "preview"),
+            "failures": Column("count", "number", width=58),
+            "recovered": Column("recovered", "number", "Episodes continued and did not fail because of these", 80),
+            **(
+                {"trend": Column("trend", "bars", f"Share of the episodes of {', '.join(names)}", 90)}
+                if len(names) > 1
+                else {}
+            ),
+            "last_seen": tables.time_column("last seen"),
+        },
+        [address("failures", group=each) for each in by_version["fingerprint"].to_list()],
         key="groups",
-        columns=_group_columns(newest["policy_version"].to_list()),
     )
-    if selected_id:
-        st.query_params["group"] = selected_id
-        st.rerun()
-    if groups.height == _MAX_GROUPS:
-        st.caption(f"Only the {_MAX_GROUPS} most frequent groups are shown.")
+    if groups.height == failures.MAX_GROUPS:
+        st.caption(f"Only the {failures.MAX_GROUPS} most frequent groups are shown.")
+
+
+def _tools(store: Store, filters: Filters) -> None:
+    st.subheader("Tools by failures", anchor=False)
+    tools = failures.fetch_tools(store, filters)
+    known, made_up = tools.filter("is_known"), tools.filter(~pl.col("is_known"))
+    if known.is_empty():
+        st.caption("No tool was called.")
+    else:
+        tables.show_rows(
+            [_tool_row(row) for row in known.iter_rows(named=True)],
+            {
+                "tool": Column("tool"),
+                "failures": Column("failed", "number", "Failures with this tool, by whoever", 64),
+                "calls": Column("calls", "number", width=64),
+                "share": Column("share", "number", "Failures of all calls", 64),
+                "by_policy": Column("by policy", "number", "The policy called it wrongly", 74),
+                "by_tool": Column("by tool", "number", "The tool itself failed", 64),
+            },
+            [address("failures", tool=each) for each in known["tool"].to_list()],
+            key="tools",
+        )
+    if not made_up.is_empty():
+        with st.expander(f"{made_up.height} names that no tool has"):
+            tables.show_rows(
+                [{"tool": row["tool"], "failures": row["failures"]} for row in made_up.iter_rows(named=True)],
+                {"tool": Column("name"), "failures": Column("called", "number", width=80)},
+                [address("failures", tool=each) for each in made_up["tool"].to_list()],
+                key="made_up",
+            )
+
+
+def _tool_row(row: dict[str, Any]) -> dict[str, object]:
+    return {
+        "tool": row["tool"],
+        "failures": row["failures"],
+        "calls": row["calls"],
+        "share": {"text": percent(row["failures"], row["calls"]), "key": row["failures"] / max(1, row["calls"])},
+        "by_policy": row["policy_failures"],
+        "by_tool": row["tool_failures"],
+    }
 
 
 def _shares(versions: pl.DataFrame, rates: pl.DataFrame) -> None:
@@ -123,42 +187,11 @@ def _empty(store: Store, *, is_filtered: bool) -> None:
     elif overview.fetch_totals(store, 0).episodes:
         st.success("Nothing has failed so far.", icon=":material/check:")
     else:
-        empty_state(
-            "No episode yet, so nothing could fail.",
-            "Convert stored spans into episodes:",
-            resources.cli_command("convert"),
-        )
-
-
-def _group_table(groups: pl.DataFrame, versions: list[str]) -> pl.DataFrame:
-    return groups.select(
-        "fault_owner", "error_class", "tool_name", "message", "failures", "recovered", *versions, "trend", "last_seen"
-    )
-
-
-def _group_columns(versions: list[str]) -> tables.Columns:
-    by_version: tables.Columns = {
-        name: NumberColumn(name, help=f"Episodes of {escape_md(name)} that had it, recovered or not", width=75)
-        for name in versions
-    }
-    return by_version | {
-        "fault_owner": TextColumn("owner", width=80),
-        "error_class": TextColumn("class", width=130),
-        "tool_name": TextColumn("tool", width=80),
-        "message": TextColumn("newest message", width=190),
-        "failures": NumberColumn("count", width=55),
-        "recovered": NumberColumn("recovered", help="Episodes continued and did not fail because of these", width=80),
-        "trend": BarChartColumn(
-            "trend", help="Share of each version's episodes that had it, oldest version first", y_min=0, width=75
-        ),
-        "last_seen": tables.time_column("last seen"),
-    }
+        no_span_yet(store, "No episode yet, so nothing could fail.")
 
 
 def _group(store: Store, fingerprint: str) -> None:
-    if st.button("All groups", icon=":material/arrow_back:", type="tertiary"):
-        st.query_params.pop("group", None)
-        st.rerun()
+    st.page_link(linked_page("failures"), label="All groups", icon=":material/arrow_back:")
     members = failures.fetch_latest(store, 0, fingerprint=fingerprint, max_rows=_MAX_MEMBERS)
     if members.is_empty():
         empty_state(
@@ -179,11 +212,9 @@ def _group(store: Store, fingerprint: str) -> None:
     columns[2].metric("Recovered", recovered)
     columns[3].metric("Policy versions", members["policy_version"].n_unique())
     st.subheader("From version to version", anchor=False)
-    _shares(policy_versions.fetch_versions(store, 0), failures.fetch_rates(store, 0, fingerprint=fingerprint))
-    st.subheader("Episodes", anchor=False)
-    st.caption("Click a row to open the episode.")
-    selected_id = tables.pick_row(
-        tables.failure_rows(members), members["episode_id"].to_list(), key="members", columns=tables.failure_columns()
+    everything = Filters()
+    _shares(
+        failures.fetch_versions(store, everything), failures.fetch_rates(store, everything, fingerprint=fingerprint)
     )
-    if selected_id:
-        st.switch_page(linked_page("episodes"), query_params={"episode": selected_id, "view": "Failures"})
+    st.subheader("Episodes", anchor=False)
+    failure_table.show(members)

@@ -4,12 +4,13 @@
 from typing import ClassVar
 
 import streamlit as st
-from streamlit.column_config import ProgressColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, job_detail, job_form, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
+from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
@@ -72,12 +73,12 @@ def _jobs() -> None:
             "No job yet.", "Create one under “New job”, or on the command line:", resources.cli_command("train NAME")
         )
         return
-    selected_id = tables.pick_row(
-        tables.to_frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
+    tables.show(
+        tables.to_frame([_job_row(job) for job in jobs]),
+        _job_columns(),
+        [address("jobs", job=job.id) for job in jobs],
+        key="jobs",
     )
-    if selected_id:
-        st.query_params["job"] = selected_id
-        st.rerun()
 
 
 def _job_row(job: Job) -> dict[str, object]:
@@ -97,16 +98,16 @@ def _job_row(job: Job) -> dict[str, object]:
 
 def _job_columns() -> tables.Columns:
     return {
-        "state": TextColumn("state", width=105),
-        "progress": ProgressColumn("progress", min_value=0, max_value=1, format="percent", width=120),
-        "steps": TextColumn("steps", width=70),
-        "kind": TextColumn("kind", width=95),
-        "base": TextColumn("from", width=120),
-        "result": TextColumn("made", width=120),
+        "state": tables.text_column("state", width=105),
+        "progress": Column("progress", "progress", width=120),
+        "steps": tables.text_column("steps", width=70),
+        "kind": tables.text_column("kind", width=95),
+        "base": tables.text_column("from", width=120),
+        "result": tables.text_column("made", width=120),
         "created_at": tables.time_column("created"),
-        "took": TextColumn("took", width=85),
-        "error": TextColumn("error", width=180),
-        "job": TextColumn("job", width=210),
+        "took": tables.text_column("took", width=85),
+        "error": tables.text_column("error", width=180),
+        "job": Column("job", "id", width=210),
     }
 
 
@@ -115,13 +116,15 @@ def _schedules() -> None:
     if not schedules:
         st.info("No schedule. Create one under “New job”: at a time, or repeatedly.", icon=":material/event:")
         return
-    selected_id = tables.pick_row(
+    selected_id = st.query_params.get("schedule", "")
+    tables.show(
         tables.to_frame([_schedule_row(schedule) for schedule in schedules]),
-        [schedule.id for schedule in schedules],
+        _schedule_columns(),
+        [address("jobs", jobs_view="Schedules", schedule=schedule.id) for schedule in schedules],
         key="schedules",
-        columns=_schedule_columns(),
+        current=f"schedule={selected_id}" if selected_id else "",
     )
-    st.caption("Click a row for what its schedule did and why, to pause or delete it, or to open its last job.")
+    st.caption("Open a row for what its schedule did and why, to pause or delete it, or to open its last job.")
     selected = next((schedule for schedule in schedules if schedule.id == selected_id), None)
     if selected is not None:
         _schedule_actions(selected)
@@ -143,12 +146,12 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
 
 def _schedule_columns() -> tables.Columns:
     return {
-        "trigger": TextColumn("trigger", help="When it submits its job, if there is something new to train on"),
+        "trigger": tables.text_column("trigger", help="When it submits its job, if there is something new to train on"),
         "next_at": tables.time_column("next", "The next tick; empty when it is paused or does not tick again"),
-        "last_tick": TextColumn("last tick", help="What it did last, and why", width=380),
+        "last_tick": tables.text_column("last tick", help="What it did last, and why", width=380),
         "last_at": tables.time_column("last job"),
-        "base": TextColumn("from"),
-        "deploy": TextColumn(
+        "base": tables.text_column("from"),
+        "deploy": tables.text_column(
             "deploy", help="Serve the new version afterwards: always, or when the promotion rule says so"
         ),
     }

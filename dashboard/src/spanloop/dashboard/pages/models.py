@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, canary, decisions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
+from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
@@ -65,15 +66,14 @@ class ModelsPage(Page):
             aliases = _aliases()
             _lineage_graph(lines, serving)
             _champions(sorted({model.name for model in models}))
-            clicked = tables.pick_row(
-                tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
-                [line.model.reference for line in lines],
-                key="models",
-                columns=_columns(),
-            )
-            if clicked:
-                st.query_params["model"] = clicked
             selected = st.query_params.get("model", "")
+            tables.show(
+                tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
+                _columns(),
+                [address("models", model=line.model.reference) for line in lines],
+                key="models",
+                current=address("models", model=selected) if selected else "",
+            )
             if selected:
                 _version(registry.get(selected), serving)
             else:
@@ -181,13 +181,13 @@ def _row(label: str, model: ModelVersion, serving: str, aliases: Mapping[str, st
 
 def _columns() -> tables.Columns:
     return {
-        "version": TextColumn("version", width="medium"),
-        "aliases": TextColumn("aliases", help="Names that stand for a version: NAME@champion", width=110),
-        "served": TextColumn("served", width=85),
+        "version": tables.text_column("version", width=220),
+        "aliases": tables.text_column("aliases", help="Names that stand for a version: NAME@champion", width=110),
+        "served": tables.text_column("served", width=85),
         "created_at": tables.time_column("created"),
-        "made_by": TextColumn("made by job"),
-        "size": TextColumn("size", width=100),
-        "weights": TextColumn("weights", help="Start of the SHA-256 of the weight files", width=120),
+        "made_by": tables.text_column("made by job"),
+        "size": tables.text_column("size", width=100),
+        "weights": tables.text_column("weights", help="Start of the SHA-256 of the weight files", width=120),
     }
 
 
@@ -227,17 +227,17 @@ def _version(model: ModelVersion, serving: str) -> None:
                 query_params={"job": model.job_id},
             )
             st.page_link(
-                linked_page("rewards"),
+                linked_page("evaluations"),
                 label="Its training curves",
                 icon=":material/trending_up:",
-                query_params={"job": model.training_id or model.job_id},
+                query_params={"view": "Training", "job": model.training_id or model.job_id},
             )
         if model.parent:
             st.page_link(
-                linked_page("compare"),
+                linked_page("evaluations"),
                 label="Before and after",
                 icon=":material/compare_arrows:",
-                query_params={"before": model.parent, "after": model.reference},
+                query_params={"view": "Task by task", "before": model.parent, "after": model.reference},
             )
     decisions.show(Decisions(resources.data_dir()).list(candidate=model.reference, limit=_MAX_DECISIONS))
     _trained_by(model)
@@ -253,29 +253,35 @@ def _trained_by(model: ModelVersion) -> None:
     if spans.is_empty():
         return
     st.markdown("**What trained it**")
-    tables.show(
-        spans.select(
-            "version",
-            "trace_id",
-            "span_id",
-            "episode_id",
-            "episode_step",
-            "times",
-            "first_step",
-            "last_step",
-            "advantage",
-        ),
+    rows = [
         {
-            "version": TextColumn("by the job of"),
-            "trace_id": TextColumn("trace"),
-            "span_id": TextColumn("span"),
-            "episode_id": TextColumn("episode"),
-            "episode_step": NumberColumn("its step"),
-            "times": NumberColumn("times trained"),
-            "first_step": NumberColumn("first at"),
-            "last_step": NumberColumn("last at", help="Step of the training job"),
-            "advantage": NumberColumn("mean advantage", format="%+.3f"),
+            "version": row["version"],
+            "trace": tables.link_cell(row["trace_id"], address("traces", trace=row["trace_id"])),
+            "episode": tables.link_cell(
+                row["episode_id"],
+                address("episodes", episode=row["episode_id"], view="Transitions", step=f"{row['episode_step']}"),
+            ),
+            "step": row["episode_step"],
+            "times": row["times"],
+            "first": row["first_step"],
+            "last": row["last_step"],
+            "advantage": row["advantage"],
+        }
+        for row in spans.iter_rows(named=True)
+    ]
+    tables.show_rows(
+        rows,
+        {
+            "trace": Column("trace", "id"),
+            "episode": Column("episode", "id"),
+            "step": Column("its step", "number", width=70),
+            "version": Column("by the job of", width=120),
+            "times": Column("times trained", "number", width=100),
+            "first": Column("first at", "number", width=80),
+            "last": Column("last at", "number", "Step of the training job", 80),
+            "advantage": Column("mean advantage", "number", width=120, form="+.3f"),
         },
+        key="trained_by",
     )
     st.caption(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls")
 

@@ -8,9 +8,9 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, tables
+from spanloop.dashboard.components import charts, failure_table
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, select_time_range, show_not_running
+from spanloop.dashboard.components.page_frame import empty_state, no_span_yet, page, select_time_range, show_not_running
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
@@ -38,11 +38,7 @@ def _content() -> None:
     since = select_time_range()
     totals = overview.fetch_totals(store, since)
     if totals.last_ingested_at is None:
-        empty_state(
-            "No span has arrived yet.",
-            "Run any agent that uses the OpenAI SDK; it needs no code change and no environment variable:",
-            "opentelemetry-instrument python app.py",
-        )
+        no_span_yet(store, "Nothing to show yet.")
         return
     _metrics(totals)
     if not totals.episodes:
@@ -121,14 +117,7 @@ def _latest_failures(store: Store, since: int) -> None:
     if latest.is_empty():
         st.caption("None.")
         return
-    selected_id = tables.pick_row(
-        tables.failure_rows(latest),
-        latest["episode_id"].to_list(),
-        key="latest_failures",
-        columns=tables.failure_columns(),
-    )
-    if selected_id:
-        st.switch_page(linked_page("episodes"), query_params={"episode": selected_id})
+    failure_table.show(latest)
 
 
 @st.fragment(run_every=10)

@@ -1,22 +1,19 @@
 """Show rewards and their components for each policy version, and the curves of training jobs."""
 # pyright: reportUnknownMemberType=false
 
-from typing import ClassVar
-
 import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
-from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.components.page_frame import empty_state, select_task_prefix
 from spanloop.dashboard.queries import policy_versions, training_jobs
-from spanloop.dashboard.view_models.formatting import GREEN
+from spanloop.dashboard.view_models.formatting import GREEN, share
 from spanloop.dashboard.view_models.jobs import stage_settings
-from spanloop.dashboard.view_models.series import choose_metrics
+from spanloop.dashboard.view_models.series import choose_metrics, metric_help, metric_title
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
+from spanloop.evaluation.results import load_evaluations
 from spanloop.store import Store
 from spanloop.training.jobs.training_ids import job_of
 from spanloop.training.run.job_api import Job
@@ -26,23 +23,8 @@ _MAX_COMPONENTS = 12
 _CHARTS_IN_A_ROW = 3
 
 
-class RewardsPage(Page):
-    """Rewards over time, and the curves of training jobs."""
-
-    title: ClassVar[str] = "Rewards"
-    icon: ClassVar[str] = ":material/trending_up:"
-
-    def show(self, context: PageContext) -> None:
-        """Draw the page; a link to one job puts the training curves first."""
-        with page("Rewards"):
-            store = context.store()
-            parts = [_episodes, _training]
-            for part in reversed(parts) if "job" in st.query_params else parts:
-                part(store)
-
-
-def _episodes(store: Store) -> None:
-    st.subheader("In episodes, by policy version", anchor=False)
+def show_versions(store: Store) -> None:
+    """Draw rewards and their components for each policy version."""
     task_prefix = select_task_prefix(store)
     versions = with_intervals(policy_versions.fetch_versions(store, 0, task_prefix)).tail(_MAX_VERSIONS)
     if versions.is_empty() or not int(versions["rewarded"].sum()):
@@ -72,11 +54,11 @@ def _episodes(store: Store) -> None:
             "last_seen",
         ),
         {
-            "policy_version": TextColumn("policy"),
-            "success": NumberColumn("success rate", format="%.1f %%"),
-            "rewarded": NumberColumn("with reward"),
-            "reward": NumberColumn("mean reward", format="%+.3f"),
-            "reward_stddev": NumberColumn("std. deviation", format="%.3f"),
+            "policy_version": tables.text_column("policy"),
+            "success": tables.number_column("success rate", form=".1f"),
+            "rewarded": tables.number_column("with reward"),
+            "reward": tables.number_column("mean reward", form="+.3f"),
+            "reward_stddev": tables.number_column("std. deviation", form=".3f"),
             "first_seen": tables.time_column("first seen"),
             "last_seen": tables.time_column("last seen"),
         },
@@ -113,8 +95,8 @@ def _components(means: pl.DataFrame) -> None:
         st.caption(f"{len(names) - _MAX_COMPONENTS} more components are not drawn.")
 
 
-def _training(store: Store) -> None:
-    st.subheader("While training", anchor=False)
+def show_training(store: Store) -> None:
+    """Draw what jobs did: held-out success before and after, then the curves of KL, entropy and loss."""
     jobs = training_jobs.fetch_metric_jobs(store)
     if jobs.is_empty():
         empty_state("No training metric yet.", "A job writes them at every step:", resources.cli_command("train NAME"))
@@ -122,28 +104,53 @@ def _training(store: Store) -> None:
     ids: list[str] = jobs["job_id"].to_list()
     labels = _job_labels(ids)
     linked_job = st.query_params.get("job", "")
+    if linked_job and linked_job not in labels and linked_job != "newest":
+        st.warning(f"The job {escape_md(linked_job)} recorded no metric.", icon=":material/link_off:")
     default = [linked_job] if linked_job in labels else ids[:1]
     selected_jobs: list[str] = st.multiselect("Jobs", ids, default=default, format_func=lambda job_id: labels[job_id])
     if not selected_jobs:
         st.caption("Choose a job.")
         return
+    for training in selected_jobs:
+        _before_and_after(store, training, labels[training])
     names = training_jobs.fetch_metric_names(store, selected_jobs)
-    choice = choose_metrics(names)
-    if choice.reward:
-        st.caption("Stored reward of each batch's rows: what the data earned when it was sampled, not the new policy.")
-        _curve(store, selected_jobs, labels, choice.reward, is_tall=True)
-    else:
-        st.caption("These jobs recorded no reward: supervised training has none.")
-    other_metrics: list[str] = st.multiselect(
-        "Other metrics", [name for name in names if name != choice.reward], default=list(choice.others)
-    )
+    chosen: list[str] = st.multiselect("Curves", names, default=choose_metrics(names))
     columns = st.columns(2)
-    for index, name in enumerate(other_metrics):
+    for index, name in enumerate(chosen):
         with columns[index % 2]:
+            st.markdown(f"**{metric_title(name)}** :gray[{escape_md(name)}]", help=metric_help(name))
             _curve(store, selected_jobs, labels, name)
 
 
-def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, *, is_tall: bool = False) -> None:
+def _before_and_after(store: Store, training: str, label: str) -> None:
+    """Draw the success of a job's base and result on the same held-out tasks."""
+    job = training_jobs.find_source_job(job_of(training))
+    if job is None or not job.model_version:
+        return
+    model = resources.registry().get(job.model_version)
+    results = {
+        reference: {each.name: each for each in load_evaluations(store, model=reference)}
+        for reference in (model.parent or "", model.reference)
+        if reference
+    }
+    shared = [name for name in results.get(model.reference, {}) if name in results.get(model.parent or "", {})]
+    if not shared:
+        st.caption(
+            f"{escape_md(label)}: no evaluation has both the version before and the one after. "
+            f"`{resources.cli_command(f'evaluate {model.reference} --run RUN')}` measures one."
+        )
+        return
+    for name in shared:
+        before, after = (results[each][name] for each in (model.parent or "", model.reference))
+        columns = st.columns([2, 1, 1, 1])
+        columns[0].markdown(f"**{escape_md(name)}**  \n{escape_md(label)}")
+        columns[1].metric("Success before", share(before.success.value), help=f"{before.tasks:,} tasks")
+        gain = 100 * (after.success.value - before.success.value)
+        columns[2].metric("Success after", share(after.success.value), f"{gain:+.1f} points")
+        columns[3].metric("Reward before → after", f"{before.reward.value:+.2f} → {after.reward.value:+.2f}")
+
+
+def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str) -> None:
     frame = training_jobs.fetch_metrics(store, job_ids, [name])
     points = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
         pl.col("value").is_finite()
@@ -151,7 +158,7 @@ def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, 
     if points.is_empty():
         st.caption(f"{escape_md(name)}: no finite value.")
         return
-    st.altair_chart(charts.metric_by_step(points, name, is_tall=is_tall))
+    st.altair_chart(charts.metric_by_step(points, "value"))
 
 
 def _job_labels(ids: list[str]) -> dict[str, str]:

@@ -3,19 +3,17 @@
 
 from typing import ClassVar
 
-import polars as pl
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
-from spanloop.dashboard.components import span_inspector, tables
+from spanloop.dashboard.components import filter_bar, record_list, span_inspector, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, select_time_range
+from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, page
+from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import traces
+from spanloop.dashboard.queries import lists, previews, traces
 from spanloop.dashboard.view_models.formatting import count, duration
 from spanloop.store import Store
-
-_PAGE_ROWS = 100
 
 
 class TracesPage(Page):
@@ -31,78 +29,92 @@ class TracesPage(Page):
             with page("Trace", trace_id):
                 _trace(context.store(), trace_id)
             return
-        with page("Traces", "All traces that your apps sent, converted into episodes or not. Click a row to open one."):
+        with page(
+            "Traces",
+            "All traces that your apps sent, converted into episodes or not. "
+            "A click opens a row; press / to search and f to filter.",
+        ):
             _list(context.store())
 
 
 def _list(store: Store) -> None:
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        since = select_time_range("traces_range")
-        failed = st.toggle("With failed spans", key="failed", bind="query-params")
-        text = st.text_input(
-            "Search",
-            placeholder="part of a trace, task or session id, an agent or a name",
-            key="trace_search",
-            bind="query-params",
-            label_visibility="collapsed",
-        )
-    number = int(st.session_state.get("traces_page", 1))
-    filters = traces.TraceFilter(text=text, only_failed=failed)
-    matches = traces.fetch_traces(store, since, filters, max_rows=_PAGE_ROWS + 1, skip_rows=(number - 1) * _PAGE_ROWS)
-    if matches.is_empty():
-        if filters == traces.TraceFilter() and not since and number == 1:
-            empty_state("No span has arrived yet.", "Run your app with:", "opentelemetry-instrument python app.py")
+    filters = filter_bar.read_filters()
+    filter_bar.show(store, filters, page="traces", search_hint="Words in messages and errors, a name or an id")
+    matches, sort = record_list.read_page(store, lists.TRACES, lists.fetch_traces, filters)
+    if matches.rows.is_empty():
+        if filters.is_empty:
+            no_span_yet(store, "No trace yet.")
         else:
-            st.info("No trace matches these filters.", icon=":material/filter_alt_off:")
+            record_list.show_no_match(matches, filters, "traces", "trace")
         return
-    page_rows = matches.head(_PAGE_ROWS)
-    selected_id = tables.pick_row(_table(page_rows), page_rows["trace_id"].to_list(), key="traces", columns=_columns())
-    if selected_id:
-        st.query_params["trace"] = selected_id
-        st.rerun()
-    if matches.height > _PAGE_ROWS or number > 1:
-        st.number_input("Page", min_value=1, value=1, key="traces_page", width=140)
-        st.caption(f"{_PAGE_ROWS} traces per page, newest first.")
+    record_list.search_note(matches.words)
+    ids: list[str] = matches.rows["trace_id"].to_list()
+    state = record_list.list_state(matches, lists.TRACES, filters, sort, path="traces", noun="trace")
+    hrefs = [address("traces", trace=each) for each in ids]
+    tables.show_list(_rows(store, matches), _columns(), hrefs, ids, state)
+    if matches.words:
+        st.caption("Words are found in converted traces; names and ids in all.")
 
 
-def _table(matches: pl.DataFrame) -> pl.DataFrame:
-    return matches.select(
-        "started_at",
-        "root_name",
-        "service_name",
-        "agent_name",
-        "model",
-        "task_id",
-        "span_count",
-        "failed_span_count",
-        "model_calls",
-        (pl.col("input_tokens") + pl.col("output_tokens")).alias("tokens"),
-        (pl.col("duration_ns") / 1e9).alias("duration_s"),
-        "trace_id",
-    )
+def _rows(store: Store, matches: lists.ListPage) -> list[dict[str, object]]:
+    converted = previews.fetch_trace_episodes(store, matches.rows["trace_id"].to_list())
+    texts = previews.fetch_previews(store, converted.select("episode_id", "revision").unique())
+    episodes = dict(converted.select("trace", "episode_id").iter_rows())
+    snippets = previews.fetch_snippets(store, list(texts), matches.words) if matches.words else {}
+    rows: list[dict[str, object]] = []
+    for row in matches.rows.iter_rows(named=True):
+        episode_id = episodes.get(row["trace_id"], "")
+        preview = texts.get(episode_id, previews.Preview())
+        rows.append(
+            {
+                "started": row["started_at"],
+                "root": row["root_name"],
+                "status": tables.tag("failed", "bad") if row["failed_span_count"] else "",
+                "input": snippets.get(episode_id, "") or preview.input,
+                "output": preview.output,
+                "service": row["service_name"],
+                "agent": row["agent"],
+                "model": row["model"],
+                "task": row["task_id"],
+                "spans": row["span_count"],
+                "failed": row["failed_span_count"],
+                "calls": row["model_calls"],
+                "tokens": row["tokens"],
+                "duration": tables.duration_cell(row["duration_ns"]),
+                "session": row["session_id"],
+                "episode": tables.link_cell(episode_id, address("episodes", episode=episode_id)) if episode_id else "",
+                "trace": row["trace_id"],
+            }
+        )
+    return rows
 
 
-def _columns() -> tables.Columns:
+def _columns() -> dict[str, Column]:
     return {
-        "started_at": tables.time_column("started"),
-        "root_name": TextColumn("root span", width=160),
-        "service_name": TextColumn("service", width=100),
-        "agent_name": TextColumn("agent", width=100),
-        "model": TextColumn("model", width=110),
-        "task_id": TextColumn("task", width=100),
-        "span_count": NumberColumn("spans", width=55),
-        "failed_span_count": NumberColumn("failed", help="Spans with an error", width=55),
-        "model_calls": NumberColumn("calls", help="Model calls", width=55),
-        "tokens": NumberColumn("tokens", width=70),
-        "duration_s": NumberColumn("seconds", format="%.2f", width=70),
-        "trace_id": TextColumn("trace", width=110),
+        "started": tables.time_column("started", sort="started"),
+        "root": Column("root span", width=150, sort="root"),
+        "status": Column("status", "tag", width=70),
+        "input": Column("input", "preview", "Of its episode, or the place that was found"),
+        "output": Column("output", "preview", "Of its episode"),
+        "service": Column("service", width=110, sort="service", filter="service"),
+        "agent": Column(
+            "agent", help="The service where the agent has no name", width=100, sort="agent", is_hidden=True
+        ),
+        "model": Column("model", width=120, sort="model", filter="model"),
+        "task": Column("task", width=110, is_hidden=True),
+        "spans": Column("spans", "number", width=58, sort="spans"),
+        "failed": Column("failed", "number", "Spans with an error", 58, sort="failed"),
+        "calls": Column("calls", "number", "Model calls", 58, sort="calls"),
+        "tokens": Column("tokens", "number", width=72, sort="tokens"),
+        "duration": Column("took", "number", width=76, sort="duration"),
+        "session": Column("session", "id", width=110, is_hidden=True),
+        "episode": Column("episode", "id", width=112),
+        "trace": Column("trace", "id", width=112),
     }
 
 
 def _trace(store: Store, trace_id: str) -> None:
-    if st.button("All traces", icon=":material/arrow_back:", type="tertiary"):
-        st.query_params.pop("trace", None)
-        st.rerun()
+    st.page_link(linked_page("traces"), label="All traces", icon=":material/arrow_back:")
     trace = traces.fetch_trace(store, trace_id)
     if trace is None:
         st.info("No span of this trace is stored.", icon=":material/inbox:")
@@ -117,8 +129,12 @@ def _trace(store: Store, trace_id: str) -> None:
     for column, (name, value) in zip(st.columns(len(values)), values.items(), strict=True):
         column.metric(name, value)
     for episode_id in trace.episode_ids:
-        if st.button(f"Open episode {escape_md(episode_id)}", icon=":material/forum:", key=f"open_{episode_id}"):
-            st.switch_page(linked_page("episodes"), query_params={"episode": episode_id})
+        st.page_link(
+            linked_page("episodes"),
+            label=f"Episode {escape_md(episode_id)}",
+            icon=":material/forum:",
+            query_params={"episode": episode_id},
+        )
     if not trace.episode_ids:
         st.caption("No episode contains it: it has no model call, or is not converted yet.")
     span_inspector.show(store, traces.fetch_trace_spans(store, trace_id, trace))

@@ -22,18 +22,6 @@ _SPAN_MARGIN_S: Final = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeFilter:
-    """Filters of the list of episodes; an empty string matches every episode."""
-
-    outcome: str = ""
-    policy_version: str = ""
-    agent_name: str = ""
-    text: str = ""
-    """Part of an episode, task or session id, or of the app's own episode id; case is ignored."""
-    with_tool_errors: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Episode:
     """One episode, without its messages and tokens."""
 
@@ -83,31 +71,6 @@ class TransitionDetail:
     untrainable_detail: str
     window: TokenWindow
     """The end of the prompt and the response; every response token was sampled."""
-
-
-def fetch_episodes(
-    store: Store, since_s: int, filters: EpisodeFilter, *, max_rows: int, skip_rows: int
-) -> pl.DataFrame:
-    """Return the newest matching episodes, without messages."""
-    return store.query(
-        "dashboard_episodes",
-        since_s=since_s,
-        outcome=filters.outcome,
-        policy_version=filters.policy_version,
-        agent_name=filters.agent_name,
-        with_tool_errors=int(filters.with_tool_errors),
-        text=filters.text,
-        max_rows=max_rows,
-        skip_rows=skip_rows,
-    )
-
-
-def fetch_episode_facets(store: Store) -> dict[str, list[str]]:
-    """Return the values of ``policy_version`` and ``agent_name``, most frequent first."""
-    facets: dict[str, list[str]] = {"policy_version": [], "agent_name": []}
-    for facet, value, _ in store.query("dashboard_episode_facets").iter_rows():
-        facets[facet].append(value)
-    return facets
 
 
 def fetch_episode(store: Store, episode_id: str) -> Episode | None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast
 
-import polars as pl
-
 from spanloop.dashboard.view_models.span_tree import Span
 from spanloop.store import Store
 
@@ -28,17 +26,6 @@ class SpanDetail:
     resource: dict[str, str]
     events: tuple[tuple[str, dict[str, str]], ...]
     """Name and attributes of each event."""
-
-
-@dataclass(frozen=True, slots=True)
-class TraceFilter:
-    """Filters of the list of traces; an empty string matches every trace."""
-
-    text: str = ""
-    """Part of a trace, task or session id, an agent name or a root span's name; case is ignored."""
-    service_name: str = ""
-    only_failed: bool = False
-    """Whether only traces with a failed span match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +48,6 @@ class Trace:
     output_tokens: int
     episode_ids: tuple[str, ...]
     """Current episodes that contain the trace; empty before its conversion."""
-
-
-def fetch_traces(store: Store, since_s: int, filters: TraceFilter, *, max_rows: int, skip_rows: int) -> pl.DataFrame:
-    """Return the newest matching traces: ``trace_id`` and the columns of `Trace` without ``episode_ids``."""
-    return store.query(
-        "dashboard_traces",
-        since_s=since_s,
-        text=filters.text,
-        service_name=filters.service_name,
-        only_failed=int(filters.only_failed),
-        max_rows=max_rows,
-        skip_rows=skip_rows,
-    )
 
 
 def fetch_trace(store: Store, trace_id: str) -> Trace | None:

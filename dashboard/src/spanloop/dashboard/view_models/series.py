@@ -1,11 +1,7 @@
 """Choose the metrics of training curves, time ranges, and bucket widths of time axes."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
-
-REWARD_METRICS: Final[tuple[str, ...]] = ("batch_reward", "critic/rewards/mean", "critic/score/mean", "val/reward/mean")
-"""Names of the stored reward of a job's batches, best first; the second is that of older jobs."""
 
 
 class Curve(NamedTuple):
@@ -48,15 +44,16 @@ JOB_CURVES: Final = (
 )
 """The curves of a job, in this order; those that a job did not record are not drawn."""
 
-LOSS_METRICS: Final[tuple[str, ...]] = (
-    "actor/pg_loss",
-    "actor/loss",
-    "train/loss",
+FIRST_METRICS: Final[tuple[str, ...]] = (
+    "rollout_corr/k3_kl",
+    "dpo/kl_k2",
     "actor/entropy",
-    "actor/grad_norm",
-    "train/grad_norm",
+    "actor/pg_loss",
+    "train/loss",
+    "val/loss",
+    "critic/vf_loss",
 )
-"""Other metrics shown by default, in this order; the user can select any."""
+"""Metrics whose curves are drawn first, in this order; the user can select any."""
 
 RANGES: Final = {"1 h": 3_600, "24 h": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400, "All": 0}
 """Label to length in seconds; 0 means all time."""
@@ -64,25 +61,21 @@ RANGES: Final = {"1 h": 3_600, "24 h": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 8
 _BUCKETS_S: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricChoice:
-    """The default metrics of the training curves."""
-
-    reward: str
-    """Empty when the jobs recorded no reward (an SFT job)."""
-    others: tuple[str, ...]
-
-
-def choose_metrics(names: list[str], at_most: int = 3) -> MetricChoice:
-    """Return the reward metric and up to ``at_most`` others that a page shows by default."""
+def choose_metrics(names: list[str], at_most: int = 4) -> list[str]:
+    """Return up to ``at_most`` metrics that a page draws by default: KL, entropy and losses first."""
     present = set(names)
-    reward = next((name for name in REWARD_METRICS if name in present), "")
-    if not reward:
-        reward = next((name for name in names if "reward" in name and name.endswith("/mean")), "")
-    others = [name for name in LOSS_METRICS if name in present]
-    if not others:
-        others = [name for name in names if name.endswith(("loss", "grad_norm"))]
-    return MetricChoice(reward, tuple(others[:at_most]))
+    chosen = [name for name in FIRST_METRICS if name in present]
+    return (chosen or [name for name in names if name.endswith(("loss", "grad_norm"))])[:at_most]
+
+
+def metric_title(name: str) -> str:
+    """Return what a metric is called on pages."""
+    return next((curve.title for curve in JOB_CURVES if curve.metric == name), name.rpartition("/")[2])
+
+
+def metric_help(name: str) -> str | None:
+    """Return what a metric means, None where it is not known."""
+    return next((curve.help for curve in JOB_CURVES if curve.metric == name), None)
 
 
 def choose_bucket_s(span_s: float, at_most: int = 24) -> int:

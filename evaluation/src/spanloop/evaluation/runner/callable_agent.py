@@ -59,6 +59,16 @@ class CallableAgent:
         self._output: Final = output
         self._worker: LineProcess | None = None
 
+    def check(self) -> None:
+        """Import the function in a worker, which ends at once.
+
+        Raises:
+            ConfigurationError: It cannot be imported.
+        """
+        worker = self._started(lambda: False)
+        if worker is not None:
+            worker.close(grace_s=GRACE_S, is_idle=True)
+
     def attempt(self, attempt: TaskAttempt, should_stop: Callable[[], bool]) -> AttemptEnd | None:
         """Make an attempt; return None when it was interrupted.
 

@@ -8,10 +8,12 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Final, cast
+from pathlib import Path
+from typing import Final, NamedTuple, cast
 
 from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
+from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
 from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
@@ -67,6 +69,15 @@ class RunRequest(Evaluation):
     is_instrumented: bool = True
 
 
+class CheckedRequest(NamedTuple):
+    """What a request means."""
+
+    output: Output
+    grader: LoadedGrader | None
+    required: tuple[str, ...]
+    """Fields that the command or the grader needs of each task."""
+
+
 def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject: Callable[[Rejected], None]) -> RunPlan:
     """Check the request and return the plan.
 
@@ -81,32 +92,15 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         NotRunningError: No gateway or collector runs.
         ServiceError: The gateway does not serve the model.
     """
-    _check_run_id(request.run_id)
-    output = _output(request.answer)
-    if request.cwd is not None and not request.cwd.is_dir():
-        raise ConfigurationError(
-            f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
-        )
+    output, grader, required = check_request(data_dir, request)
     base_url, model = request.base_url, request.model
     if not base_url:
         gateway, model = resolve_model(data_dir, request.model)
         base_url = f"{gateway.url}/v1"
     if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
         raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
-    grader = (
-        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
-    )
-    find_reader(request.tasks, request.reader, request.reader_options)
     folder = data_dir.runs / request.run_id
-    environment = _environment(data_dir, request, base_url, model)
-    settings = AgentSettings(
-        agent=request.agent,
-        environment=activated(environment) if request.is_instrumented else environment,
-        mark_prefix=mark_prefix(folder),
-        cwd=request.cwd,
-        timeout_s=request.timeout_s,
-        is_instrumented=request.is_instrumented,
-    )
+    settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
     is_callable = is_callable_target(request.agent)
     environments = request.environment_settings
     needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
@@ -119,7 +113,6 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
 
     if not is_callable:
         make_agent().close()  # a command that cannot be run is known before anything is read
-    required = (*(() if is_callable else required_fields(request.agent)), *(grader.required_fields if grader else ()))
     return RunPlan(
         folder=folder,
         identity=_identity(request, model),
@@ -128,7 +121,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
             reader=request.reader,
             options=request.reader_options,
             id_field=request.id_field,
-            required=tuple(dict.fromkeys(required)),
+            required=required,
             on_reject=on_reject,
             store=store,
             selection=_selection(request, store),
@@ -145,6 +138,52 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         environments=None
         if environments is None
         else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
+    )
+
+
+def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
+    """Check what can be checked before a model is served, without starting the agent.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+    """
+    _check_run_id(request.run_id)
+    output = _output(request.answer)
+    if request.cwd is not None and not request.cwd.is_dir():
+        raise ConfigurationError(
+            f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
+        )
+    grader = (
+        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
+    )
+    find_reader(request.tasks, request.reader, request.reader_options)
+    of_command = () if is_callable_target(request.agent) else required_fields(request.agent)
+    required = (*of_command, *(grader.required_fields if grader else ()))
+    return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
+
+
+def check_agent(data_dir: DataDir, request: RunRequest) -> None:
+    """Check that the agent can be started: its command exists, or its function can be imported, which it does.
+
+    Raises:
+        ConfigurationError: It cannot be started.
+    """
+    folder = data_dir.runs / request.run_id
+    settings = _agent_settings(request, _environment(data_dir, request, "", request.model), folder)
+    if is_callable_target(request.agent):
+        CallableAgent(settings, output=_output(request.answer)).check()
+    else:
+        CommandAgent(settings, model=request.model, output=_output(request.answer)).check()
+
+
+def _agent_settings(request: RunRequest, environment: dict[str, str], folder: Path) -> AgentSettings:
+    return AgentSettings(
+        agent=request.agent,
+        environment=activated(environment) if request.is_instrumented else environment,
+        mark_prefix=mark_prefix(folder),
+        cwd=request.cwd,
+        timeout_s=request.timeout_s,
+        is_instrumented=request.is_instrumented,
     )
 
 

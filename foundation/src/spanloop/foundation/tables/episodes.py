@@ -110,6 +110,9 @@ EPISODE_MESSAGES: Final = Table(
         Column("number", "UInt32", "from 0, in the order in which the episode's states show the messages"),
         Column("message", "String", "JSON: one canonical message"),
         CONVERTED_AT,
+        Column("role", LOW_CARDINALITY, "role of the message", "MATERIALIZED"),
+        Column("preview", "String", "the first 300 characters of its text", "MATERIALIZED"),
+        Column("words", "String", "the message in lower case, for the index of words", "ALIAS"),
     ),
 )
 """Messages, once for each revision of an episode; `TRANSITION_ROWS` refers to them by number."""
@@ -201,6 +204,9 @@ TRANSITION_ROWS: Final = Table(
         Column("prompt_step", "UInt32", "the step whose `prompt_token_ids` begin with this step's"),
         Column("prompt_length", "UInt32", "number of this step's prompt tokens"),
         CONVERTED_AT,
+        Column("preview", "String", "the first 300 characters of the action's text", "MATERIALIZED"),
+        Column("tool_names", "Array(LowCardinality(String))", "tools that the action calls", "MATERIALIZED"),
+        Column("words", "String", "the action in lower case, for the index of words", "ALIAS"),
     ),
 )
 """Steps; messages by number, and token ids of a prompt at the last step of its chain only."""
@@ -310,6 +316,7 @@ FAILURES: Final = Table(
         Column("fingerprint", "String", "groups the same failure over episodes"),
         Column("occurred_at", TIME_NS, "when it happened, UTC"),
         CONVERTED_AT,
+        Column("words", "String", "the message in lower case, for the index of words", "ALIAS"),
     ),
 )
 """Failures and their owners."""

@@ -19,6 +19,11 @@ from spanloop.instrumentation.sending.endpoint import Compression, OtlpSettings
 from spanloop.instrumentation.sending.transport import Connection, Response
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
+_NEXT_STEPS: Final = {
+    401: "Send an API key: OTEL_EXPORTER_OTLP_HEADERS='Authorization=Bearer KEY'. "
+    "`spanloop keys create NAME --scope ingest`, where the collector runs, makes one",
+    403: "Its API key may not send telemetry: `spanloop keys create NAME --scope ingest` makes one that may",
+}
 _FIRST_BACKOFF_S: Final = 0.25
 _MAX_BACKOFF_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 0.1
@@ -35,6 +40,7 @@ class _Failure(NamedTuple):
     reason: str
     retry_in_s: float | None  # None: the same request would fail again
     is_unreachable: bool = False
+    status: int = 0
 
 
 class Sender:
@@ -110,7 +116,8 @@ class Sender:
             self._report_rejected(response)
             return None
         reason = f"HTTP {response.status} {response.reason}"
-        return _Failure(reason, _retry_after_s(response.retry_after) if response.status in _RETRYABLE else None)
+        retry_in_s = _retry_after_s(response.retry_after) if response.status in _RETRYABLE else None
+        return _Failure(reason, retry_in_s, status=response.status)
 
     def _report_rejected(self, response: Response) -> None:
         rejected = self._read_rejected(response.body) if response.body else None
@@ -127,7 +134,8 @@ class Sender:
             )
         else:
             print_once(
-                f"the collector at {where} answered {failure.reason}: telemetry of this run is lost. See its log"
+                f"the collector at {where} answered {failure.reason}: telemetry of this run is lost. "
+                f"{_NEXT_STEPS.get(failure.status, 'See its log')}"
             )
 
 

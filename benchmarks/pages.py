@@ -1,0 +1,173 @@
+"""Server time of the dashboard's pages, and of full text search, at two sizes of a store.
+
+    python benchmarks/pages.py [--quick]
+
+Text is of 200,000 words by Zipf's law, 3 kB a message, four messages to an episode of ten spans; the other tables are
+those of ``benchmarks/queries.py``. The second store is ten times as old as the first: 10 M spans against 1 M, with
+``--quick`` 200 k against 20 k. Each page's queries run as the page runs them: for the last day (the last hour with
+``--quick``), and for all time.
+Named baseline: the same page in the smaller store. The last line is
+``ratio p95_ms=… growth=… search_ms=… index=…``: the largest 95th percentile of a page of that range in the larger
+store and its growth, the slowest search, and the index of words as a share of the text in it.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from queries import FILL_TIMEOUT_S, FILLED, SPANS_PER_EPISODE, STEP_NS, fill, settle
+
+from spanloop.dashboard.queries import facets, failures, lists, overview, policy_versions, previews
+from spanloop.dashboard.view_models.filters import Filters, TimeRange
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.paths import DataDir
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+from spanloop.store.discovery import embedded_address
+
+HOUR_S: Final = 3_600
+DAY_S: Final = 86_400
+ROUNDS: Final = 12
+INDEX_SHARE: Final = """
+SELECT
+    (SELECT sum(data_compressed_bytes) FROM system.data_skipping_indices
+        WHERE database = currentDatabase() AND table = 'episode_messages' AND name = 'idx_words') AS index_bytes,
+    (SELECT sum(length(message)) FROM episode_messages) AS text_bytes,
+    (SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = currentDatabase()) AS store_bytes
+"""
+
+
+class Case(NamedTuple):
+    """A page, or a search."""
+
+    name: str
+    run: Callable[[Store], object]
+    kind: str
+    """``day``, ``all`` or ``search``."""
+
+
+def cases(end_s: int, range_s: int) -> list[Case]:
+    """Return every page with what it asks about the last ``range_s`` and about all time, and the searches."""
+    day, always = Filters(TimeRange(end_s - range_s), "24h"), Filters()
+    each: list[Case] = []
+    for kind, since, filters in (("day", end_s - range_s, day), ("all", 0, always)):
+        each += [
+            Case("overview: totals", lambda store, since=since: overview.fetch_totals(store, since), kind),
+            Case("overview: over time", lambda s, a=since: overview.fetch_outcomes_over_time(s, a, 3_600), kind),
+            Case("versions", lambda s, a=since: policy_versions.fetch_versions(s, a), kind),
+            Case("episodes", lambda s, f=filters: lists.fetch_episodes(s, f, "", None), kind),
+            Case("episodes by reward", lambda s, f=filters: lists.fetch_episodes(s, f, "-reward", None), kind),
+            Case(
+                "episodes of an agent", lambda s, f=filters: _filtered(s, f, agent="agent-1", outcome="failure"), kind
+            ),
+            Case("episodes with a tool", lambda s, f=filters: _filtered(s, f, tool="tool_1"), kind),
+            Case("traces", lambda s, f=filters: lists.fetch_traces(s, f, "", None), kind),
+            Case("failures", lambda s, f=filters: lists.fetch_failures(s, f, "", None), kind),
+            Case("failure groups", lambda s, f=filters: failures.fetch_groups(s, f), kind),
+            Case("failure rates", lambda s, f=filters: failures.fetch_rates(s, f), kind),
+            Case("tools by failures", lambda s, f=filters: failures.fetch_tools(s, f), kind),
+            Case("transitions", lambda s, f=filters: lists.fetch_steps(s, f, "", None), kind),
+            Case("values of agent", lambda s, f=filters: facets.fetch_values(s, f, "agent"), kind),
+        ]
+    each.append(Case("previews of a page", lambda s: _previews(s, day), "day"))
+    for name, text in (
+        ("rare word", f"{_word(150_000)}"),
+        ("common word", f"{_word(3)}"),
+        ("absent word", "quizzaciously"),
+        ("two words", f"{_word(40)} {_word(900)}"),
+    ):
+        each.append(Case(f"search: {name}", lambda s, t=text: _search(s, replace(always, text=t)), "search"))
+    return each
+
+
+def _filtered(store: Store, filters: Filters, **values: str) -> lists.ListPage:
+    chosen = replace(filters, values={name: (value,) for name, value in values.items()})
+    return lists.fetch_episodes(store, chosen, "", None)
+
+
+def _previews(store: Store, filters: Filters) -> object:
+    return previews.fetch_previews(store, lists.fetch_episodes(store, filters, "", None).rows)
+
+
+def _search(store: Store, filters: Filters) -> int:
+    """Search as the page does: the rows and the text around the words."""
+    page = lists.fetch_episodes(store, filters, "", None)
+    assert page.words is not None
+    previews.fetch_snippets(store, page.rows["episode_id"].to_list(), page.words)
+    return page.total
+
+
+def _word(rank: int) -> str:
+    """Return a word of ``filled/zipf_messages.sql``."""
+    at = rank - 1
+    word = "bcdfghjklmnprstvz"[at % 17] + "aeiou"[at // 17 % 5] + "bdgklmnprst"[at // 85 % 11] + "aeiou"[at // 935 % 5]
+    return word if at < 4_675 else f"{word}{'dlmnrst'[at // 4_675 % 7]}{at // 32_725}"
+
+
+def fill_store(address: Address, spans: int, end_ns: int) -> None:
+    """Fill a database with spans and words, and merge it as an old store is merged."""
+    print(f"{spans:,} spans", flush=True)
+    with Store.open(address):
+        connection = Connection(address, response_timeout_s=FILL_TIMEOUT_S)
+        try:
+            texts = {"episode_messages": (FILLED / "zipf_messages.sql").read_text(encoding="utf-8")}
+            fill(connection, spans // SPANS_PER_EPISODE, end_ns, texts)
+            connection.command("OPTIMIZE TABLE episode_messages FINAL", doing="merging")
+        finally:
+            connection.close()
+
+
+def measure(store: Store, case: Case) -> tuple[float, float]:
+    """Return the median and the 95th percentile of a case, in ms."""
+    times: list[float] = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        case.run(store)
+        times.append((time.perf_counter() - start) * 1e3)
+    return statistics.median(times[1:]), statistics.quantiles(times[1:], n=20)[-1]
+
+
+def main() -> None:
+    """Fill both stores, measure every page, and print the line that programs read."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="20 k and 200 k spans")
+    is_quick = parser.parse_args().quick
+    sizes = {"small": 20_000, "large": 200_000} if is_quick else {"small": 1_000_000, "large": 10**7}
+    range_s = HOUR_S if is_quick else DAY_S
+    end_ns = time.time_ns() // 10**9 * 10**9
+    worst: dict[str, float] = {"day": 0.0, "all": 0.0, "search": 0.0}
+    growth: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="spanloop-") as folder:
+        data_dir = DataDir(Path(folder))
+        with EmbeddedClickHouse(data_dir):
+            address = embedded_address(data_dir)
+            for name, spans in sizes.items():
+                fill_store(replace(address, database=name), spans, end_ns)
+            stores = [Store(replace(address, database=name)) for name in sizes]
+            settle(stores[0].connection)
+            print(f"{'page':<34} {'small ms':>9} {'large ms':>9} {'p95 ms':>8} {'growth':>7}")
+            for case in cases(end_ns // 10**9 + STEP_NS // 10**9, range_s):
+                (before, _), (after, p95) = (measure(store, case) for store in stores)
+                worst[case.kind] = max(worst[case.kind], p95)
+                if case.kind == "day":
+                    growth.append(after / before)
+                label = case.name if case.kind != "all" else f"{case.name}, all time"
+                print(f"{label:<34} {before:>9.1f} {after:>9.1f} {p95:>8.1f} {after / before:>7.2f}", flush=True)
+            index, text, stored = stores[1].connection.query(INDEX_SHARE, doing="looking").row(0)
+            print(f"index {index:,} bytes: {index / text:.1%} of the text, {index / stored:.1%} of the store")
+            print(f"all time: at most {worst['all']:.0f} ms")
+            for store in stores:
+                store.close()
+    print(
+        f"ratio p95_ms={worst['day']:.0f} growth={max(growth):.2f} search_ms={worst['search']:.0f} "
+        f"index={index / text:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The filter bar of a list: range of time, filters, search box and saved views, all in the address."""
+# pyright: reportUnknownMemberType=false
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import streamlit as st
+
+from spanloop.dashboard import preferences, resources, visits
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.tables import asset, zone_name
+from spanloop.dashboard.queries import facets
+from spanloop.dashboard.view_models.filters import (
+    BY_NAME,
+    FIELDS,
+    LIST_PARAMETERS,
+    TIME_LABELS,
+    Filters,
+    bounds_text,
+    parse_filters,
+    time_text,
+)
+from spanloop.store import Store
+
+_bar: Final = st.components.v2.component(
+    "spanloop_filters",
+    html='<div class="filter-host"></div>',
+    css=asset("filters.css"),
+    js=asset("common.js") + asset("filters.js"),
+)
+_SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
+_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare"}
+
+
+def read_filters() -> Filters:
+    """Return the filters that the address states, and say what is wrong with it."""
+    parameters = {name: st.query_params.get_all(name) for name in st.query_params}
+    filters = parse_filters(parameters, now=resources.now(), zone=resources.time_zone())
+    unknown = sorted(set(parameters) - {*BY_NAME, *LIST_PARAMETERS, *_VIEW_PARAMETERS})
+    problems = [*filters.problems, *(f"there is no filter {name!r}" for name in unknown)]
+    if problems:
+        st.warning(
+            f"The address says something that filters nothing: {escape_md('; '.join(problems))}.",
+            icon=":material/link_off:",
+        )
+    return filters
+
+
+@st.fragment
+def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: tuple[str, ...] = ()) -> None:
+    """Draw the bar.
+
+    Args:
+        store: The store, which knows the values of a field.
+        filters: The filters of the address.
+        page: Path of the page.
+        search_hint: What the search box finds; empty draws none.
+        names: The fields that the page can be filtered by; all without.
+    """
+    zone = resources.time_zone()
+    start, end = filters.time
+    state = f"facet_{page}"
+    facet = st.session_state.get(state)
+    user = visits.visitor().name
+    data: dict[str, Any] = {
+        "path": page,
+        "query": filters.query(),
+        "time": {
+            "value": filters.time_value,
+            "label": time_text(filters.time_value, zone),
+            "zone": f"{zone} ({zone_name()})" if zone_name() != zone else zone,
+            "from": _iso(start) if ".." in filters.time_value and start else "",
+            "to": _iso(end) if ".." in filters.time_value and end < 4_000_000_000 else "",
+            "presets": [
+                {"value": value, "label": label, "short": _SHORT.get(value)} for value, label in TIME_LABELS.items()
+            ],
+        },
+        "chips": [
+            {
+                "field": name,
+                "value": value,
+                "label": BY_NAME[name].label,
+                "text": bounds_text(value) if BY_NAME[name].kind == "range" else value,
+            }
+            for name, values in filters.values.items()
+            for value in values
+        ],
+        "fields": [
+            {
+                "id": each.name,
+                "label": each.label,
+                "kind": each.kind,
+                "help": each.help,
+                "options": [{"value": option} for option in each.options] or None,
+            }
+            for each in FIELDS
+            if not names or each.name in names
+        ],
+        "quick": [{"field": "outcome", "value": "failure", "label": "Failed"}]
+        if not names or "outcome" in names
+        else [],
+        "facet": facet,
+        "hasSearch": bool(search_hint),
+        "search": filters.text,
+        "searchHint": search_hint,
+        "views": [
+            {"name": name, "href": f"{page}?{query}"}
+            for name, query in preferences.saved_views(resources.data_dir(), user, page).items()
+        ],
+    }
+    result: Any = _bar(data=data, key=f"filters_{page}", on_facet_change=lambda: None, on_view_change=lambda: None)
+    if result.facet:
+        name, key = str(result.facet["field"]), str(result.facet["key"])
+        if name in BY_NAME:
+            frame = facets.fetch_values(store, filters, name, key)
+            values = [{"value": value, "count": f"{count:,}"} for value, count in frame.iter_rows()]
+            st.session_state[state] = {"field": name, "key": key, "values": values}
+            st.rerun(scope="fragment")
+    if result.view:
+        query = result.view["query"]
+        name = str(result.view["name"])
+        preferences.save_view(resources.data_dir(), user, page, name, None if query is None else str(query))
+        st.rerun(scope="fragment")
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

@@ -1,0 +1,117 @@
+"""A list page: its filter bar, one page of rows by key, and what an empty list lacks."""
+# pyright: reportUnknownMemberType=false
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.tables import ListState, Page
+from spanloop.dashboard.queries.conditions import NEWEST_EPISODES, Words
+from spanloop.dashboard.queries.lists import Cursor, ListPage, Source, parse_sort
+from spanloop.dashboard.view_models.filters import Filters
+from spanloop.store import Store
+
+_SEPARATOR: Final = "~"
+
+Fetch = Callable[[Store, Filters, str, Cursor | None], ListPage]
+
+
+def read_page(store: Store, source: Source, fetch: Fetch, filters: Filters) -> tuple[ListPage, str]:
+    """Return the page that the address names, and its sort."""
+    sort = st.query_params.get("sort", "")
+    if parse_sort(source, sort) is None:
+        st.warning(
+            f"The list cannot be sorted by {escape_md(sort)}; one of {', '.join(source.sorts)} is possible.",
+            icon=":material/link_off:",
+        )
+        sort = ""
+    return fetch(store, filters, sort, _cursor()), sort
+
+
+def list_state(
+    page: ListPage, source: Source, filters: Filters, sort: str, *, path: str, noun: str, compare: str = ""
+) -> ListState:
+    """Return what surrounds the rows: total, pages, and the addresses that sort."""
+    name, is_descending = parse_sort(source, sort) or (source.default_sort, True)
+    hrefs: dict[str, str] = {}
+    for column in source.sorts:
+        # A first click sorts numbers and times from the largest on, and texts from A on.
+        largest_first = source.sorts[column].sql_type != "String"
+        turned = (not is_descending) if column == name else largest_first
+        hrefs[column] = _address(path, filters, sort=f"{'-' if turned else ''}{column}")
+    earlier, later = page.has_earlier, page.has_later
+    before = _key(page, 0) if earlier else ""
+    after = _key(page, -1) if later else ""
+    pages = [
+        Page("|<", "First page", _address(path, filters, sort=sort) if earlier else ""),
+        Page("<", "Previous page", _address(path, filters, sort=sort, before=before) if earlier else "", "prev"),
+        Page(">", "Next page", _address(path, filters, sort=sort, after=after) if later else "", "next"),
+        Page(">|", "Last page", _address(path, filters, sort=sort, before=_SEPARATOR) if later else ""),
+    ]
+    is_paged = page.has_earlier or page.has_later
+    total = f"about {page.total:,}" if page.is_estimate else f"{page.total:,}"
+    return ListState(
+        name=path,
+        total=f"{total} {noun}{'' if page.total == 1 else 's'}",
+        range=_range(page, is_paged=is_paged),
+        sort=f"{'-' if is_descending else ''}{name}",
+        sort_href=hrefs,
+        pages=pages if is_paged else (),
+        filter_href=lambda name, value: _address(path, filters.with_value(name, value), sort=sort),
+        compare_href=compare,
+    )
+
+
+def show_no_match(page: ListPage, filters: Filters, path: str, noun: str) -> None:
+    """Say that nothing matches, and how the search goes on."""
+    st.info(f"No {noun} matches.", icon=":material/filter_alt_off:")
+    if page.words and not page.words.is_partial:
+        st.markdown(
+            f"The search finds whole words. [Find parts of words too]({_address(path, filters, match='part')}), "
+            f"in the newest {NEWEST_EPISODES:,} episodes of the range of time."
+        )
+
+
+def search_note(words: Words | None) -> None:
+    """Say what a search left out."""
+    if words is None:
+        return
+    if words.is_partial:
+        st.caption(
+            f"Parts of words are found too; only the newest {NEWEST_EPISODES:,} episodes of the range were read."
+        )
+    elif words.is_common:
+        st.caption(f"The words are common: only the newest {NEWEST_EPISODES:,} episodes of the range were searched.")
+
+
+def _cursor() -> Cursor | None:
+    for name in ("before", "after"):
+        if text := st.query_params.get(name, ""):
+            value, _, key = text.rpartition(_SEPARATOR)
+            return Cursor(value, key, is_before=name == "before")
+    return None
+
+
+def _key(page: ListPage, row: int) -> str:
+    """Return the cursor of a row, as in the address."""
+    return _SEPARATOR.join(str(part) for part in page.rows.select("sort_value", "sort_id").row(row))
+
+
+def _address(path: str, filters: Filters, **changes: str) -> str:
+    query = filters.query(**changes)
+    return f"{path}?{query}" if query else path
+
+
+def _range(page: ListPage, *, is_paged: bool) -> str:
+    if not is_paged:
+        return ""
+    return f"{page.rows.height} on this page"
+
+
+def address(path: str, **parameters: str) -> str:
+    """Return the address of a page with parameters."""
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"{path}?{query}" if query else path

@@ -1,0 +1,328 @@
+"""Turn filters into conditions of a query.
+
+Invariant: only text of this module becomes SQL; every value is a bound parameter.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from spanloop.dashboard.view_models.filters import Filters, TimeRange, parse_bounds
+
+AGENT: Final = "if(agent_name = '', service_name, agent_name)"
+"""The name of the agent; its service where it has none."""
+_WORD: Final = re.compile(r"[0-9A-Za-z\u0080-\U0010ffff]+")
+_UNSPACED: Final = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+)
+"""Scripts that put no space between words: there a word of the index is a whole run of letters."""
+_USER_KEYS: Final = ("user.id", "enduser.id", "langfuse.user.id", "langsmith.metadata.user_id", "user_id")
+_MARGIN_S: Final = 86_400
+"""How far spans may lie outside the time of their episode."""
+COMMON_HITS: Final = 200_000
+"""Words with more hits are looked for in the newest episodes only."""
+NEWEST_EPISODES: Final = 20_000
+_EPISODE_COLUMNS: Final = {
+    "outcome": "outcome",
+    "service": "service_name",
+    "agent": AGENT,
+    "policy": "policy_version",
+    "task": "task_id",
+    "owner": "fault_owner",
+    "class": "error_class",
+    "session": "session_id",
+}
+_EPISODE_RANGES: Final = {
+    "reward": "ifNull(reward, nan)",
+    "duration": "duration_ns / 1e9",
+    "tokens": "input_tokens + output_tokens",
+    "steps": "step_count",
+    "errors": "tool_error_count",
+}
+_TRACE_COLUMNS: Final = {
+    "service": "service_name",
+    "agent": AGENT,
+    "model": "model",
+    "task": "task_id",
+    "session": "session_id",
+}
+_FAILURE_COLUMNS: Final = {
+    "owner": "fault_owner",
+    "class": "error_class",
+    "tool": "tool_name",
+    "task": "task_id",
+    "policy": "policy_version",
+}
+_OF_FAILURES: Final = (*_FAILURE_COLUMNS, "error", "q", "time")
+_WEEK_S: Final = 7 * 86_400
+_STEP_COLUMNS: Final = {
+    "owner": "fault_owner",
+    "class": "error_class",
+    "policy": "policy_version",
+    "model": "model",
+    "task": "task_id",
+}
+_STEP_RANGES: Final = {
+    "reward": "ifNull(reward, nan)",
+    "duration": "duration_ns / 1e9",
+    "tokens": "input_tokens + output_tokens",
+    "errors": "tool_error_count",
+}
+
+
+class Words(NamedTuple):
+    """What a search box asks for."""
+
+    text: str
+    words: tuple[str, ...]
+    """In lower case, as the index has them."""
+    is_partial: bool
+    """Whether parts of words match, which reads messages instead of the index."""
+    is_common: bool = False
+    """Whether the words occur so often that only the newest episodes are searched."""
+
+
+@dataclass
+class Conditions:
+    """Conditions that must all hold, with the values of their parameters."""
+
+    texts: list[str] = field(default_factory=list[str])
+    parameters: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def sql(self) -> str:
+        """The conditions as one."""
+        return " AND ".join(f"({text})" for text in self.texts) or "1"
+
+    def bind(self, value: object, sql_type: str) -> str:
+        """Return the placeholder of a new parameter."""
+        name = f"p{len(self.parameters)}"
+        self.parameters[name] = value
+        return f"{{{name}:{sql_type}}}"
+
+    def add(self, text: str) -> None:
+        """Add a condition."""
+        self.texts.append(text)
+
+    def add_equal(self, column: str, values: Sequence[str]) -> None:
+        """Add that a column has one of the values, or begins like one with a final ``*``; no value is no condition."""
+        prefixes = [value.removesuffix("*") for value in values if value.endswith("*")]
+        exact = [value for value in values if not value.endswith("*")]
+        texts = [f"startsWith({column}, {self.bind(prefix, 'String')})" for prefix in prefixes]
+        if exact:
+            texts.append(f"{column} IN {self.bind(exact, 'Array(String)')}")
+        if texts:
+            self.add(" OR ".join(texts))
+
+    def add_time(self, column: str, filters: Filters, *, margin_s: int = 0) -> None:
+        """Add that a DateTime64(9) column lies in the range of time."""
+        start, end = filters.time
+        if start:
+            self.add(f"{column} >= toDateTime64({self.bind(start - margin_s, 'Int64')}, 9, 'UTC')")
+        if end < 4_000_000_000:
+            self.add(f"{column} < toDateTime64({self.bind(end + margin_s, 'Int64')}, 9, 'UTC')")
+
+    def add_ranges(self, filters: Filters, columns: dict[str, str], names: Sequence[str] | None = None) -> None:
+        """Add the bounds of numbers."""
+        for name, column in columns.items():
+            for value in filters.values.get(name, ()) if names is None or name in names else ():
+                bounds = parse_bounds(value)
+                if bounds is None:
+                    continue
+                for bound, sign in ((bounds.low, ">="), (bounds.high, "<=")):
+                    if bound is not None:
+                        self.add(f"{column} {sign} {self.bind(bound, 'Float64')}")
+
+
+def parse_words(filters: Filters) -> Words | None:
+    """Return the words of the search box, None when it is empty."""
+    words = tuple(dict.fromkeys(word.lower() for word in _WORD.findall(filters.text)))
+    if not filters.text:
+        return None
+    return Words(filters.text, words, filters.is_partial or not words or bool(_UNSPACED.search(filters.text)))
+
+
+def episode_conditions(filters: Filters, words: Words | None) -> Conditions:
+    """Return conditions on the rows of ``episode_summaries``."""
+    conditions = Conditions(["is_deleted = 0"])
+    _add_episodes(conditions, filters, words)
+    return conditions
+
+
+def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None, *, but: Sequence[str] = ()) -> None:
+    """Add conditions on an episode, without the fields of ``but``."""
+    conditions.add_time("started_at", filters, margin_s=_MARGIN_S if "time" in but else 0)
+    values = {name: each for name, each in filters.values.items() if name not in but}
+    for name, column in _EPISODE_COLUMNS.items():
+        conditions.add_equal(column, values.get(name, ()))
+    conditions.add_ranges(filters, {name: column for name, column in _EPISODE_RANGES.items() if name not in but})
+    if marks := values.get("mark"):
+        conditions.add(f"hasAny(marks, {conditions.bind(list(marks), 'Array(String)')})")
+    if models := values.get("model"):
+        placeholder = conditions.bind(list(models), "Array(String)")
+        conditions.add(f"episode_id IN (SELECT episode_id FROM episodes WHERE model IN {placeholder})")
+    if tools := values.get("tool"):
+        placeholder = conditions.bind(list(tools), "Array(String)")
+        inner = f"hasAny(tool_names, {placeholder})"
+        conditions.add(_members("transition_rows", conditions, filters, inner))
+    for text in values.get("error", ()):
+        conditions.add(_members("failures", conditions, filters, _holds_words(conditions, "words", _error_words(text))))
+    for text in values.get("attr", ()):
+        key, _, value = text.partition("=")
+        conditions.add(_with_attribute(conditions, filters, (key,), value))
+    for value in values.get("user", ()):
+        conditions.add(_with_attribute(conditions, filters, _USER_KEYS, value))
+    if words is not None and "q" not in but:
+        conditions.add(_with_words(conditions, filters, words))
+
+
+def _members(table: str, conditions: Conditions, filters: Filters, inner: str) -> str:
+    """Return that the episode's revision has a row in another table; a range of time reads only its episodes."""
+    bound = Conditions(["is_deleted = 0"], conditions.parameters)
+    bound.add_time("started_at", filters)
+    within = (
+        f" AND episode_id IN (SELECT episode_id FROM episode_summaries WHERE {bound.sql})"
+        if filters.time.is_bounded
+        else ""
+    )
+    return f"(episode_id, revision) IN (SELECT episode_id, revision FROM {table} WHERE {inner}{within})"
+
+
+def _with_attribute(conditions: Conditions, filters: Filters, keys: Sequence[str], value: str) -> str:
+    keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
+    spans = Conditions(
+        [f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})"],
+        conditions.parameters,
+    )
+    spans.add_time("Timestamp", filters, margin_s=_MARGIN_S)
+    return (
+        "episode_id IN (SELECT episode_id FROM episodes ARRAY JOIN trace_ids AS trace "
+        f"WHERE trace IN (SELECT TraceId FROM otel_traces WHERE {spans.sql}))"
+    )
+
+
+def _holds_words(conditions: Conditions, column: str, words: Words) -> str:
+    if words.is_partial:
+        text = conditions.bind(words.text.lower(), "String")
+        return f"positionCaseInsensitiveUTF8({column}, {text}) > 0"
+    return f"hasAllTokens({column}, {conditions.bind(list(words.words), 'Array(String)')})"
+
+
+def _error_words(text: str) -> Words:
+    words = parse_words(Filters(text=text))
+    assert words is not None  # noqa: S101 - a value of the address is never empty
+    return words
+
+
+def _with_words(conditions: Conditions, filters: Filters, words: Words) -> str:
+    """Return that a message, an action or a failure of the episode has the words, or that an id has the text."""
+    bound = Conditions(["is_deleted = 0"], conditions.parameters)
+    bound.add_time("started_at", filters)
+    inner = _holds_words(conditions, "words", words)
+    newest = (
+        f"SELECT episode_id FROM episode_summaries WHERE {bound.sql} ORDER BY started_at DESC LIMIT {NEWEST_EPISODES}"
+    )
+    if words.is_common or words.is_partial:
+        inner += f" AND episode_id IN ({newest})"
+    elif filters.time.is_bounded:
+        inner += f" AND episode_id IN (SELECT episode_id FROM episode_summaries WHERE {bound.sql})"
+    hits = " UNION DISTINCT ".join(
+        f"SELECT episode_id, revision FROM {table} WHERE {inner}"
+        for table in ("episode_messages", "transition_rows", "failures")
+    )
+    text = conditions.bind(words.text, "String")
+    ids = f"positionCaseInsensitive(concat(episode_id, ' ', task_id, ' ', session_id, ' ', episode_key), {text}) > 0"
+    return f"(episode_id, revision) IN ({hits}) OR {ids}"
+
+
+def _current_episodes(conditions: Conditions, filters: Filters, words: Words | None, but: Sequence[str]) -> str:
+    """Return a query of the matching episodes' ids and revisions."""
+    episodes = Conditions(["is_deleted = 0"], conditions.parameters)
+    _add_episodes(episodes, filters, words, but=but)
+    return f"SELECT episode_id, revision FROM episode_summaries FINAL WHERE {episodes.sql}"
+
+
+def trace_conditions(filters: Filters, words: Words | None) -> Conditions:
+    """Return conditions on rows of traces, one for each trace, with the columns of the list."""
+    conditions = Conditions()
+    conditions.add_time("started_at", filters)
+    for name, column in _TRACE_COLUMNS.items():
+        conditions.add_equal(column, filters.values.get(name, ()))
+    ranges = {"duration": "duration_ns / 1e9", "tokens": "input_tokens + output_tokens"}
+    conditions.add_ranges(filters, ranges)
+    own = {*_TRACE_COLUMNS, *ranges, "attr", "user"}
+    _add_trace_attributes(conditions, filters)
+    if words is not None or set(filters.values) - own:
+        episodes = _current_episodes(conditions, filters, words, (*own, "time"))
+        matching = (
+            f"trace_id IN (SELECT arrayJoin(trace_ids) FROM episodes WHERE (episode_id, revision) IN ({episodes}))"
+        )
+        if words is not None and not set(filters.values) - own:
+            text = conditions.bind(words.text, "String")
+            ids = "concat(trace_id, ' ', root_name, ' ', service_name, ' ', agent_name, ' ', task_id, ' ', session_id)"
+            matching += f" OR positionCaseInsensitive({ids}, {text}) > 0"
+        conditions.add(matching)
+    return conditions
+
+
+def _add_trace_attributes(conditions: Conditions, filters: Filters) -> None:
+    pairs = [((text.partition("=")[0],), text.partition("=")[2]) for text in filters.values.get("attr", ())]
+    for keys, value in [*pairs, *((_USER_KEYS, user) for user in filters.values.get("user", ()))]:
+        keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
+        spans = Conditions(
+            [f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})"],
+            conditions.parameters,
+        )
+        spans.add_time("Timestamp", filters, margin_s=_MARGIN_S)
+        conditions.add(f"trace_id IN (SELECT TraceId FROM otel_traces WHERE {spans.sql})")
+
+
+def failure_conditions(filters: Filters, words: Words | None, *, since_s: int = 0) -> Conditions:
+    """Return conditions on rows of ``failure_summaries``; only current revisions match.
+
+    Args:
+        filters: The filters.
+        words: Words in the message.
+        since_s: Failures before this moment, in seconds since the epoch, do not match; an episode is assumed to have
+            started at most a week before its failure.
+    """
+    conditions = _own_failures(filters, words)
+    episodes = filters
+    if since_s:
+        conditions.add(f"occurred_at >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
+        episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
+    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, episodes, None, _OF_FAILURES)})")
+    return conditions
+
+
+def own_failure_conditions(filters: Filters, words: Words | None) -> Conditions | None:
+    """Return the conditions without those on the episode; None where a filter is one on the episode."""
+    return None if set(filters.values) - set(_OF_FAILURES) else _own_failures(filters, words)
+
+
+def _own_failures(filters: Filters, words: Words | None) -> Conditions:
+    conditions = Conditions()
+    conditions.add_time("occurred_at", filters)
+    for name, column in _FAILURE_COLUMNS.items():
+        conditions.add_equal(column, filters.values.get(name, ()))
+    texts = [_error_words(text) for text in filters.values.get("error", ())]
+    for each in [*texts, *([words] if words else [])]:
+        inner = _holds_words(conditions, "words", each)
+        conditions.add(f"failure_id IN (SELECT failure_id FROM failures WHERE {inner})")
+    return conditions
+
+
+def step_conditions(filters: Filters, words: Words | None) -> Conditions:
+    """Return conditions on rows of ``transition_rows``; only current revisions match."""
+    conditions = Conditions()
+    for name, column in _STEP_COLUMNS.items():
+        conditions.add_equal(column, filters.values.get(name, ()))
+    if tools := filters.values.get("tool"):
+        conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
+    conditions.add_ranges(filters, _STEP_RANGES)
+    if words is not None:
+        conditions.add(_holds_words(conditions, "words", words))
+    own = (*_STEP_COLUMNS, *_STEP_RANGES, "tool", "q")
+    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, filters, None, own)})")
+    return conditions
