@@ -6,7 +6,13 @@ Invariant: what can be known to be wrong is refused here with one sentence, befo
 from collections import Counter
 from typing import Final, NamedTuple
 
-from spanloop.evaluation.runner.planning import RunRequest, check_agent, check_request
+from spanloop.evaluation.runner.planning import (
+    RunRequest,
+    check_agent,
+    check_environment,
+    check_request,
+    task_selection,
+)
 from spanloop.evaluation.tasks import Rejected, TaskReading
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
@@ -69,6 +75,7 @@ def check_app(data_dir: DataDir, app: App, rule: Promotion, store: Store) -> Che
     agents = {(each.agent, each.cwd): each for each in (app.run, app.evaluation)}
     for settings in agents.values():
         check_agent(data_dir, _request(settings))
+        check_environment(data_dir, _request(settings))
     rejected = (("run", training.rejected), ("evaluation", evaluation.rejected))
     notes = tuple(f"[{name}]: {count:,} records are no task; the others are used" for name, count in rejected if count)
     return CheckedApp(app, rule, training, evaluation, notes)
@@ -95,7 +102,7 @@ def _check_tasks(data_dir: DataDir, name: str, settings: Evaluation, store: Stor
             required=checked.required,
             on_reject=rejected.append,
             store=store,
-            limit=settings.limit,
+            selection=task_selection(_request(settings), store),
         )
         tasks = [(task.id, task.digest) for task in reading]
     except ConfigurationError as error:
