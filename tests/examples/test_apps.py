@@ -89,6 +89,7 @@ def test_a_task_without_rows_is_named() -> None:
         Apps().reset({"task_id": "t"}, 0)
 
 
+@pytest.mark.slow  # test_lake.py has one such attempt among the fast tests
 @pytest.mark.usefixtures("store")
 def test_an_attempt_is_an_episode_with_its_tool_calls(address: Address, tmp_path: Path) -> None:
     task = make_tasks("test", 1, 0)[0]
