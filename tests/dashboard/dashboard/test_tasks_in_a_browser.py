@@ -57,7 +57,7 @@ class Person:
     def settle(self) -> None:
         self.page.wait_for_timeout(120)
         self.page.wait_for_function(
-            "() => document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
             " && document.querySelector('h1') && !document.querySelector('[data-testid=stSkeleton]')",
             timeout=READY_MS,
         )

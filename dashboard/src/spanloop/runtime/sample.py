@@ -26,8 +26,8 @@ def restore_sample(directory: "DataDir") -> bool:
         ConfigurationError: The directory holds something else.
         DataDirectoryError: The directory is not writable, or the recordings are damaged.
     """
-    from spanloop.administration.restore import Targets, restore  # noqa: PLC0415 - polars, which `up` does not need
-    from spanloop.training.jobs.database.database_copy import renew_tokens  # noqa: PLC0415
+    from spanloop.administration.restore import Targets, restore
+    from spanloop.training.jobs.database.database_copy import renew_tokens
 
     mark = directory.path / _MARK
     if mark.exists():
