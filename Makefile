@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := instrumentation collector converters training gateway evaluation dashboard foundation tests examples benchmarks docs docker
 
 # Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them. More
-# threads of polars would wait for each other: a tenth of the CPU time of the converters' tests.
+# threads of polars and torch would wait for each other: minutes, where another process holds a core.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
 # Tests start hundreds of processes. Without bytecode on disk, each would compile spanloop again.
@@ -26,8 +26,22 @@ STACK := $(COMPOSE) --file docker/compose.yaml --profile $(PROFILE)
 GPU_FOLDER ?= .gpu
 PARTS ?=
 
+# Runs a command and shows its newest line, on one line of a terminal; all of them are in .setup/log, the last ones are
+# printed when it fails.
+define with_progress
+mkdir -p .setup && { $(1) 2>&1; echo "exit status $$?"; } | tee .setup/log | { \
+	number=0; while IFS= read -r line; do case $$line in \
+		"exit status "*) status=$${line#exit status };; \
+		*) number=$$((number + 1)); \
+			if [ -t 2 ]; then printf '\r\033[K%s: %.100s' $$number "$$line" >&2; \
+			elif [ $$((number % 25)) = 1 ]; then printf '%s: %.100s\n' $$number "$$line" >&2; fi;; \
+	esac; done; \
+	if [ -t 2 ]; then printf '\r\033[K' >&2; fi; \
+	if [ $$status != 0 ]; then tail -n 30 .setup/log >&2; fi; exit $$status; }
+endef
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast-tests test-slow test-frameworks test-gpu check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
+.PHONY: help setup demo test fast-tests test-slow test-frameworks test-openenv test-gpu check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots images compose-up test-containers clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,19 +50,20 @@ setup: $(STAMP) ## Install everything into .venv, and the serving environment ne
 	@$(BIN)/spanloop doctor --fix
 
 $(STAMP): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet --upgrade 'pip>=26,<27'
-	$(PIP) install --quiet --editable '.[all]' --group dev
+	@echo "Installing into $(VENV): about 6 GB, in three to five minutes; the serving environment follows."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --upgrade 'pip>=26,<27'
+	@$(call with_progress,$(PIP) install --progress-bar off --editable '.[all]' --group dev)
 	@mkdir -p .setup && rm -f .setup/main-* && touch $@
 
-demo: setup ## See an agent fail, be trained on its own traces, and do better (20 minutes; DEMO="--seed 1 --no-serve")
+demo: setup ## See an agent fail, be trained on its own traces, and do better (20 minutes, 11 GB of memory; DEMO="--seed 1 --no-serve")
 	$(BIN)/spanloop demo $(DEMO)
 
 test: setup ## All checks and tests except the slow ones
 	@$(MAKE) --no-print-directory --jobs 2 check fast-tests
 
 fast-tests: $(STAMP)
-	POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
+	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --ignore tests/containers --timeout 1800 --hypothesis-profile explore
@@ -63,6 +78,11 @@ test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own envir
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.dependency_range
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)
 	$(BIN)/python docs/generate.py
+
+test-openenv: $(STAMP) ## Environments on OpenEnv's own server, in an environment of its own; needs the package index
+	$(PYTHON) -m venv .venv-openenv
+	.venv-openenv/bin/pip install --quiet 'openenv-core==0.3.0'
+	$(BIN)/python -m pytest -q tests/evaluation/environments/test_openenv.py
 
 check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentation
 	$(BIN)/ruff format --check $(SOURCES)
@@ -122,4 +142,4 @@ test-containers: $(STAMP) ## The stack in containers: the tiny demo through it, 
 	IMAGE_OPTIONS='$(IMAGE_OPTIONS)' COMPOSE='$(COMPOSE)' $(BIN)/python -m pytest tests/containers --timeout 3600
 
 clean: ## Remove what was installed and built
-	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .venv-openenv .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -23,10 +23,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.agent_runner import AgentRun, ExampleAgent
+from experiments.experiment import Experiment
+from experiments.finished_stages import FinishedStages
+
 from spanloop.cli.console import err
-from spanloop.demo.agent_runner import AgentRun, ExampleAgent
-from spanloop.demo.experiment import Experiment
-from spanloop.demo.stages import FinishedStages, StageDisplay
+from spanloop.demo.stages import StageDisplay
 from spanloop.evaluation.results import load_episodes, load_evaluation
 from spanloop.evaluation.results.bootstrap import Interval, bootstrap_mean
 from spanloop.foundation.paths import DataDir

@@ -34,13 +34,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.agent_runner import AgentRun, office_agent
+from experiments.experiment import Experiment
+from experiments.finished_stages import FinishedStages
+from experiments.recipe import Recipe
 from learners import expert
 
 from spanloop.cli.console import err
-from spanloop.demo.agent_runner import AgentRun, office_agent
-from spanloop.demo.experiment import Experiment
-from spanloop.demo.learning_loop import Recipe
-from spanloop.demo.stages import FinishedStages, StageDisplay
+from spanloop.demo.stages import StageDisplay
 from spanloop.evaluation.results import load_episodes, load_evaluation
 from spanloop.evaluation.results.bootstrap import Interval, bootstrap_mean
 from spanloop.foundation.paths import DataDir

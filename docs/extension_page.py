@@ -109,6 +109,15 @@ _KINDS: Final[dict[str, _Kind]] = {
         "deploys is queued.",
         "graders.py",
     ),
+    "environments": _Kind(
+        "Environments",
+        "An environment is what an agent acts in while it attempts a task ([environments](environments.md)). An object "
+        "serves one episode, in a process of its own.",
+        "",
+        "`spanloop run --environment`, `name` of `[environment]` in `app.toml`, or of `[evaluation.environment_settings]` "
+        "in `spanloop.toml`. Checked in a process of its own before the first attempt.",
+        "environments.py",
+    ),
     "recipes": _Kind(
         "Recipes",
         "A recipe is one way to learn: what it learns from, its settings, its advantage and its loss "

@@ -51,6 +51,8 @@ from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training.dataset.selector import COLUMNS as SELECTOR_COLUMNS
+from spanloop.training.loop.app_file import LoopModel
+from spanloop.training.loop.budget import Budget
 from spanloop.training.models import memory_estimate
 from spanloop.training.recipes.registry import RECIPE_POINT, find_recipe
 from spanloop.training.spec.fields import spec_fields
@@ -147,6 +149,12 @@ def settings() -> str:
             "Section `[evaluation]` of `spanloop.toml` ([let a job decide](../how-to/promote.md#let-a-job-decide)).\n",
             VARIABLE_SECTION,
             table(("key", "variable", "default", "meaning"), variable_fields(Evaluation)),
+            "## The file of a loop\n",
+            "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the keys of the\n"
+            "section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion rule. `[model]`:\n",
+            table(("key", "default", "meaning"), section_fields(LoopModel)),
+            "`[budget]`:\n",
+            table(("key", "default", "meaning"), section_fields(Budget)),
             "## Addresses and the shared folder\n",
             ADDRESSES,
             table(("key", "variable", "meaning"), variables_of(Services)),

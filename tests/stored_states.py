@@ -28,8 +28,8 @@ class Histories:
         for end in range(1, len(texts) + 1):
             key = tuple(texts[:end])
             if key not in self._histories:
-                message = Message("user", "", (), (), "", key[-1], b"", is_redacted=False)
-                self._histories[key] = History(history, message, end, b"", None, b"", None, b"", b"")
+                message = Message("user", "", (), (), "", key[-1], (), is_redacted=False)
+                self._histories[key] = History(history, message, end, 0, None, 0, None, 0, 0)
             history = self._histories[key]
         return history
 

@@ -14,6 +14,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from spanloop.training.verl_plugin.engine.attention_kernels import kernel_for
 from spanloop.training.verl_plugin.engine.attention_plan import plan_attention
+from spanloop.training.verl_plugin.engine.fused_layers import fuse_layers
+from spanloop.training.verl_plugin.engine.kept_activations import KeptActivations, free_bytes
 from spanloop.training.verl_plugin.engine.packed_batch import PackedBatch, micro_batches, pack_batch
 from spanloop.training.verl_plugin.engine.token_logprobs import token_logprobs
 from spanloop.training.verl_plugin.engine.tree_attention import ATTENTION, tree_attention
@@ -41,6 +43,8 @@ class Computed(NamedTuple):
     an unknown card."""
     hfu: float
     """The same with recomputed matrix products."""
+    recomputed_layers: int
+    """Of the last pass."""
     peak_gb: float
     """Largest memory that torch allocated; 0 on a CPU."""
     loss: float
@@ -60,11 +64,11 @@ class Work(NamedTuple):
     flops: float
     """Operations, without recomputed activations."""
     performed_flops: float
-    """With the recomputation of the layers' matrix products and of the head's."""
+    """With the recomputation of the layers' matrix products."""
 
 
-def batch_work(batch: PackedBatch, size: Size) -> Work:
-    """Return the work of forward and backward over a pack."""
+def batch_work(batch: PackedBatch, size: Size, recomputed_layers: int = 0) -> Work:
+    """Return the work of forward and backward over a pack, some of whose layers recompute their activations."""
     # a token sees what lies above it in the tree, and itself
     pairs = sum(
         (part.end - part.begin) * ((part.end - part.begin + 1) / 2 + part.subtree_end - part.end)
@@ -72,16 +76,17 @@ def batch_work(batch: PackedBatch, size: Size) -> Work:
     )
     matrices = 6 * (size.layer_parameters * batch.layout.tokens + size.head_parameters * len(batch.logits_at))
     attention = 12 * size.layers * size.hidden * pairs
-    return Work(batch.layout.tokens, matrices + attention, matrices * 8 / 6 + attention)
+    recomputed = 2 * size.layer_parameters * batch.layout.tokens * recomputed_layers / size.layers
+    return Work(batch.layout.tokens, matrices + attention, matrices + attention + recomputed)
 
 
-def packed_work(rows: Rows, size: Size, limit_tokens: int, *, share: bool) -> Work:
+def packed_work(rows: Rows, size: Size, limit_tokens: int, *, share: bool, recomputed_layers: int = 0) -> Work:
     """Return the work of rows in passes of at most ``limit_tokens``."""
     parts = micro_batches(rows.sequences, limit_tokens, share=share)
     packs = (
         pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share) for part in parts
     )
-    return Work(*map(sum, zip(*(batch_work(pack, size) for pack in packs), strict=True)))
+    return Work(*map(sum, zip(*(batch_work(pack, size, recomputed_layers) for pack in packs), strict=True)))
 
 
 class Passes:
@@ -103,6 +108,9 @@ class Passes:
         self._size = size
         self._limit = limit_tokens
         self._device = next(model.parameters()).device
+        self.unfused = fuse_layers(model, self._device)
+        self.kept = KeptActivations(model)
+        self._recomputed = 0
 
     def measure(self, rows: Rows, *, share: bool, repetitions: int = 1) -> Computed:
         """Return the median over ``repetitions``, after a pass that warms up; leaves the gradients of the last."""
@@ -133,24 +141,29 @@ class Passes:
     def _run(self, rows: Rows, *, share: bool) -> Computed:
         self._model.zero_grad(set_to_none=True)
         trained = sum(int(mask.sum()) for mask in rows.masks)
-        loss = 0.0
+        loss, performed = 0.0, 0.0
         parts = micro_batches(rows.sequences, self._limit, share=share)
         self._synchronize()
         started_s = time.perf_counter()
         for part in parts:
             batch = pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share)
             loss += self._forward_backward(batch, trained)
+            performed += batch_work(batch, self._size, self._recomputed).performed_flops
         self._synchronize()
         seconds = time.perf_counter() - started_s
         peak = peak_flops(self._device)
         peak_gb = torch.cuda.max_memory_allocated() / 1e9 if self._device.type == "cuda" else 0.0
         work = packed_work(rows, self._size, self._limit, share=share)
-        mfu, hfu = (flops / seconds / peak if peak else 0.0 for flops in (work.flops, work.performed_flops))
-        return Computed(seconds, work.tokens, rows.tokens, len(parts), mfu, hfu, peak_gb, loss)
+        mfu, hfu = (flops / seconds / peak if peak else 0.0 for flops in (work.flops, performed))
+        return Computed(seconds, work.tokens, rows.tokens, len(parts), mfu, hfu, self._recomputed, peak_gb, loss)
+
+    def _free_bytes(self) -> int:
+        return free_bytes([], None) if self._device.type == "cuda" else 0
 
     def _forward_backward(self, batch: PackedBatch, trained: int) -> float:
         longest_run = kernel_for(self._device).longest_run
-        plan = plan_attention(batch.layout, self._device, longest_run=longest_run)
+        self._recomputed = self.kept.choose(batch.layout.tokens, self._free_bytes())
+        plan = plan_attention(batch.layout, self._device, longest_run=longest_run, recomputed_layers=self._recomputed)
         batch = batch.to(self._device)
         hidden = self._model.model(
             input_ids=batch.input_ids,

@@ -130,7 +130,12 @@ def _tree(setup: Setup, rows: pl.DataFrame, name: str, steps: int) -> dict[str, 
 
 def _figures(setup: Setup, rows: pl.DataFrame, result: JobResult, *, pass_tokens: int, share: bool) -> dict[str, Any]:
     batches = _batches(rows)
-    work = [packed_work(merged_rows(batch), setup.size, pass_tokens, share=share) for batch in batches]
+    # the stock engine recomputes all layers
+    recomputed = round(result.median("actor/recomputed_layers")) if share else setup.size.layers
+    work = [
+        packed_work(merged_rows(batch), setup.size, pass_tokens, share=share, recomputed_layers=recomputed)
+        for batch in batches
+    ]
     mean = Work(*(sum(values) / len(work) for values in zip(*work, strict=True)))
     row_tokens_of_step = merged_rows(rows).tokens / len(batches)
     step_s = result.median("timing_s/step") - result.median("timing_s/save_checkpoint")
@@ -149,6 +154,7 @@ def _figures(setup: Setup, rows: pl.DataFrame, result: JobResult, *, pass_tokens
         "mfu_step": mean.flops / step_s / peak if step_s and peak else 0.0,
         "mfu_update": mean.flops / update_s / peak if update_s and peak else 0.0,
         "hfu_update": mean.performed_flops / update_s / peak if update_s and peak else 0.0,
+        "recomputed_layers": recomputed,
         "backbone": result.backbone,
         "mfu_verl": result.median("perf/mfu/actor"),
         "allocated_gb": max((step.get("perf/max_memory_allocated_gb", 0.0) for step in result.steps), default=0.0),

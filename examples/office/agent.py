@@ -1,8 +1,10 @@
 """An ordinary office assistant on the OpenAI SDK: pick a tool, call it, read the result, answer.
 
-    opentelemetry-instrument python agent.py OFFICE.sqlite TASKS.json --model NAME
+    spanloop loop app.toml
+    opentelemetry-instrument python agent.py OFFICE.sqlite TASKS.jsonl --model NAME
 
-It attempts every task of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the task and the
+The loop calls `attempt_task` for each attempt; the second command attempts every
+task of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the task and the
 reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
 """
 
@@ -11,6 +13,7 @@ import json
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +25,7 @@ from spanloop.instrumentation import reward, task
 
 MAX_STEPS: Final = 3
 MAX_TOKENS: Final = 48
+TEMPERATURE: Final = 0.6
 SYSTEM: Final = "You are an office assistant. First call a tool, then answer."
 QUESTION: Final = "Question: {}"
 TOOLS: Final[list[Any]] = definitions()
@@ -90,6 +94,17 @@ def attempt(client: OpenAI, model: str, office: Office, office_task: Task, tempe
     return score
 
 
+@cache
+def _client() -> OpenAI:
+    return OpenAI(max_retries=2)
+
+
+def attempt_task(fields: dict[str, str]) -> None:
+    """Attempt the task of ``fields`` in this folder's office, for ``spanloop run`` and ``spanloop loop``."""
+    office_task = Task(**{"id": os.environ["SPANLOOP_TASK_ID"], **fields})
+    attempt(_client(), os.environ["OPENAI_MODEL"], Office(Path("office.sqlite")), office_task, TEMPERATURE)
+
+
 def grade(office_task: Task, calls: list[Call], answer: str) -> float:
     """Return the reward of an attempt.
 
@@ -114,10 +129,10 @@ def main() -> None:
     """Attempt every task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("office", type=Path, help="the office's SQLite database")
-    parser.add_argument("tasks", type=Path, help="JSON file of tasks")
+    parser.add_argument("tasks", type=Path, help="JSON lines of tasks")
     parser.add_argument("--model", required=True, help="name at OPENAI_BASE_URL")
     parser.add_argument("--attempts", type=int, default=1, help="attempts at each task")
-    parser.add_argument("--temperature", type=float, default=0.6)
+    parser.add_argument("--temperature", type=float, default=TEMPERATURE)
     parser.add_argument("--parallel", type=int, default=32, help="attempts at the same time")
     options = parser.parse_args()
     tasks = read_tasks(options.tasks)

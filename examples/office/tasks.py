@@ -145,13 +145,13 @@ def write_office(database: Path) -> None:
 
 
 def write_tasks(path: Path, tasks: list[Task]) -> None:
-    """Write ``tasks`` as JSON, for `read_tasks`."""
-    path.write_text(json.dumps([asdict(task) for task in tasks], indent=1), encoding="utf-8")
+    """Write ``tasks`` as JSON lines, for `read_tasks` and ``spanloop run``."""
+    path.write_text("".join(json.dumps(asdict(task)) + "\n" for task in tasks), encoding="utf-8")
 
 
 def read_tasks(path: Path) -> list[Task]:
     """Read the tasks that `write_tasks` wrote."""
-    return [Task(**fields) for fields in json.loads(path.read_text(encoding="utf-8"))]
+    return [Task(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def make_tasks(split: Split, count: int, seed: int) -> list[Task]:
@@ -217,7 +217,7 @@ def contains(text: str, value: str) -> bool:
 
 
 def main() -> None:
-    """Write ``office.sqlite``, ``train.json`` and ``test.json``."""
+    """Write ``office.sqlite``, ``train.jsonl`` and ``test.jsonl``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="created if missing")
     parser.add_argument("--seed", type=int, default=0, help="seed of the questions")
@@ -232,7 +232,7 @@ def main() -> None:
             tasks = make_tasks(split, count, options.seed)
         except ValueError as error:
             sys.exit(f"{split}: {error}")
-        write_tasks(options.folder / f"{split}.json", tasks)
+        write_tasks(options.folder / f"{split}.jsonl", tasks)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.training.loop.rounds import LoopRounds, StepName
+
 SCRIPT = """
 import signal
 import sys
 from pathlib import Path
 import typer
 from spanloop.demo import command
-from spanloop.demo.learning_loop import Recipe
+from spanloop.demo.learning_demo import DemoSettings
 
-recipe = Recipe(test_tasks=48, train_tasks=32, sft_attempts=3, sft_steps=6, grpo_steps=2, grpo_batch=8)
+changes = {"attempts = 4": "attempts = 3", "steps = 12": "steps = 6", "steps = 8": "steps = 2"}
+grpo = {"batch_groups = 16          # tasks": "batch_groups = 8           # tasks", "group_size = 4": "group_size = 3"}
+settings = DemoSettings(test_tasks=48, train_tasks=32, changes=changes | grpo)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
 try:
-    command.learn(Path(sys.argv[1]), recipe, serve=False, fresh=False)
+    command.learn(Path(sys.argv[1]), settings, serve=False, fresh=False)
 except typer.Exit as end:
     sys.exit(end.exit_code)
 """
@@ -33,12 +37,17 @@ def start(data_dir: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def has_collected(data_dir: Path) -> bool:
+    if not (data_dir / "control.db").exists():
+        return False
+    return any(each.step(StepName.COLLECT).is_finished for each in LoopRounds(data_dir).list())
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_it_learns_and_goes_on_after_an_interruption(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = start(tmp_path / "data")
-    done = tmp_path / "data" / "demo" / "done.json"
-    while first.poll() is None and '"collect 1"' not in (done.read_text() if done.exists() else ""):
+    while first.poll() is None and not has_collected(tmp_path / "data"):
         time.sleep(0.5)
     time.sleep(15)  # into the job
     first.send_signal(signal.SIGINT)
@@ -51,6 +60,7 @@ def test_it_learns_and_goes_on_after_an_interruption(tmp_path: Path, capsys: pyt
     with capsys.disabled():
         sys.stdout.write(f"\n{errors}\n{out}")
     assert "(done before)" in errors
+    assert "step 10 of 10, round 2" in errors
     gained = re.search(r"paired difference \+(\d+) %", out)
     assert gained is not None
     assert int(gained[1]) > 0

@@ -1,15 +1,27 @@
 """Run an example's agent on its task file against a scripted model, and convert the spans that a collector received."""
 
+import json
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 from framework_matrix.recording import collecting, drain, read_store
 
-from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV
+from spanloop.evaluation.environments import EnvironmentSettings, Outcome
+from spanloop.evaluation.environments.endpoint import Endpoint, serving
+from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
+from spanloop.semconv.environment import (
+    DATA_DIR_ENV,
+    ENVIRONMENT_SESSION_ENV,
+    ENVIRONMENT_URL_ENV,
+    EPISODE_ID_ENV,
+    EXIT_TIMEOUT_ENV,
+    TASK_ID_ENV,
+)
 from spanloop.store.client import Address
 
 from ..instrumentation.support import BIN, EXAMPLES, Attributes, Reply, clean_environment, modelling
@@ -56,3 +68,65 @@ def run_example(
         drain(data_dir)
         recorded = read_store(database, {})
     return Attempted(done.stdout, done.stderr, done.returncode, model.requests, recorded.transitions, recorded.spans)
+
+
+def run_acting(
+    name: str,
+    function: str,
+    *,
+    settings: EnvironmentSettings,
+    task: Mapping[str, Any],
+    script: Sequence[Reply],
+    address: Address,
+    data_dir: Path,
+) -> tuple[Attempted, Outcome]:
+    """Make one attempt of ``examples/NAME`` in an environment, as the task runner does.
+
+    Args:
+        name: The example.
+        function: Of its ``agent.py``; it is called with the task.
+        settings: The environment.
+        task: The task's fields, with ``task_id``.
+        script: The model's answers.
+        address: An empty store, which gets the spans.
+        data_dir: The data directory.
+    """
+    folder = EXAMPLES / name
+    code = f"import json, sys, agent; print(agent.{function}(json.loads(sys.argv[1])))"
+    command = [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(dict(task))]
+    with (
+        modelling() as model,
+        collecting(address, address.database, data_dir) as database,
+        EnvironmentPool(PoolSettings(settings, os.environ, f"{data_dir}/", folder)) as pool,
+        serving(Endpoint(pool)) as url,
+    ):
+        model.script = script
+        session = pool.open(task, 0)
+        assert not session.outcome.failure, session.outcome.failure
+        environment = {
+            DATA_DIR_ENV: str(data_dir),
+            "OPENAI_BASE_URL": model.url,
+            "OPENAI_MODEL": "tiny",
+            "OPENAI_API_KEY": "not-needed",
+            EXIT_TIMEOUT_ENV: "60",
+            TASK_ID_ENV: str(task["task_id"]),
+            EPISODE_ID_ENV: "e" * 32,
+            ENVIRONMENT_URL_ENV: url,
+            ENVIRONMENT_SESSION_ENV: session.key,
+        }
+        done = subprocess.run(
+            command,
+            env=clean_environment() | environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        pool.release(session)
+        drain(data_dir)
+        recorded = read_store(database, {})
+    attempted = Attempted(
+        done.stdout, done.stderr, done.returncode, model.requests, recorded.transitions, recorded.spans
+    )
+    return attempted, session.outcome

@@ -19,11 +19,12 @@ from ..dashboard.dashboard.conftest import clickhouse_url
 from ..installed_packages import install
 from .how_to_pages import FOLDER, ROOT, files, run_commands, write_files
 
-PACKAGE_PAGES: Final = ("dialect.md", "page.md", "recipe.md", "rule.md", "tasks.md")
+PACKAGE_PAGES: Final = ("dialect.md", "environment.md", "page.md", "recipe.md", "rule.md", "tasks.md")
 PROJECT: Final = "extending/pyproject.toml"
 STORED: Final[Mapping[str, tuple[str, list[tuple[object, ...]]]]] = {
     "rule.md": ("SELECT rule, fault_owner, confidence FROM failures", [("stale_quote", "policy", 0.75)]),
     "dialect.md": ("SELECT model, action LIKE '%Hello.%' FROM transitions", [("tiny", 1)]),
+    "environment.md": ("SELECT task_id, reward FROM attempts", [("first", 1.0)]),
     "tasks.md": ("SELECT task_id, reward FROM attempts", [("ada", 1.0)]),
 }
 """Page to a query of the store after its commands, with the rows."""

@@ -122,5 +122,5 @@ def test_the_examples_are_answered_by_no_tool_of_the_world() -> None:
 
 def test_tasks_survive_their_file(tmp_path: Path) -> None:
     tasks = make_tasks("train", 8, 0)
-    write_tasks(tmp_path / "tasks.json", tasks)
-    assert read_tasks(tmp_path / "tasks.json") == tasks
+    write_tasks(tmp_path / "tasks.jsonl", tasks)
+    assert read_tasks(tmp_path / "tasks.jsonl") == tasks

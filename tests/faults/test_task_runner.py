@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -36,7 +37,21 @@ def solve(task):
     os.write(journal, f"end {os.environ['SPANLOOP_EPISODE_ID']}\\n".encode())
     os.close(journal)
     return task["answer"]
+
+def act(task):
+    from spanloop.instrumentation import environment
+
+    journal = os.open(task["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(journal, f"start {os.environ['SPANLOOP_EPISODE_ID']}\\n".encode())
+    world = environment()
+    while not world.done:
+        time.sleep(task["seconds"] / 2)
+        world.step("add", {"number": 1})
+    os.write(journal, f"end {os.environ['SPANLOOP_EPISODE_ID']}\\n".encode())
+    os.close(journal)
+    return task["answer"]  # and leaves the environment open
 """
+ENVIRONMENTS = Path(__file__).parents[1] / "evaluation" / "environments"
 COMMAND = (
     'sh -c \'echo start $SPANLOOP_EPISODE_ID >> "$1"; sleep $2; echo end $SPANLOOP_EPISODE_ID >> "$1"; echo $3\' '
     "sh {journal} {seconds} {answer}"
@@ -56,6 +71,7 @@ class Runner:
         self.journal = folder / "journal"
         self.agent = agent
         self.parallel = parallel
+        self.options: list[str] = []
         self.mark = VariableMark(PROCESS_MARK_ENV, mark_prefix(data_dir.runs / "storm"))
         (folder / "solver.py").write_text(AGENT)
 
@@ -67,7 +83,7 @@ class Runner:
     def start(self, attempts: int) -> "subprocess.Popen[str]":
         command = [str(SPANLOOP), "run", "tasks.jsonl", "--agent", self.agent, "--attempts", str(attempts)]
         command += ["--parallel", str(self.parallel), "--grader", "exact", "--run", "storm", "--no-instrument"]
-        command += ["--model", "tiny@v1", "--base-url", "http://127.0.0.1:9/v1"]
+        command += ["--model", "tiny@v1", "--base-url", "http://127.0.0.1:9/v1", *self.options]
         with (self.folder / "output").open("a") as output:
             return subprocess.Popen(
                 command, cwd=self.folder, env=self.environment, stdout=output, stderr=subprocess.PIPE, text=True
@@ -193,6 +209,45 @@ def test_kill_9_at_random_instants(
     print_at_end(f"task runner, {what}: kills={kills} {shown(ledger)}")
     assert kills >= 5
     assert ledger["interrupted"] >= 1
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_runner_and_of_environments_at_random_instants(
+    runner: Runner, store: Store, print_at_end: Callable[[str], None], times: int
+) -> None:
+    chance, kills = random.Random(18), Counter[str]()
+    runner.agent, runner.options = "solver:act", ["--environment", "troublesome:Counter"]
+    runner.environment["PYTHONPATH"] = str(ENVIRONMENTS)
+    tasks, attempts = 20 * times, 5
+    runner.write_tasks(tasks, 0.2)
+    while len(runner.ended()) < tasks * attempts:
+        process = runner.start(attempts)
+        deadline_s = time.monotonic() + chance.uniform(2, 6)
+        while process.poll() is None and time.monotonic() < deadline_s:
+            time.sleep(chance.uniform(0.2, 1.0))
+            found = [each for each in find_processes(None, runner.mark) if is_environment(each.pid)]
+            if found:
+                with suppress(ProcessLookupError):
+                    os.kill(chance.choice(found).pid, signal.SIGKILL)
+                kills["environments"] += 1
+        if process.poll() is None:
+            runner.kill(process)
+            kills["runners"] += 1
+        else:
+            process.communicate()
+    runner.finish(attempts)
+    ledger = check_ledger(runner, store, tasks=tasks, attempts=attempts)
+    print_at_end(f"environments: kills={dict(kills)} {shown(ledger)}")
+    assert kills["environments"] >= 5
+    assert kills["runners"] >= 1
+    assert ledger["interrupted"] >= 1
+
+
+def is_environment(pid: int) -> bool:
+    try:
+        return "spanloop.evaluation.environments.worker" in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
 
 
 @pytest.mark.slow

@@ -8,7 +8,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from spanloop.gateway.drain import CHAT_PATH, Drain
+from spanloop.gateway.apis.routes import CHAT_PATH
+from spanloop.gateway.drain import Drain
 
 
 class Model:

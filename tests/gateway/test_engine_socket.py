@@ -5,10 +5,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from httpx import ConnectError
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.gateway.engine.unix_socket import EngineSocket, engine_client
+from spanloop.gateway.client.connection import EngineConnectionError
+from spanloop.gateway.client.engine_client import EngineClient
+from spanloop.gateway.engine.unix_socket import EngineSocket
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -23,15 +24,15 @@ async def test_the_socket_is_in_a_folder_of_this_user_alone() -> None:
     assert first.url != second.url
     assert first.path.parent.stat().st_mode & 0o777 == 0o700
     server = await asyncio.start_unix_server(answer, first.path)
-    async with engine_client() as client:
+    async with EngineClient() as client:
         assert (await client.get(f"{first.url}/health")).text == "hi"
-        with pytest.raises(ConnectError):
+        with pytest.raises(EngineConnectionError):
             await client.get(f"{second.url}/health")
         server.close()
         first.remove()
-        with pytest.raises(ConnectError):
-            await client.post(f"{first.url}/v1/chat/completions")
-        with pytest.raises(ConnectError):
+        with pytest.raises(EngineConnectionError):
+            await client.request("POST", f"{first.url}/v1/chat/completions")
+        with pytest.raises(EngineConnectionError):
             await client.get("http://127.0.0.1:9/health")
     second.remove()
     assert not first.path.parent.exists()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spanloop.foundation.settings.roles import EngineSettings
+from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
-from spanloop.gateway.engine.unix_socket import engine_client
 from spanloop.gateway.engine.vllm_server import ChildEngine
 
 _SERVER = """
@@ -74,7 +74,7 @@ def serving_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 
 @pytest.fixture
 async def engine(serving_folder: Path, tmp_path: Path) -> AsyncGenerator[ChildEngine]:  # noqa: ARG001 - found by its variable
-    async with engine_client() as client:
+    async with EngineClient() as client:
         child = ChildEngine(EngineSettings(start_timeout_s=60), client, tmp_path / "vllm.log")
         yield child
         await child.stop()

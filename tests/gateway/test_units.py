@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from spanloop.gateway.api_errors import ApiError, UnavailableError
 from spanloop.gateway.capture.recorder import to_frame
 from spanloop.gateway.capture.tokens import CaptureBuilder, CaptureContext, decode_captures, encode_captures
 from spanloop.gateway.chat import sse
-from spanloop.gateway.chat.request import ChatRequest, TraceContext, for_client
+from spanloop.gateway.chat.answer_format import ChatFormat
+from spanloop.gateway.chat.request import ChatRequest, TraceContext
 from spanloop.gateway.engine.admission import AdmissionControl, EngineEndpoint
 from spanloop.gateway.engine.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.engine.served_adapter import ServedAdapter
@@ -30,12 +30,9 @@ SOCKET = Path("/tmp/spanloop-engine-1/vllm.sock")
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-async def collect(chunks: list[bytes]) -> list[bytes]:
-    async def stream() -> AsyncGenerator[bytes]:
-        for chunk in chunks:
-            yield chunk
-
-    return [data async for data in sse.decode(stream())]
+def collect(chunks: list[bytes]) -> list[bytes]:
+    decoder = sse.Decoder()
+    return [data for chunk in chunks for data in decoder.feed(chunk)]
 
 
 JSON = st.recursive(
@@ -53,12 +50,12 @@ def test_events_are_decoded_from_any_text_and_any_chunks(documents: list[Any], c
     for cut in cuts:
         chunks.append(joined[:cut])
         joined = joined[cut:]
-    assert asyncio.run(collect([*chunks, joined])) == sent
+    assert collect([*chunks, joined]) == sent
 
 
 def test_comments_and_incomplete_events_are_skipped() -> None:
     stream = [b": ping\n\nevent: x\r\ndata: 1\r\n\r\ndata:2\ndata: 3\n\nda", b"ta: lost"]
-    assert asyncio.run(collect(stream)) == [b"1", b"2\n3"]
+    assert collect(stream) == [b"1", b"2\n3"]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,7 @@ def test_decoding_another_record_is_a_value_error(body: bytes) -> None:
 
 def test_an_error_event_is_passed_to_the_client() -> None:
     request = ChatRequest.parse(b'{"messages": [{}]}', None)
-    assert for_client({"error": {"message": "x"}}, request, "m@v1") == {"error": {"message": "x"}}
+    assert ChatFormat(request).for_client({"error": {"message": "x"}}, "m@v1") == {"error": {"message": "x"}}
 
 
 def test_a_missing_serving_environment_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -362,9 +359,11 @@ async def test_draining_preempts_requests_after_the_timeout() -> None:
     admission.open(ENDPOINT)
 
     async def use() -> bool:
+        preempted = asyncio.Event()
         async with admission.admit("") as lease:
-            await lease.preempted.wait()
-            return True
+            lease.on_preempt = preempted.set
+            await preempted.wait()
+            return lease.is_preempted
 
     running = [asyncio.create_task(use()) for _ in range(3)]
     await asyncio.sleep(0)

@@ -29,9 +29,9 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.sampling import constraining
 from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.capture.tokens import Capture
+from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.facts import EngineFacts
 from spanloop.gateway.engine.serving_environment import find_serving_environment
-from spanloop.gateway.engine.unix_socket import engine_client
 from spanloop.gateway.engine.vllm_server import ChildEngine
 
 from .support import Process, captures, descendants, is_alive, wait_until
@@ -166,7 +166,7 @@ async def test_the_settings_of_a_real_engine_are_read_as_an_upstream_s(models: d
     generation = json.loads((folder / "generation_config.json").read_text())
     (folder / "generation_config.json").write_text(json.dumps({**generation, "top_k": 20, "temperature": 0.6}))
     options = ("--generation-config", "auto", "--override-generation-config", '{"top_p": 0.8}')
-    async with engine_client() as client:
+    async with EngineClient() as client:
         engine = ChildEngine(EngineSettings(vllm_args=shlex.join(options)), client, tmp_path / "vllm.log")
         try:
             await engine.start(str(folder))

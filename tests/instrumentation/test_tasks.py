@@ -61,7 +61,17 @@ def _span(name: str) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(spanloop.instrumentation.__all__) == ["Attempt", "TaskContext", "mark", "reward", "task", "tool"]
+    assert sorted(spanloop.instrumentation.__all__) == [
+        "Attempt",
+        "EnvironmentSession",
+        "EnvironmentUnavailableError",
+        "TaskContext",
+        "environment",
+        "mark",
+        "reward",
+        "task",
+        "tool",
+    ]
 
 
 def test_every_entry_is_an_episode_of_its_own(recorded: Recorded) -> None:

@@ -22,6 +22,8 @@ class GatewayStandIn(ThreadingHTTPServer):
         self.refusals: dict[str, tuple[int, str]] = {}
         self.served = ""
         """``name@version`` that was deployed last."""
+        self.tokens = 0
+        """Captured since the start."""
 
     @property
     def paths(self) -> list[str]:
@@ -51,10 +53,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         gateway = self.server
         assert isinstance(gateway, GatewayStandIn)
-        models = {"data": [{"id": gateway.served}]}
+        models = {"data": [{"id": gateway.served}] if gateway.served else []}
+        health = {"restarts": 0, "captures": {"waiting_bytes": 0}, "spool": {"records": 0}}
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps(models if self.path == "/v1/models" else {"restarts": 0}).encode())
+        if self.path == "/metrics":
+            text = f'spanloop_gateway_tokens_total{{kind="prompt"}} {gateway.tokens}\n'
+        else:
+            text = json.dumps(models if self.path == "/v1/models" else health)
+        self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""

@@ -1,161 +1,115 @@
-"""The demo without running it: its finished stages, its agent, and rejected settings."""
-# pyright: reportPrivateUsage=false
+"""The demo without running it: its app, its ports, its report, and rejected settings."""
 
 import json
-import time
-from collections.abc import Sequence
+import re
+import tomllib
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 import typer
 
-from spanloop.demo.agent_runner import office_agent, write_tasks
-from spanloop.demo.command import _duration, demo
-from spanloop.demo.experiment import Experiment
-from spanloop.demo.learning_loop import Recipe, run_loop
+from spanloop.demo.command import demo
+from spanloop.demo.learning_demo import (
+    DemoSettings,
+    app_text,
+    office_folder,
+    prepare_app,
+    print_needs,
+    stored_ports,
+)
+from spanloop.demo.learning_report import evaluation_ids
 from spanloop.demo.running_services import check_services
-from spanloop.demo.stages import FinishedStages, StageDisplay
-from spanloop.foundation.errors import ConfigurationError, NotRunningError, ServiceError
+from spanloop.evaluation.runner.agent import is_callable_target
+from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime import environment_checks
-from spanloop.training.run.job_api import JobSpec
-from spanloop.training.spec.flat_settings import flat_settings
+from spanloop.training.loop.app_file import read_app
+from spanloop.training.loop.rounds import LoopRound, RoundOutcome, StepName, StepRecord
+from spanloop.training.spec.job_file import build_spec
 
 from .support import Run
 
-SETTINGS = {"seed": 0, "source": "smollm2"}
+
+@pytest.fixture
+def offices(tmp_path: Path) -> Path:
+    """A demo's folder with a few tasks."""
+    prepare_app(tmp_path / "demo", DemoSettings(seed=1, train_tasks=8, test_tasks=12))
+    return tmp_path / "demo"
 
 
-def test_a_finished_stage_is_remembered_with_its_result(tmp_path: Path) -> None:
-    path = tmp_path / "demo" / "done.json"
-    stages = FinishedStages(path, SETTINGS)
-    assert stages.result("model") is None
-    stages.finish("model", {"version": "office@v1"}, 12.34)
-    again = FinishedStages(path, SETTINGS)
-    assert again.result("model") == {"version": "office@v1"}
-    assert again.seconds == {"model": 12.3}
-    assert [each.name for each in path.parent.iterdir()] == ["done.json"]
+def test_the_app_is_copied_with_its_tasks_and_its_seed(offices: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(offices)
+    app = read_app(Path("app.toml"))
+    assert [spec.kind for spec in app.train] == ["sft", "dr_grpo"]
+    assert {app.run.seed, app.evaluation.seed, *(spec.optimiser.seed for spec in app.train)} == {1}
+    assert (app.model.source, app.run.agent) == ("smollm2", "agent:attempt_task")
+    tasks = [json.loads(line) for line in (offices / "test.jsonl").read_text().splitlines()]
+    assert len(tasks) == 12
+    assert (offices / "office.sqlite").stat().st_size > 0
+    assert is_callable_target(app.run.agent)
 
 
-def test_the_duration_counts_what_was_broken_off_too(tmp_path: Path) -> None:
-    path = tmp_path / "demo" / "done.json"
-    stages = FinishedStages(path, SETTINGS)
-    stages.finish("model", {}, 60.0)
-    assert _duration(stages) == "the demo took 1.0 minutes: model 60 s"
-    for _ in range(2):
-        FinishedStages(path, SETTINGS).interrupt("train", 45.04)
-    again = FinishedStages(path, SETTINGS)
-    again.finish("train", {}, 120.0)
-    assert again.interrupted_s == 90.0
-    assert _duration(again) == ("the demo took 4.5 minutes, 1.5 of them in interrupted stages: train 120 s, model 60 s")
+def test_the_demo_trains_as_its_measured_recipe() -> None:
+    app = tomllib.loads(app_text((office_folder() / "app.toml").read_text(), DemoSettings()))
+    sft, grpo = (build_spec(each | {"base": "office"}, where="app.toml") for each in app["train"])
+    assert (sft.steps, sft.optimiser.batch_groups, sft.optimiser.learning_rate) == (12, 16, 3e-5)
+    assert (grpo.steps, grpo.optimiser.batch_groups, grpo.optimiser.learning_rate) == (8, 16, 3e-6)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ServiceError("gone")])
-def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path, error: BaseException) -> None:
-    settings = Recipe()._asdict()
-    path = tmp_path / "demo" / "done.json"
-    experiment = Experiment(DataDir(tmp_path), FinishedStages(path, settings), StageDisplay(), office_agent(), seed=0)
-
-    def work() -> dict[str, Any]:
-        time.sleep(0.2)
-        raise error
-
-    with pytest.raises(type(error)):
-        experiment._stage("train", "trains", work)
-    again = FinishedStages(path, settings)
-    assert again.result("train") is None
-    assert again.interrupted_s >= 0.2
-
-
-def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:
-    path = tmp_path / "demo" / "done.json"
-    FinishedStages(path, SETTINGS).finish("model", {}, 1.0)
-    with pytest.raises(ConfigurationError, match="seed was 0, now 1") as caught:
-        FinishedStages(path, {**SETTINGS, "seed": 1})
+def test_the_same_settings_continue_and_others_are_refused(offices: Path) -> None:
+    tasks = (offices / "train.jsonl").stat().st_mtime_ns
+    settings = DemoSettings(seed=1, train_tasks=8, test_tasks=12)
+    assert prepare_app(offices, settings._replace(rounds=5)) == offices / "app.toml"
+    assert (offices / "train.jsonl").stat().st_mtime_ns == tasks
+    with pytest.raises(ConfigurationError, match="it has 'seed = 1', now 'seed = 2'") as caught:
+        prepare_app(offices, settings._replace(seed=2))
     assert "--fresh" in caught.value.next_step
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": {}}', '{"settings": {}, "stages": 3}'])
-def test_a_damaged_file_of_finished_stages_is_named(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "done.json"
-    path.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"does not list the demo.s finished stages"):
-        FinishedStages(path, SETTINGS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("sft", {"steps": 4}),
-        ("sft", {"policy_version": "", "tokens": "rendered"}),
-        ("dr_grpo", {"credit": "attributed"}),
-        ("dpo", {"learning_rate": 3e-6, "steps": 8, "batch_groups": 16}),
-    ],
-)
-def test_a_recipe_gives_a_valid_job_of_each_kind(kind: str, changes: dict[str, Any]) -> None:
-    job = Recipe().job(kind, "office@v1", datetime(2026, 1, 1, tzinfo=UTC), **changes)
-    assert job.kind == kind
-    assert flat_settings(job).items() >= changes.items()
-
-
-class Recorded:
-    """An experiment that trains nothing and whose rule promotes the versions ``better``."""
-
-    agent = office_agent()
-
-    def __init__(self, better: Sequence[str]) -> None:
-        self._better = better
-        self.champion = "m@v1"
-        self.trained: list[tuple[str, str]] = []
-
-    def add_model(self, _: str) -> str:
-        return self.champion
-
-    def make_tasks(self, **_: int) -> None:
-        pass
-
-    def evaluate(self, _: str) -> None:
-        pass
-
-    def collect(self, *_: object, version: str) -> datetime:
-        assert version == self.champion
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-    def train(self, _name: str, _title: str, spec: JobSpec) -> str:
-        self.trained.append((str(spec.kind), spec.base))
-        return f"m@v{len(self.trained) + 1}"
-
-    def decide(self, candidate: str) -> str:
-        self.champion = candidate if candidate in self._better else self.champion
-        return self.champion
-
-
-def test_each_round_trains_the_champion() -> None:
-    experiment = Recorded(better=["m@v2", "m@v4"])
-    versions = run_loop(cast("Experiment", experiment), Recipe(rounds=4))
-    assert experiment.trained == [("sft", "m@v1"), ("dr_grpo", "m@v2"), ("dr_grpo", "m@v2"), ("dr_grpo", "m@v4")]
-    assert versions == ([f"m@v{number}" for number in range(1, 6)], "m@v4")
-
-
-def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
-    settings = Recipe()._asdict()
-    FinishedStages(tmp_path / "done.json", settings).finish("model", {}, 1.0)
-    FinishedStages(tmp_path / "done.json", settings)
-
-
-def test_the_agent_is_found_and_makes_its_office(tmp_path: Path) -> None:
-    assert (office_agent().folder / "agent.py").is_file()
-    write_tasks(office_agent(), tmp_path / "office", seed=1, train=8, test=12)
-    assert len(json.loads((tmp_path / "office" / "test.json").read_text())) == 12
-    assert (tmp_path / "office" / "office.sqlite").stat().st_size > 0
+    with pytest.raises(ConfigurationError, match="started with other settings: it has 'source"):
+        prepare_app(offices, settings._replace(source="org/other"))
 
 
 def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are not 4000 different questions"):
-        write_tasks(office_agent(), tmp_path, seed=1, train=8, test=4000)
+        prepare_app(tmp_path, DemoSettings(test_tasks=4000))
+    assert not (tmp_path / "app.toml").exists()
+
+
+def test_the_ports_stay_where_they_are_free(tmp_path: Path) -> None:
+    file = tmp_path / "demo" / "ports.json"
+    first = stored_ports(file)
+    assert stored_ports(file) == first
+    other = stored_ports(file, is_free=lambda port: port != first.dashboard)
+    assert other != first
+    assert stored_ports(file) == other
+    file.write_text("damaged")
+    assert stored_ports(file).dashboard > 0
+
+
+def test_needs_and_duration_are_printed_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_needs(tmp_path / "demo", 2)
+    text = capsys.readouterr().err
+    assert re.search(r"It takes about \d+ min for 2 rounds on two quiet cores with bfloat16", text)
+    assert re.search(r"It needs 11 GB of memory and 5 GB of disk. This machine: \d+ cores", text)
+
+
+def step(name: StepName, seconds: float = 0.0, **result: object) -> StepRecord:
+    return StepRecord(name, seconds, 0, "", result)
+
+
+def test_the_report_reads_the_evaluation_of_each_version() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    first = (step(StepName.MEASURE, evaluation="e:m@v1"), step(StepName.TEST, evaluation="e:m@v2"))
+    second = (step(StepName.MEASURE, evaluation="e:m@v2"), step(StepName.TEST, evaluation="e:m@v3"))
+    rounds = [
+        LoopRound("m", 1, "m@v1", "m@v2", first, RoundOutcome.PROMOTED, "", at, at),
+        LoopRound("m", 2, "m@v2", "m@v3", second, RoundOutcome.KEPT, "", at, at),
+        LoopRound("m", 3, "m@v2", "", (StepRecord(StepName.MEASURE),), None, "", at, None),
+    ]
+    assert evaluation_ids(rounds) == {f"m@v{number}": f"e:m@v{number}" for number in (1, 2, 3)}
 
 
 def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

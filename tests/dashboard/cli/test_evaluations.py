@@ -14,7 +14,7 @@ import pytest
 from spanloop.cli import console
 from spanloop.cli.app import app
 from spanloop.evaluation.results import EvaluationError
-from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.errors import ConfigurationError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.plugins import lookup as extensions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
@@ -119,6 +119,19 @@ def test_models_are_evaluated_listed_shown_and_compared(models: DataDir) -> None
     assert "5 tasks failed before and succeed now" in compared
     assert "test-03 m@v1-3 m@v2-3" in compared
     assert "1 tasks succeeded before and fail now" in compared
+
+
+@pytest.mark.usefixtures("seeded")
+def test_figures_are_grouped_by_a_field_of_the_tasks(models: DataDir, tmp_path: Path) -> None:
+    rows = [{"id": f"test-{n:02}", "n": n, "level": "easy" if n < 4 else "hard"} for n in range(10)]
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown, _ = run(models, "evaluate", "m@v1", "--tasks", str(tasks), "--group-by", "level")
+    assert "level tasks attempts success sd reward sd of reward" in shown
+    assert "easy 4 4 75.0 % 50.0 % 0.750 0.500" in shown
+    assert "hard 6 6 0.0 % 0.0 % 0.000 0.000" in shown
+    with pytest.raises(ConfigurationError, match="No task has the field 'size'; there are: level, n"):
+        run(models, "evaluate", "m@v1", "--tasks", str(tasks), "--group-by", "size")
 
 
 @pytest.mark.usefixtures("seeded")

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanloop.evaluation.tasks import Rejected, RejectedReason, Task, TaskReading, content_digest, read_tasks
+from spanloop.evaluation.tasks import (
+    Rejected,
+    RejectedReason,
+    Task,
+    TaskReading,
+    TaskSelection,
+    content_digest,
+    read_tasks,
+)
 from spanloop.evaluation.tasks.placeholders import fill, placeholders
 from spanloop.evaluation.tasks.task import json_value
 from spanloop.foundation.errors import ConfigurationError
@@ -89,7 +97,7 @@ def test_values_of_other_formats_become_json_or_reject_their_record() -> None:
 
 def test_a_limit_takes_the_first_tasks_and_reads_no_further(tmp_path: Path) -> None:
     source = write(tmp_path / "tasks.jsonl", {"q": 1}, "broken", {"q": 2}, {"q": 3}, "broken")
-    reading = TaskReading(source, limit=2)
+    reading = TaskReading(source, selection=TaskSelection(limit=2))
     assert [task.fields["q"] for task in reading] == [1, 2]
     assert reading.rejected == {RejectedReason.BROKEN: 1}
 

@@ -53,8 +53,8 @@ def test_the_environment_wins_over_the_working_directory_and_that_over_the_data_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[attribution]\nrule = []", "attribution.rule: Extra inputs"),
-        ("[grading]", "grading: Extra inputs"),
+        ("[attribution]\nrule = []", r"attribution.rule: there is no such key. Did you mean rules\?"),
+        ("[grading]", "grading: there is no such key"),
         ("[models.a]\nurl = 'http://x'", "models.a.model: Field required"),
         ("[models.a]\nurl = 'http://x'\nmodel = 'm'\nprompt_price = -1", "models.a.prompt_price"),
         ("[", "cannot be read"),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from spanloop.cli.app import app
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Configuration, Evaluation, Promotion, load_configuration
+from spanloop.foundation.settings import Configuration, EnvironmentSettings, Evaluation, Promotion, load_configuration
 from spanloop.foundation.settings.metric import Metric
 from spanloop.foundation.settings.roles import ROLES, GatewaySettings
 from spanloop.foundation.settings.sources import read_process, resolve
@@ -104,10 +104,11 @@ def test_each_field_of_each_role_is_an_option_with_help(role: str, capsys: pytes
 
 def test_each_setting_of_an_evaluation_is_an_option_of_run() -> None:
     shown = " ".join(CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "300"}).stdout.split())
-    for name, field in Evaluation.model_fields.items():
-        if name not in {"tasks", "agent"}:
-            assert f" {Evaluation.option(name)} " in shown
-            assert str(field.description).partition("``")[0][:25] in shown
+    for section in (Evaluation, EnvironmentSettings):
+        for name, field in section.model_fields.items():
+            if name not in {"tasks", "agent", "environment_settings"}:
+                assert f" {section.option(name)} " in shown
+                assert str(field.description).partition("``")[0][:25] in shown
 
 
 def test_an_option_wins_over_a_variable_and_that_over_the_file_and_a_dotenv_file_is_not_read(

@@ -56,7 +56,7 @@ def test_an_estimate_on_gpus_follows_its_formula() -> None:
     gpu, host = estimate_on_gpus(SMALL, MemoryFactors(), micro_batch_tokens=10)
     copy = 2 * 2 * (2 * LAYER + SMALL.parameters - 2 * LAYER)
     token = 2 * 4 * 8 + 16 * 8 + 2 * (7 * 8 + 2 * 4 + 4 * 16)
-    logits = 12 * MAX_AUTO_TOKENS * 32
+    logits = 10 * MAX_AUTO_TOKENS * 32
     assert gpu == (8000, 8000, 16_000, copy, 10 * token + logits, 0, 0, CUDA_BYTES)
     assert host == (8000, 0, 0, 32_000, 0, 0, 0, PROCESSES_BYTES)
     # ranks share what is trained

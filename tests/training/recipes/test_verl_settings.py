@@ -5,6 +5,7 @@
 import importlib
 import json
 import math
+import shutil
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,24 @@ def test_lora_trains_the_layers_of_the_setting(tiny_model: Path, tmp_path: Path)
     adapter = read_checkpoint_adapter(checkpoint.weights_path)
     assert adapter is not None
     assert {layer.rpartition(".")[2] for layer in adapter} == {"q_proj", "down_proj"}
+
+
+def test_the_seed_draws_the_low_rank_matrices(tiny_model: Path, tmp_path: Path) -> None:
+    """Whatever the process has drawn before."""
+    write_dataset(tiny_model, tmp_path, kind="sft")
+    drawn = []
+    for number, seed in enumerate((1, 1, 2)):
+        torch.manual_seed(number)
+        plan = debug_plan(tiny_model, tmp_path, kind="sft", steps=1, lora_rank=4, seed=seed, learning_rate=1e-9)
+        train_here(plan)
+        checkpoint = latest_checkpoint(plan.checkpoint_dir)
+        assert checkpoint is not None
+        adapter = read_checkpoint_adapter(checkpoint.weights_path)
+        assert adapter is not None
+        drawn.append(torch.cat([pair[0].flatten() for pair in adapter.values()]))
+        shutil.rmtree(plan.checkpoint_dir)
+    torch.testing.assert_close(drawn[0], drawn[1], atol=1e-6, rtol=1e-4)
+    assert (drawn[0] - drawn[2]).norm() > 0.5 * drawn[0].norm()
 
 
 def test_a_name_that_no_layer_has_is_refused_before_training(tiny_model: Path) -> None:

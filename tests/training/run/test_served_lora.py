@@ -13,7 +13,7 @@ from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.engine.deployment import Deployment
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import SERVED_NAME, find_serving_environment
-from spanloop.gateway.engine.unix_socket import engine_client
+from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.vllm_server import ChildEngine
 from spanloop.training.models.checkpoints import KeptAdapter, assemble_model, latest_checkpoint
 from spanloop.training.models.registry import ADAPTER_BASE, Registry
@@ -36,7 +36,7 @@ async def engine(tmp_path: Path) -> AsyncGenerator[ChildEngine]:
         find_serving_environment()
     except ConfigurationError:
         pytest.skip("no serving environment: make setup")
-    async with engine_client() as client:
+    async with EngineClient() as client:
         child = ChildEngine(EngineSettings(dtype="bfloat16"), client, tmp_path / "engine.log")
         yield child
         await child.stop()
@@ -45,10 +45,10 @@ async def engine(tmp_path: Path) -> AsyncGenerator[ChildEngine]:
 async def served_logprobs(engine: ChildEngine, model: str, dataset: pl.DataFrame) -> list[list[float]]:
     """The log-probabilities that vLLM gives the response of each row."""
     rows: list[list[float]] = []
-    async with engine_client() as client:
+    async with EngineClient() as client:
         for prompt, response in dataset.select("prompt_token_ids", "response_token_ids").iter_rows():
             body = {"model": model, "prompt": prompt + response, "max_tokens": 1, "prompt_logprobs": 0}
-            answer = await client.post(f"{engine.api.base_url}/v1/completions", json=body)
+            answer = await client.request("POST", f"{engine.api.base_url}/v1/completions", json=body)
             tokens: list[dict[str, Any]] = answer.json()["choices"][0]["prompt_logprobs"][len(prompt) :]
             rows.append([each[str(token)]["logprob"] for each, token in zip(tokens, response, strict=True)])
     return rows

@@ -94,11 +94,27 @@ def assert_same(one: Any, other: Any) -> None:
 def test_tensors_that_share_memory_share_their_copy(beside: Any) -> None:
     weight = torch.arange(6.0).reshape(2, 3)
     content = {"head": weight, "embedding": weight.view(2, 3), "part": weight[0], "lists": [(weight, 1)]}
-    copied = beside._Copies().of(content)
+    copied = beside.HostCopies().of(content)
     weight.zero_()
     assert copied["head"].tolist() == [[0, 1, 2], [3, 4, 5]]
     assert copied["head"] is copied["embedding"] is copied["lists"][0][0]
     assert copied["part"].tolist() == [0, 1, 2]
+
+
+def test_the_weights_of_one_rank_are_copied_once(
+    beside: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint has them for the engine and in Hugging Face's format."""
+    copied: list[int] = []
+    copy = beside.HostCopies._copied
+    monkeypatch.setattr(
+        beside.HostCopies, "_copied", lambda self, tensor: copied.append(tensor.numel()) or copy(self, tensor)
+    )
+    plan = trained(tiny_model, tmp_path, "sft", steps=1)
+    parameters = sum(weight.numel() for weight in trained_weights(plan, 1).values())
+    # weights and both moments, besides the optimiser's counts of steps and the states of generators
+    large = [count for count in copied if count >= 1000 and count != torch.get_rng_state().numel()]
+    assert 3 * 0.8 * parameters <= sum(large) <= 3 * parameters
 
 
 @pytest.mark.parametrize("kind", ["dr_grpo", "sft"])

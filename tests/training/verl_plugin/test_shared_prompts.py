@@ -172,12 +172,14 @@ def test_a_rank_with_fewer_micro_batches_splits_its_own() -> None:
     assert split_into([[3, 1, 2], [0]], 4) == [[3], [1], [2], [0]]
 
 
+@pytest.mark.parametrize("block", [700, 3000, 100_000])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_logprobs_of_slices_are_those_of_whole_logits(
-    dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, tolerance: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slices of three positions; some positions have no token, some have several."""
-    monkeypatch.setitem(logprobs_module._SLICE_LOGITS, "cpu", 1000)
+    """Slices of three positions, blocks of two, of ten, and of all; some positions have no token, some have several."""
+    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", block)
+    monkeypatch.setitem(logprobs_module.SLICE_LOGITS, "cpu", 1000)
     torch.manual_seed(1)
     hidden, weight = (torch.randn(40, 16) * 2).to(dtype), torch.randn(300, 16).to(dtype)
     rows, labels = torch.randint(40, (100,)).sort().values, torch.randint(300, (100,))
@@ -203,8 +205,8 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
 
 @pytest.mark.parametrize("trained", [0, 1])
 def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest tensor of forward and backward has a slice's logits, or the shape of an input."""
-    monkeypatch.setitem(logprobs_module._SLICE_LOGITS, "cpu", 2_000)
+    """The largest tensor of forward and backward has a block's logits, or the shape of an input."""
+    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", 2_000)
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):

@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.fsdp import FSDPModule
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from spanloop.training.models.memory_estimate import pass_memory
+from spanloop.training.models.model_shape import read_shape
 from spanloop.training.verl_plugin.engine import (
     attention_kernels,
     engine_choice,
+    kept_activations,
     packed_batch,
     prefix_tree,
     tree_attention,
@@ -98,17 +103,25 @@ def test_trees_merged_rows_and_passes_of_one_row_have_the_same_gradient(
         assert_close(single, tree)
 
 
-@pytest.mark.parametrize(("kernel", "call"), [("_CPU_BACKWARD", 9), ("_CPU_FORWARD", 4)])
+@pytest.mark.parametrize(
+    ("kernel", "call", "resets"), [("_CPU_BACKWARD", 9, True), ("_CPU_FORWARD", 4, True), ("_CPU_BACKWARD", 9, False)]
+)
 def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
     kernel: str,
     call: int,
+    resets: bool,  # noqa: FBT001
     engine: Any,
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The first pass ends within the backward pass of a layer that others follow, or within a forward pass."""
+    """The first pass ends within the backward pass of a layer that others follow, or within a forward pass.
+
+    FSDP2 of torch before 2.13 has no call that resets it.
+    """
+    if not resets:
+        monkeypatch.delattr(FSDPModule, "reset_iter_state")
     monkeypatch.setattr(engine_choice, "attention_problem", lambda *_: "")
     recorded = record_gradients(engine, monkeypatch)
     write_dataset(tiny_model, tmp_path, groups=2, episodes=3)
@@ -154,6 +167,54 @@ def test_checkpointed_activations_are_computed_again_without_their_attention(
     assert_close(*recorded["PolicyTreeEngine"])
     assert calls["attention", True] == 2 * calls["attention", False] > 0
     assert calls["kernel", True] == calls["kernel", False]
+
+
+@pytest.mark.parametrize("kept_layers", [1, 2])
+def test_layers_that_fit_into_memory_keep_their_activations(
+    kept_layers: int, engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the tiny model's two layers."""
+    recorded = record_gradients(engine, monkeypatch)
+    tokens = 10_000
+    shape = read_shape(tiny_model)
+    needed, layer = pass_memory(shape, tokens=tokens)
+    monkeypatch.setattr(kept_activations, "pass_memory", lambda shape, **_: pass_memory(shape, tokens=tokens))
+    plan = debug_plan(tiny_model, tmp_path, steps=1)
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
+    train_here(plan)
+    norms: list[int] = []
+    norm: Any = LlamaRMSNorm.forward
+    monkeypatch.setattr(LlamaRMSNorm, "forward", lambda *arguments: norms.append(1) or norm(*arguments))
+    monkeypatch.setattr(engine, "_free_bytes", lambda _: needed + kept_layers * layer + layer // 2)
+    override = "actor_rollout_ref.model.enable_gradient_checkpointing=True"
+    (step,) = train_here(debug_plan(tiny_model, tmp_path, steps=1, verl=(override,)))
+    assert_close(*recorded["PolicyTreeEngine"])
+    assert step.values["actor/recomputed_layers"] == shape.layers - kept_layers
+    # two in each layer and the last one; a recomputed layer has its own again
+    assert len(norms) == 2 * shape.layers + 1 + 2 * (shape.layers - kept_layers)
+
+
+def test_kept_activations_are_recomputed_after_a_pass_ran_out_of_memory(
+    engine: Any,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(engine_choice, "attention_problem", lambda *_: "")
+    recorded = record_gradients(engine, monkeypatch)
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
+    monkeypatch.setattr(engine, "_free_bytes", lambda _: 10**12)
+    override = "actor_rollout_ref.model.enable_gradient_checkpointing=True"
+    plan = debug_plan(tiny_model, tmp_path, steps=1, verl=(override,))
+    (kept,) = train_here(plan)
+    monkeypatch.setattr(attention_kernels, "_CPU_BACKWARD", failing_at(2, attention_kernels._CPU_BACKWARD))
+    plan.metrics_path.unlink()
+    (recomputed,) = train_here(plan)
+    assert_close(*recorded["PolicyTreeEngine"])
+    assert "out of memory; passes recompute all activations from now on" in capfd.readouterr().out
+    assert kept.values["actor/recomputed_layers"] == 0
+    assert recomputed.values["actor/recomputed_layers"] == read_shape(tiny_model).layers
 
 
 def test_a_model_that_cannot_be_packed_is_computed_by_the_stock_engine(

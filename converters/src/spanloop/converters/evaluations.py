@@ -46,9 +46,9 @@ class Evaluations:
         for key, kinds in KINDS_OF_EVALUATIONS.items():
             places = attributes.places(key)
             if len(places):
-                values = attributes.values.gather(pl.Series(places)).str.strip_chars('"').str.to_lowercase()
-                is_named[attributes.rows[places[values.is_in(list(kinds)).fill_null(value=False).to_numpy()]]] = True
-        has_result = attributes.rows_with(attributes.matching(lambda key: key.str.starts_with(_RESULT)))
+                is_kind = [value.strip('"').lower() in kinds for value in attributes.texts_at(places)]
+                is_named[attributes.rows[places[is_kind]]] = True
+        has_result = attributes.rows_with(attributes.matching(lambda key: key.startswith(_RESULT)))
         self.named: frozenset[SpanKey] = _keys(spans, is_named)
         """Spans whose operation or kind is an evaluation."""
         self.scored: frozenset[SpanKey] = _keys(spans, has_result)

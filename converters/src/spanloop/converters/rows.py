@@ -177,8 +177,8 @@ def message_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStates]
     counts = [len(each.messages) for each in numbered]
     places = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
     return {
-        "episode_id": pl.Series([each.episode.episode_id for each in judged], dtype=pl.String).gather(places),
-        "revision": pl.Series([each.revision for each in judged], dtype=pl.UInt64).gather(places),
+        "episode_id": pl.Series([each.episode.episode_id for each in judged], dtype=pl.String)[places],
+        "revision": pl.Series([each.revision for each in judged], dtype=pl.UInt64)[places],
         "number": [number for count in counts for number in range(count)],
         "message": [text for each in numbered for text in each.messages],
     }
@@ -259,7 +259,7 @@ def _of_episodes(judged: Sequence[Judged]) -> dict[str, pl.Series]:
     counts = [len(each.episode.steps) for each in judged]
     places = pl.Series(np.repeat(np.arange(len(counts), dtype=np.uint32), counts))
     return {
-        name: pl.Series(_column(judged, path), dtype=EPISODES[name].dtype).gather(places)
+        name: pl.Series(_column(judged, path), dtype=EPISODES[name].dtype)[places]
         for name, path in (
             ("episode_id", "episode.episode_id"),
             ("revision", "revision"),
@@ -303,8 +303,8 @@ def _error_count(step: Step) -> int:
 def _gather_tokens(sampled: Sequence[Generation | None], tokens: pl.DataFrame) -> dict[str, pl.Series]:
     """The tokens of each step's capture; empty lists for a step without one."""
     captures = pl.Series([generation.row if generation else None for generation in sampled], dtype=pl.UInt32)
-    columns = {name: tokens[name].gather(captures) for name in tokens.columns}
-    return {name: column.fill_null([]) for name, column in columns.items()} if captures.null_count() else columns
+    columns = tokens[captures]
+    return (columns.with_columns(pl.all().fill_null([])) if captures.null_count() else columns).to_dict()
 
 
 def _unused_choices(step: Step) -> str:

@@ -69,9 +69,9 @@ def _within_agents(group: Group) -> set[SpanKey]:
     return {call.key for call, agent in above if agent is not None and call.start_ns < agent.end_ns}
 
 
-def conversation_of(call: Span) -> tuple[bytes, bytes]:
-    """Return the digests of system prompt and first user message: what one agent's conversation keeps."""
-    return call.history.system_digest, b"" if call.history.user is None else call.history.user.digest
+def conversation_of(call: Span) -> tuple[int, tuple[str, ...]]:
+    """Return the number of the system prompt and the first user message: what one agent's conversation keeps."""
+    return call.history.system_number, () if call.history.user is None else call.history.user.content
 
 
 def _is_apart(call: Span, agent_calls: Sequence[Span]) -> bool:

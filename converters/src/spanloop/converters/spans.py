@@ -73,8 +73,8 @@ class Span(NamedTuple):
     """The messages that the model was sent."""
     output: tuple[Message, ...]
     """One message a choice; empty when the call failed or content was not captured."""
-    output_chain: tuple[bytes, ...]
-    """Digest of ``input`` and each choice of ``output``."""
+    output_chain: tuple[int, ...]
+    """Number of ``input`` and each choice of the recorded output: see ``History.number``."""
     problem: Problem | None
     tool_name: str
     tool_call_id: str
@@ -87,9 +87,9 @@ class Span(NamedTuple):
         return self.history.messages
 
     @property
-    def input_chain(self) -> tuple[bytes, ...]:
-        """Running digest of ``input``, parallel to it."""
-        return self.history.digests
+    def input_chain(self) -> tuple[int, ...]:
+        """Numbers of the histories that end with each message of ``input``, parallel to it."""
+        return self.history.numbers
 
     @property
     def end_ns(self) -> int:

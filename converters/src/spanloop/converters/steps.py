@@ -25,7 +25,7 @@ from .spans import Span
 from .tokens.captures import NO_CAPTURE, Capture
 from .tokens.choices import CapturedTokens, later_calls, with_used_choices
 
-Thread = tuple[str, bytes, bytes]
+Thread = tuple[str, int, tuple[str, ...]]
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

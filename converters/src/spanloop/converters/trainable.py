@@ -83,12 +83,12 @@ def abandoned(steps: Sequence[Step]) -> dict[int, Problem]:
 
     Calls that overlap in time are samples, no retries; so are equal answers, and answers that tools or later calls saw.
     """
-    if len({step.span.input_chain[-1:] for step in steps}) == len(steps):
+    if len({step.span.history.number for step in steps}) == len(steps):
         return {}
-    attempts: dict[tuple[Thread, bytes], list[Step]] = defaultdict(list)
+    attempts: dict[tuple[Thread, int], list[Step]] = defaultdict(list)
     for step in steps:
-        if step.span.input_chain and step.span.output and not step.span.has_failed:
-            attempts[step.thread, step.span.input_chain[-1]].append(step)
+        if step.span.history.number and step.span.output and not step.span.has_failed:
+            attempts[step.thread, step.span.history.number].append(step)
     continued = {step.continues for step in steps}
     problems: dict[int, Problem] = {}
     for same in attempts.values():
@@ -107,7 +107,7 @@ def _replaces(later: Step, step: Step, continued: Collection[int | None], steps:
     one, other = step.span, later.span
     is_one_place = not one.parent_span_id and not other.parent_span_id
     is_one_place |= (one.trace_id, one.parent_span_id) == (other.trace_id, other.parent_span_id)
-    if not is_one_place or other.start_ns < one.end_ns or one.output[0].digest == other.output[0].digest:
+    if not is_one_place or other.start_ns < one.end_ns or one.output[0].content == other.output[0].content:
         return False
     if later.index in continued:
         return True

@@ -3,7 +3,7 @@
 from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none
 from .facts import NO_PARTS, Facts
 from .log import NO_HISTORY, History, MessageLog, parse_messages
-from .model import Message, ToolCall, ToolResponse, chain, digest, extend
+from .model import Message, ToolCall, ToolResponse, chain, digest
 from .view import REDACTED_MARKERS
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "chain",
     "digest",
     "dump",
-    "extend",
     "parse_json",
     "parse_json_or_none",
     "parse_messages",

@@ -88,7 +88,7 @@ def message(item: object, role: str = "user") -> Fields:
     """One canonical message: ``role``, ``parts``, and whatever else the message carried."""
     if not isinstance(item, dict):
         return {"role": role, "parts": [part(item)]}
-    fields = cast("Fields", item)
+    fields: Fields = item  # pyright: ignore[reportUnknownVariableType]
     named_role, content = fields.get("role"), fields.get("content")
     if named_role in _KNOWN_ROLES and (content is None or type(content) is str) and _CHAT_KEYS.issuperset(fields):
         return _from_content(str(named_role), fields)
@@ -183,11 +183,17 @@ _NOISE: Final = frozenset(
 )
 """Keys of a chat API's message beside its content; a model is shown none of them."""
 
+_WORDS: Final = ("role", "content")
+"""All that most messages have."""
+
 _NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
+_CALL_KEYS: Final = frozenset({"tool_calls", "function_call", "additional_kwargs", "invalid_tool_calls"})
 
 
 def _from_content(role: str, fields: Fields) -> Fields:
     content = fields.get("content")
+    if type(content) is str and content and role != "tool" and "role" in fields and len(fields) == len(_WORDS):
+        return {"role": role, "parts": [{"type": "text", "content": content}]}
     if content is None and "content" not in fields:
         content = next((fields[key] for key in ("contents", "blocks", "_content") if key in fields), None)
     identity = fields.get("tool_call_id") or fields.get("call_id")
@@ -195,7 +201,7 @@ def _from_content(role: str, fields: Fields) -> Fields:
         listed = _responses(content, identity, fields)
     else:
         listed = parts(content)
-        listed += _calls(fields, listed)
+        listed += () if _CALL_KEYS.isdisjoint(fields) else _calls(fields, listed)
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
             listed.append({"type": "refusal", "content": refusal})
@@ -226,17 +232,14 @@ def _responses(content: object, identity: object, fields: Fields) -> list[object
 
 def is_response(item: object) -> bool:
     """Whether a part is the answer of a tool."""
-    return isinstance(item, dict) and cast("Fields", item).get("type") == "tool_call_response"
+    return as_fields(item).get("type") == "tool_call_response"
 
 
 def _calls(fields: Mapping[str, object], content: Iterable[object]) -> list[object]:
     """The calls beside a message's content; in the older forms only where the content has none."""
     calls_beside: list[object] = []
     calls = fields.get("tool_calls")
-    if isinstance(calls, Mapping):
-        calls = list(cast("Mapping[str, object]", calls).values())
-    if isinstance(calls, list):
-        calls_beside += [tool_call(call) for call in cast("list[object]", calls)]
+    calls_beside += map(tool_call, as_fields(calls).values() or as_list(calls))
     is_older = not calls_beside and ("function_call" in fields or "additional_kwargs" in fields)
     if is_older and not any(as_fields(item).get("type") == "tool_call" for item in content):
         # LangChain before 0.2 keeps a call as OpenAI's client gave it.
@@ -332,9 +335,9 @@ def tool_call(item: object) -> object:
     """``{"type": "tool_call", "id", "name", "arguments"}`` out of any spelling of a call."""
     if not isinstance(item, dict):
         return item
-    fields = cast("Fields", item)
+    fields: Fields = item  # pyright: ignore[reportUnknownVariableType]
     inner = fields.get("function")
-    called = cast("Fields", inner) if isinstance(inner, dict) else fields
+    called = as_fields(inner) or fields
     if (name := called.get("name")) and "arguments" in called:
         return {"type": "tool_call", "id": _first(fields, _IDS), "name": name, "arguments": called["arguments"]}
     source = {**fields, **called}

@@ -5,6 +5,7 @@ Invariant: no text that is read or written here has an unpaired surrogate; it is
 ``NaN`` and infinity stay.
 """
 
+from collections.abc import Callable
 from math import isfinite
 from typing import Final, cast
 
@@ -12,7 +13,7 @@ import msgspec
 
 from spanloop.foundation.surrogates import dump_json, load_json
 
-_DECODE: Final = msgspec.json.Decoder().decode
+_DECODE: Final[Callable[[str | bytes], object]] = msgspec.json.Decoder().decode
 _ENCODE: Final = msgspec.json.Encoder().encode
 
 
@@ -40,7 +41,7 @@ def parse_json(text: str | bytes) -> object:
         MalformedMessagesError: When ``text`` is not JSON, or is nested deeper than the decoder goes.
     """
     try:
-        return cast("object", _DECODE(text))
+        return _DECODE(text)
     except (ValueError, RecursionError):
         pass
     try:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .codec import MalformedMessagesError, parse_json
 from .facts import NO_FACTS, Facts
-from .model import Message, extend
+from .model import Message
 from .view import read_message, system_fields
 
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -25,56 +25,57 @@ class History(msgspec.Struct, eq=False, gc=False):
     message: Message | None
     """The last message; None where there is none."""
     length: int
-    digest: bytes
-    """The running digest after the last message; empty without one."""
+    number: int
+    """Equal for histories of the log whose messages have equal content; 0 without a message."""
     last_assistant: int | None
     """Position of the newest assistant message."""
-    assistant_digest: bytes
-    """The running digest at the newest assistant message; empty without one."""
+    assistant_number: int
+    """Number of the history that ends with the newest assistant message; 0 without one."""
     user: Message | None
     """The first user message."""
-    user_digest: bytes
-    """The running digest at the first user message; empty without one."""
-    system_digest: bytes
-    """The running digest of the system messages alone."""
+    user_number: int
+    """Number of the history that ends with the first user message; 0 without one."""
+    system_number: int
+    """Number of a history of the system messages alone."""
     cached_messages: tuple[Message, ...] | None = None
-    cached_digests: tuple[bytes, ...] | None = None
+    cached_numbers: tuple[int, ...] | None = None
     cached_facts: Facts | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """The messages."""
         if self.cached_messages is None:
-            known, new = self, list[Message]()
-            while known.cached_messages is None:
-                new.append(cast("Message", known.message))
-                known = cast("History", known.before)
-            self.cached_messages = (*known.cached_messages, *reversed(new))
+            node, new = self, list[Message]()
+            while (known := node.cached_messages) is None and node.before is not None and node.message is not None:
+                new.append(node.message)
+                node = node.before
+            self.cached_messages = (*(known or ()), *reversed(new))
         return self.cached_messages
 
     @property
-    def digests(self) -> tuple[bytes, ...]:
-        """The running digest after each message."""
-        if self.cached_digests is None:
-            known, new = self, list[bytes]()
-            while known.cached_digests is None:
-                new.append(known.digest)
-                known = cast("History", known.before)
-            self.cached_digests = (*known.cached_digests, *reversed(new))
-        return self.cached_digests
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the histories that end with each of the messages."""
+        if self.cached_numbers is None:
+            node, new = self, list[int]()
+            while (known := node.cached_numbers) is None and node.before is not None:
+                new.append(node.number)
+                node = node.before
+            self.cached_numbers = (*(known or ()), *reversed(new))
+        return self.cached_numbers
 
     @property
     def facts(self) -> Facts:
         """Facts about the messages as a whole."""
         if self.cached_facts is None:
-            known = cast("History", self.before)
-            while known.cached_facts is None:
-                known = cast("History", known.before)
-            self.cached_facts = known.cached_facts.further(self.messages)
+            node = self.before
+            while node is not None and node.cached_facts is None:
+                node = node.before
+            known = NO_FACTS if node is None or node.cached_facts is None else node.cached_facts
+            self.cached_facts = known.further(self.messages)
         return self.cached_facts
 
 
-NO_HISTORY: Final = History(None, None, 0, b"", None, b"", None, b"", b"", (), (), NO_FACTS)
+NO_HISTORY: Final = History(None, None, 0, 0, None, 0, None, 0, 0, (), (), NO_FACTS)
 
 
 class MessageLog:
@@ -85,6 +86,7 @@ class MessageLog:
         self._by_json: dict[str, Message] = {}
         self._by_object: dict[int, tuple[object, Message]] = {}
         self._longer: dict[tuple[int, int], History] = {}
+        self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
         self._last: dict[tuple[str, str], tuple[str, History]] = {}
 
     def tool_answers(self) -> Iterator[str]:
@@ -150,6 +152,10 @@ class MessageLog:
             self._last[place, system] = text.rstrip()[:-1].rstrip(), history
         return history
 
+    def number(self, before: int, message: Message) -> int:
+        """The number of a history: that of the history before its last message, and this message."""
+        return self._numbers.setdefault((before, message.content), len(self._numbers) + 1)
+
     def _extended(self, history: History, messages: Iterable[Message]) -> History:
         longer = self._longer
         for message in messages:
@@ -157,25 +163,25 @@ class MessageLog:
         return history
 
     def _add(self, before: History, message: Message) -> History:
-        digest, role = extend(before.digest, message), message.role
-        last_assistant, assistant_digest = before.last_assistant, before.assistant_digest
-        user, user_digest, system_digest = before.user, before.user_digest, before.system_digest
+        number, role = self.number(before.number, message), message.role
+        last_assistant, assistant_number = before.last_assistant, before.assistant_number
+        user, user_number, system_number = before.user, before.user_number, before.system_number
         if role == "assistant":
-            last_assistant, assistant_digest = before.length, digest
+            last_assistant, assistant_number = before.length, number
         elif role == "user" and user is None:
-            user, user_digest = message, digest
+            user, user_number = message, number
         elif role == "system":
-            system_digest = extend(system_digest, message)
+            system_number = self.number(system_number, message)
         history = self._longer[id(before), id(message)] = History(
             before,
             message,
             before.length + 1,
-            digest,
+            number,
             last_assistant,
-            assistant_digest,
+            assistant_number,
             user,
-            user_digest,
-            system_digest,
+            user_number,
+            system_number,
         )
         return history
 

@@ -1,11 +1,12 @@
 """Messages: OpenTelemetry's JSON form in frozen values, and the digests that identify messages.
 
 Invariant: ``Message.json`` carries every part that came in, known or not; the other fields are views on it. A
-message's digest covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
+message's content covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
 the order of object keys do not count, so that an output equals its later appearance in an input.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -39,8 +40,20 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     tool_responses: tuple[ToolResponse, ...]
     finish_reason: str
     json: str
-    digest: bytes
+    content: tuple[str, ...]
+    """What the model sees: the role, then a label and a value for each part, the text last."""
     is_redacted: bool
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that identify ``content`` outside of a batch."""
+        return _content_digest(self.content)
+
+
+@lru_cache(maxsize=1024)
+def _content_digest(content: tuple[str, ...]) -> bytes:
+    role, *pieces = content
+    return digest([role, *map("".join, zip(pieces[::2], pieces[1::2], strict=True))])
 
 
 def digest(texts: Iterable[str]) -> bytes:
@@ -61,11 +74,6 @@ def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...
     """
     digests: list[bytes] = []
     for message in messages:
-        running = extend(running, message)
+        running = blake2b(running + message.digest, digest_size=16).digest()
         digests.append(running)
     return tuple(digests)
-
-
-def extend(running: bytes, message: Message) -> bytes:
-    """The running digest one message further."""
-    return blake2b(running + message.digest, digest_size=16).digest()

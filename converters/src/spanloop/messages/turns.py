@@ -23,7 +23,7 @@ def split_answers(items: Iterable[Fields]) -> list[Fields]:
             else:
                 extra = rest if role == "assistant" else {}
                 split.append({"role": role, "parts": [part], **extra, "_of": id(item)})
-    return [{key: value for key, value in item.items() if key != "_of"} for item in split]
+    return [{key: item[key] for key in item if key != "_of"} if "_of" in item else item for item in split]
 
 
 def joined_turns(items: Iterable[Fields]) -> list[Fields]:

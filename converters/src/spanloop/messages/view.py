@@ -1,6 +1,7 @@
 """One decoded message, in OpenTelemetry's form or as chat APIs and frameworks spell it → ``Message``."""
 
 from json import JSONEncoder
+from operator import is_not
 from typing import Final, cast
 
 import msgspec
@@ -8,7 +9,7 @@ import msgspec
 from . import chat_forms
 from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none
 from .hosted_tools import hosted_answer, hosted_call
-from .model import Message, ToolCall, ToolResponse, digest
+from .model import Message, ToolCall, ToolResponse
 from .unfinished import UNFINISHED, is_unfinished
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
@@ -37,19 +38,19 @@ def read_message(item: object, known: dict[str, Message]) -> Message:
     is_plain = len(fields) == 2 and "role" in fields and "parts" in fields
     if not is_plain and (("parts" not in fields and _is_known_form(fields)) or any(map(fields.get, _BESIDE_PARTS))):
         fields = chat_forms.message(fields)
-    role, parts = fields.get("role"), fields.get("parts", [])
-    if not isinstance(role, str) or not isinstance(parts, list):
+    role, given = fields.get("role"), fields.get("parts", _NO_PARTS)
+    if not isinstance(role, str) or not isinstance(given, list):
         raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
-    role = chat_forms.canonical_role(role)
-    content = _Content([], [], [], [role])
-    listed = cast("list[object]", parts)
-    for position, part in enumerate(listed):
-        canonical = _read_part(part, content)
-        if canonical is not part:
-            listed = [*listed[:position], canonical, *listed[position + 1 :]]
-            fields = {**fields, "parts": listed}
+    content = _Content([], [], [], [chat_forms.canonical_role(role)])
+    parts: list[object] = given  # pyright: ignore[reportUnknownVariableType]
+    canonical = [_read_part(part, content) for part in parts]
+    if any(map(is_not, canonical, parts)):
+        fields = {**fields, "parts": canonical}
     json = dump(fields)
-    return known.get(json) or known.setdefault(json, _message(fields, role, content, json))
+    return known.get(json) or known.setdefault(json, _message(fields, content, json))
+
+
+_NO_PARTS: Final[list[object]] = []
 
 
 class _Content(msgspec.Struct, gc=False):
@@ -59,23 +60,23 @@ class _Content(msgspec.Struct, gc=False):
     calls: list[ToolCall]
     responses: list[ToolResponse]
     seen: list[str]
-    """The pieces of the message's digest."""
+    """See ``Message.content``."""
 
 
-def _message(fields: Fields, role: str, content: _Content, json: str) -> Message:
+def _message(fields: Fields, content: _Content, json: str) -> Message:
     texts, responses, seen = content.texts, content.responses, content.seen
     text = texts[0] if len(texts) == 1 else "".join(texts)
-    seen.append(f"text:{text.strip()}")
+    seen += "text:", text.strip()
     is_redacted = "REDACTED" in json and any(map(_is_redacted, (text, *(response.content for response in responses))))
     reason = fields.get("finish_reason")
     reason = _text(reason) if reason else ""
-    return Message(role, text, tuple(content.calls), tuple(responses), reason, json, digest(seen), is_redacted)
+    return Message(seen[0], text, tuple(content.calls), tuple(responses), reason, json, tuple(seen), is_redacted)
 
 
 def _read_part(item: object, content: _Content) -> object:
     """Add a part to ``content``; the part in OpenTelemetry's form, ``item`` itself where it is in that form."""
     result: object = item
-    part = cast("Fields", item) if isinstance(item, dict) else {"type": "text", "content": item}
+    part: Fields = item if isinstance(item, dict) else {"type": "text", "content": item}  # pyright: ignore[reportUnknownVariableType]
     kind = part.get("type")
     if kind not in chat_forms.CANONICAL_PARTS or "text" in part:
         canonical = chat_forms.part(part)
@@ -95,9 +96,9 @@ def _read_part(item: object, content: _Content) -> object:
             # Bedrock's and Strands' answers are lists of text blocks.
             answer = _text(chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer)
         content.responses.append(ToolResponse(_text(part.get("id")), answer))
-        content.seen.append("response:" + answer)
+        content.seen += "response:", answer
     else:
-        content.seen.append(_SORTED.encode(part))
+        content.seen += "", _SORTED.encode(part)
         if kind != "reasoning":
             _add_hosted(part, content)
     return result
@@ -110,16 +111,16 @@ def _read_call(item: object, part: Fields, content: _Content) -> object:
     arguments: object = {} if given is None or given == "" else given
     if isinstance(arguments, str):
         arguments = parse_json_or_none(arguments)
-    if isinstance(arguments, dict):
-        fields = cast("Fields", arguments)
-        json = dump(fields)
-        content.calls.append(ToolCall(identity, name, json, is_valid=True))
-        content.seen.append(f"call:{name}:{_canonical(fields, json)}")
-        return {**part, "arguments": fields} if fields and fields is not given else item
-    text = given if isinstance(given, str) else dump(given)
-    content.calls.append(ToolCall(identity, name, text, is_valid=False))
-    content.seen.append(f"call:{name}:{text}")
-    return item
+    if not isinstance(arguments, dict):
+        text = given if isinstance(given, str) else dump(given)
+        content.calls.append(ToolCall(identity, name, text, is_valid=False))
+        content.seen += "call:", f"{name}:{text}"
+        return item
+    fields: Fields = arguments  # pyright: ignore[reportUnknownVariableType]
+    json = dump(fields)
+    content.calls.append(ToolCall(identity, name, json, is_valid=True))
+    content.seen += "call:", f"{name}:{_canonical(fields, json)}"
+    return {**part, "arguments": fields} if fields and fields is not given else item
 
 
 def system_fields(text: str) -> Fields:

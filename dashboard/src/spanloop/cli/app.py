@@ -13,7 +13,7 @@ from spanloop.foundation.errors import DataDirectoryError, SpanloopError
 
 from .console import print_error
 from .data import convert, dead_letters, export, import_, marks, redact, scores, spans, store
-from .learning import canary, evaluate, evaluations, jobs, models, promotion, schedules, train
+from .learning import canary, evaluate, evaluations, init, jobs, loop, models, promotion, schedules, train
 from .learning import run as run_command
 from .learning.spec_options import SpecCommand
 from .services import administration, audit, doctor, extensions, instrument, keys, serve, status, up, users
@@ -71,6 +71,8 @@ app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
 app.command(rich_help_panel="Learn", cls=run_command.RunCommand)(run_command.run)
 app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
+app.command(rich_help_panel="Learn")(init.init)
+app.command(rich_help_panel="Learn")(loop.loop)
 app.command(rich_help_panel="Learn")(evaluate.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")

@@ -54,12 +54,13 @@ def section_options(
             continue
         value_type = _value_type(field.annotation)
         meaning = f"{field.description} May be given several times." if value_type == list[str] else field.description
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
         option = typer.Option(
             section.option(name),
             envvar=variable(name) if variable else None,
             help=" ".join(str(meaning).replace("``", "`").split()),
             metavar="NAME=VALUE" if value_type == list[str] else None,
-            show_default=_default_text(defaults.get(name, field.get_default(call_default_factory=True))),
+            show_default=_default_text(defaults.get(name, default)),
         )
         yield GeneratedOption(name, Annotated[value_type | None, option])
 

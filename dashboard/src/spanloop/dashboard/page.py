@@ -95,6 +95,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "failures": "spanloop.dashboard.pages.failures:FailuresPage",
         "transitions": "spanloop.dashboard.pages.transitions:TransitionsPage",
         "evaluations": "spanloop.dashboard.pages.evaluations:EvaluationsPage",
+        "rounds": "spanloop.dashboard.pages.rounds:RoundsPage",
         "jobs": "spanloop.dashboard.pages.jobs:JobsPage",
         "models": "spanloop.dashboard.pages.models:ModelsPage",
     },

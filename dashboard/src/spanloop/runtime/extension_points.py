@@ -15,6 +15,7 @@ KINDS: Final[Mapping[str, str]] = {
     "rewards": "spanloop.converters.rewards.loading:REWARD_POINT",
     "readers": "spanloop.evaluation.tasks.readers:READER_POINT",
     "graders": "spanloop.evaluation.graders.loading:GRADER_POINT",
+    "environments": "spanloop.evaluation.environments:ENVIRONMENT_POINT",
     "recipes": "spanloop.training.recipes.registry:RECIPE_POINT",
     "selections": "spanloop.training.dataset.selector:SELECTOR_POINT",
     "pages": "spanloop.dashboard.page:PAGE_POINT",

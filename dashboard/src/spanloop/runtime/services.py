@@ -107,15 +107,22 @@ def check_ports(services: list[Service]) -> None:
                 f"Port {service.port} is requested twice: for the {first_user} and for the {service.name}.",
                 next_step=f"Choose another port: spanloop up --{service.name}-port PORT",
             )
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, service.port))
-            except OSError as error:
-                raise PortInUseError(
-                    f"Port {service.port} on {HOST}, needed by the {service.name}, is in use{_used_by(service.port)}.",
-                    next_step=f"Stop that process, or choose another port: spanloop up --{service.name}-port PORT",
-                ) from error
+        if not is_free(service.port):
+            raise PortInUseError(
+                f"Port {service.port} on {HOST}, needed by the {service.name}, is in use{_used_by(service.port)}.",
+                next_step=f"Stop that process, or choose another port: spanloop up --{service.name}-port PORT",
+            )
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing on this machine uses a port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def _used_by(port: int) -> str:

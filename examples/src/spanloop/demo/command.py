@@ -3,21 +3,19 @@
 import os
 import shutil
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spanloop.cli.console import err, out
+from spanloop.cli.console import err
 from spanloop.cli.options import data_directory
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.environment_checks import require_everything
 
 if TYPE_CHECKING:
-    from .learning_loop import Recipe
-    from .stages import FinishedStages
+    from .learning_demo import DemoSettings
 
 _INTERRUPTED = 130
 
@@ -57,11 +55,12 @@ def demo(
 ) -> None:
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
-    A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office. It is trained on the agent's
-    traces (SFT on the successful ones, then Dr. GRPO) and evaluated on test tasks before and after each training. The
-    promotion rule decides whether the new version is served, and is trained in the next round. The demo takes twenty to
-    thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), much longer on others,
-    and longer with more rounds. Ctrl-C loses nothing: the same command continues.
+    A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office, whose app.toml is run by
+    `spanloop loop`: it is trained on the agent's traces (SFT on the successful ones, then Dr. GRPO) and evaluated on
+    test tasks before and after each training. The promotion rule decides whether the new version is served, and is
+    trained in the next round. The demo takes about twenty minutes on two cores with bfloat16 instructions (avx512_bf16
+    or amx_bf16 in lscpu), much longer on others, and longer with more rounds. Ctrl-C loses nothing: the same command
+    continues.
 
     Exit code 1 when a check fails.
 
@@ -73,14 +72,10 @@ def demo(
     if tiny:
         _tiny(data_dir, config)
     else:
-        from .learning_loop import Recipe
+        from .learning_demo import DemoSettings
 
-        learn(
-            data_dir or _default_directory(seed),
-            Recipe(source=model, seed=seed, rounds=rounds),
-            serve=serve,
-            fresh=fresh,
-        )
+        settings = DemoSettings(source=model, seed=seed, rounds=rounds)
+        learn(data_dir or _default_directory(seed), settings, serve=serve, fresh=fresh)
 
 
 def _default_directory(seed: int) -> Path:
@@ -88,65 +83,34 @@ def _default_directory(seed: int) -> Path:
     return Path(cache) / "spanloop" / f"demo-{seed}"
 
 
-def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
+def learn(path: Path, settings: "DemoSettings", *, serve: bool, fresh: bool) -> None:
     """Run the learning demo in the data directory ``path``.
 
     Args:
         path: The data directory; created if missing. An unfinished demo in it continues.
-        recipe: The settings; an unfinished demo must have the same.
+        settings: An unfinished demo must have the same, but for the rounds.
         serve: Keep everything running afterwards, until Ctrl-C.
         fresh: Delete an earlier demo first.
 
     Raises:
-        SpanloopError: A stage failed; the same call continues.
+        SpanloopError: A step failed; the same call continues.
         Exit: With 1 when a claim does not hold, with 130 after Ctrl-C.
     """
     from spanloop.foundation.paths import DataDir
-    from spanloop.runtime.services import Ports
-    from spanloop.runtime.stack import running_stack
 
-    from .agent_runner import office_agent
-    from .experiment import Experiment
-    from .learning_loop import run_loop
-    from .learning_report import report
-    from .stages import FinishedStages, StageDisplay
+    from .learning_demo import learn as run_demo
 
     if fresh and path.exists():
         _delete_demo(path)
     directory = data_directory(path)
-    finished = FinishedStages(directory.path / "demo" / "done.json", recipe._asdict())
-    stages = StageDisplay()
-    err.print(f"the demo's data: {directory.path}", markup=False)
-    ok: bool | None = None
     try:
-        with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
-            if (dashboard := directory.find("dashboard")) is not None:
-                err.print(f"watch it: {dashboard.url}", markup=False)
-            experiment = Experiment(directory, finished, stages, office_agent(), seed=recipe.seed)
-            versions = run_loop(experiment, recipe)
-            ok = report(directory, experiment.agent.name, versions)
-            out.print(f"\n{_duration(finished)}", markup=False)
-            if serve:
-                if dashboard is not None:
-                    out.print(f"the dashboard on this data: {dashboard.url}", markup=False)
-                err.print("Ctrl-C stops everything; the data stays")
-                supervisor.watch(threading.Event())
+        ok = run_demo(directory, settings, serve=serve)
     except KeyboardInterrupt:
-        if ok is None:
-            raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(_INTERRUPTED) from None
     finally:
         err.print(f"look at it again with: {command_line('up', DataDir(path))}", markup=False)
     if not ok:
         raise typer.Exit(1)
-
-
-def _duration(stages: "FinishedStages") -> str:
-    """Format the time of all runs of the command, interrupted stages included."""
-    by_length = sorted(stages.seconds.items(), key=lambda each: -each[1])
-    longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_length[:4])
-    minutes = (sum(stages.seconds.values()) + stages.interrupted_s) / 60
-    interrupted = f", {stages.interrupted_s / 60:.1f} of them in interrupted stages" if stages.interrupted_s else ""
-    return f"the demo took {minutes:.1f} minutes{interrupted}: {longest}"
 
 
 def _delete_demo(path: Path) -> None:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from spanloop.evaluation.results import Comparison, Evaluation, Interval
     from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
-
-    from .learning_loop import Versions
+    from spanloop.training.loop.rounds import LoopRound
 
 MIN_GAIN: Final = 0.20
 """Required rise of the success rate on the test tasks."""
@@ -38,25 +37,41 @@ _SHOWN_EPISODES: Final = 3
 _MAX_LINE_CHARACTERS: Final = 160
 
 
-def report(data_dir: "DataDir", model: str, versions: "Versions") -> bool:
-    """Print the result from the evaluations ``model:version``; return whether every claim holds."""
+def report(data_dir: "DataDir", rounds: "Sequence[LoopRound]") -> bool:
+    """Print the result of the rounds from what they stored; return whether every claim holds."""
     from spanloop.evaluation.results import compare, load_evaluation
     from spanloop.store import connect
 
+    ids = evaluation_ids(rounds)
+    model, first = rounds[0].model, next(iter(ids))
+    champion = next((each.candidate for each in reversed(rounds) if each.outcome == "promoted"), first)
     with connect(data_dir) as store:
-        evaluations = [load_evaluation(store, f"{model}:{version}") for version in versions.all]
-        change = compare(store, evaluations[0].evaluation_id, f"{model}:{versions.champion}")
+        evaluations = [load_evaluation(store, evaluation_id) for evaluation_id in ids.values()]
+        change = compare(store, ids[first], ids[champion])
         _print_evaluations(store, data_dir, evaluations)
         _print_decisions(data_dir, model)
         _print_change(change)
         _print_episodes(store, change)
         _print_totals(store)
-        results = [_check_gain(change), *_check_logprobs(store, data_dir, versions.all), _check_token_rows(store)]
+        results = [_check_gain(change), *_check_logprobs(store, data_dir, list(ids)), _check_token_rows(store)]
     out.print()
     for result in results:
         mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
         out.print(f"{mark} {escape(result.claim)}: [dim]{escape(result.observed)}[/dim]")
     return all(result.ok for result in results)
+
+
+def evaluation_ids(rounds: "Sequence[LoopRound]") -> dict[str, str]:
+    """Return the evaluation of each version of a loop, the base first."""
+    from spanloop.training.loop.rounds import StepName
+
+    ids: dict[str, str] = {}
+    for number in rounds:
+        for name, version in ((StepName.MEASURE, number.champion), (StepName.TEST, number.candidate)):
+            result = number.step(name).result
+            if result is not None:
+                ids.setdefault(version, str(result["evaluation"]))
+    return ids
 
 
 def _percent(interval: "Interval", form: str = ".0f") -> str:

@@ -82,3 +82,9 @@ SPANLOOP_REDACTED: Final = "spanloop.redacted"
 
 SPANLOOP_EPISODE_ID: Final = "spanloop.episode.id"
 """Identifies one attempt. ``task()`` creates a new one on each entry."""
+
+SPANLOOP_ENVIRONMENT_REWARD: Final = "spanloop.environment.reward"
+"""On the span of a tool call: the reward that the environment gave for this step."""
+
+SPANLOOP_ENVIRONMENT_DONE: Final = "spanloop.environment.done"
+"""On the span of a tool call: whether the environment's episode ended with it."""

@@ -64,6 +64,12 @@ SEED_ENV: Final = "SPANLOOP_SEED"
 RUN_ID_ENV: Final = "SPANLOOP_RUN_ID"
 """The run that the task runner starts the process for."""
 
+ENVIRONMENT_URL_ENV: Final = "SPANLOOP_ENVIRONMENT_URL"
+"""Base URL of the environment that the attempt acts in; set by the task runner."""
+
+ENVIRONMENT_SESSION_ENV: Final = "SPANLOOP_ENVIRONMENT_SESSION"
+"""The attempt's session there, which is its key too; set by the task runner."""
+
 PROCESS_MARK_ENV: Final = "SPANLOOP_PROCESS_MARK"
 """Set by the task runner on the processes that it starts, by which it finds and ends what they leave behind."""
 

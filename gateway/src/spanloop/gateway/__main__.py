@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import signal
 import sys
-from collections.abc import Generator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, cast
 
 import uvicorn
 
@@ -92,9 +93,21 @@ async def serve(process: Process[GatewaySettings]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the process; return the exit status."""
-    for logger in ("httpx", "httpcore", "uvicorn.error"):
-        logging.getLogger(logger).setLevel(logging.WARNING)
-    return run_role(GatewaySettings, lambda process: asyncio.run(serve(process)), arguments)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    return run_role(GatewaySettings, _run, arguments)
+
+
+def _run(process: Process[GatewaySettings]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(process))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory; None where uvloop has no build, which costs CPU time only."""
+    try:
+        return cast("Callable[[], asyncio.AbstractEventLoop]", importlib.import_module("uvloop").new_event_loop)
+    except ImportError:
+        return None
 
 
 if __name__ == "__main__":

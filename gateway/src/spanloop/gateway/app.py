@@ -11,14 +11,13 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Send
-from starlette.types import Scope as ASGIScope
 
 from spanloop.foundation.keys.api_keys import Scope
-from spanloop.foundation.keys.limits import Admission
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 from spanloop.foundation.settings.roles import GatewaySettings
@@ -28,6 +27,8 @@ from spanloop.store import Store, connect
 
 from .admin import Admin
 from .api_errors import ApiError, DefectError
+from .apis.response_store import ResponseStore
+from .apis.routes import ApiRoutes, error_response
 from .authentication import Authenticator
 from .canary.admin import CanaryAdmin
 from .canary.canaries import Canaries
@@ -35,16 +36,15 @@ from .canary.canary import Canary
 from .canary.candidate import Candidate
 from .canary.shadow import Shadows
 from .capture.recorder import Recorder
-from .chat.completions import ChatHandler
-from .chat.request import ChatRequest
-from .chat.sessions import session_of
-from .drain import CHAT_PATH, Drain
+from .client.engine_client import EngineClient
+from .continuation.continuer import Continuer
+from .continuation.conversation_log import ConversationLog
+from .drain import Drain
 from .engine.admission import AdmissionControl, EngineEndpoint
 from .engine.deployment import DeploymentFile
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
 from .engine.status import EngineState
-from .engine.unix_socket import engine_client
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
@@ -73,7 +73,7 @@ class Gateway:
         self._started_s = time.time()
         self._version = version("spanloop")
         self.metrics = Metrics()
-        self.client = engine_client()
+        self.client = EngineClient()
         self.admission = AdmissionControl(NO_DEPLOYMENT)
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
@@ -94,7 +94,18 @@ class Gateway:
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
         self.drain = Drain()
+        self.continuer = Continuer(
+            self.client,
+            self.metrics,
+            settings.conversation_bytes,
+            log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
+            read_ids=self._read_ids,
+        )
         self._authenticator = Authenticator(data_dir, limits)
+        responses = ResponseStore(
+            data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
+        )
+        self._apis = ApiRoutes(self, self._authenticator, responses, settings.max_body_bytes)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -111,8 +122,9 @@ class Gateway:
         """Return the ASGI application; its lifespan starts and stops the engine."""
         return Starlette(
             routes=[
-                Route(CHAT_PATH, self._chat, methods=["POST"]),
+                *self._apis.routes(),
                 Route("/v1/models", self._models),
+                Route("/v1/models/{id:path}", self._model),
                 Route("/healthz", self._healthz),
                 Route("/metrics", self._metrics_text),
                 Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
@@ -129,8 +141,15 @@ class Gateway:
                 HTTPException: _answer_routing_error,
                 Exception: self._answer_defect,
             },
+            middleware=self._middleware(),
             lifespan=self._lifespan,
         )
+
+    def _middleware(self) -> list[Middleware]:
+        origins = self._settings.cors_origins.split()
+        if not origins:
+            return []
+        return [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -149,45 +168,31 @@ class Gateway:
             with contextlib.suppress(asyncio.CancelledError):
                 await writer
             await self.recorder.close()
+            self.continuer.close()
             await self.client.aclose()
-
-    async def _chat(self, request: Request) -> "_AdmittedChat":
-        admission = self._authenticator.admit(request, Scope.SERVE)
-        try:
-            body = await self._read_body(request, admission.body_bytes)
-            chat = ChatRequest.parse(body, request.headers.get("traceparent"))
-            # An API key of this gateway is not the engine's.
-            authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
-            session = session_of(request.headers, chat.trace)
-            handler = ChatHandler(chat, self, authorization=authorization, session=session)
-        except BaseException:
-            admission.end()
-            raise
-        return _AdmittedChat(handler, admission)
-
-    async def _read_body(self, request: Request, limit_bytes: int | None) -> bytes:
-        most_bytes = self._settings.max_body_bytes
-        if limit_bytes is not None:
-            most_bytes = min(most_bytes, limit_bytes)
-        length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > most_bytes:
-            raise _too_large(most_bytes)
-        body = bytearray()
-        # A chunked body declares no length, so its size is checked as it arrives.
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most_bytes:
-                raise _too_large(most_bytes)
-        return bytes(body)
 
     async def _models(self, request: Request) -> Response:
         self._authenticator.admit(request, Scope.SERVE).end()
+        return JSONResponse({"object": "list", "data": self._model_cards()})
+
+    async def _model(self, request: Request) -> Response:
+        self._authenticator.admit(request, Scope.SERVE).end()
+        name, cards = request.path_params["id"], self._model_cards()
+        card = next((card for card in cards if card["id"] == name), None)
+        if card is None:
+            served = ", ".join(repr(card["id"]) for card in cards)
+            raise ApiError(
+                404, f"The model {name!r:.120} is not served here; served: {served}.", code="model_not_found"
+            )
+        return JSONResponse(card)
+
+    def _model_cards(self) -> list[dict[str, Any]]:
         endpoint = self.admission.endpoint
         models = [] if endpoint is None else [(name, endpoint) for name in endpoint.accepted_names[:2]]
         candidate = self.canaries.candidate
         if candidate is not None and candidate.admission.endpoint is not None:
             models.append((candidate.canary.candidate.label, candidate.admission.endpoint))
-        return JSONResponse({"object": "list", "data": [self._model_card(*model) for model in models]})
+        return [self._model_card(*model) for model in models]
 
     def _model_card(self, name: str, endpoint: EngineEndpoint) -> dict[str, Any]:
         card = {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"}
@@ -207,6 +212,7 @@ class Gateway:
                 "version": None if deployment is None else deployment.version,
                 "canary": None if candidate is None else candidate.canary.candidate.label,
                 "error": status.error,
+                "continuation": self._continuation_state(),
                 "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
                 "start_duration_s": round(status.start_duration_s, 3),
@@ -222,6 +228,15 @@ class Gateway:
             }
         )
 
+    def _continuation_state(self) -> str:
+        """Return ``exact``, or why conversations are tokenised again; empty while nothing is served."""
+        endpoint = self.admission.endpoint
+        if endpoint is None:
+            return ""
+        if self.continuer.is_exact(endpoint):
+            return "exact"
+        return f"tokenised again: {endpoint.facts.no_exact_ids or 'conversation_bytes is 0'}"
+
     async def _metrics_text(self, request: Request) -> Response:
         self._authenticator.check(request, Scope.READ)
         status, spool = self.lifecycle.status, self.recorder.stats
@@ -231,6 +246,7 @@ class Gateway:
             "engine_start_duration_seconds": status.start_duration_s,
             "running_requests": self.admission.running,
             "held_requests": self.admission.waiting,
+            "conversation_bytes": self.continuer.size_bytes,
             "spool_bytes": spool.bytes,
             "spool_records": spool.records,
             "spool_oldest_age_seconds": spool.oldest_age_s,
@@ -240,10 +256,10 @@ class Gateway:
             self.metrics.set(name, value)
         return PlainTextResponse(self.metrics.render(), media_type=MEDIA_TYPE)
 
-    async def _answer_defect(self, _request: Request, error: Exception) -> Response:
+    async def _answer_defect(self, request: Request, error: Exception) -> Response:
         """Answer an exception that no other handler expects; starlette raises it again, and the server logs it."""
         self.metrics.count("defects_total")
-        return DefectError(error).response()
+        return error_response(request.url.path, DefectError(error))
 
     def _make_candidate(self, canary: Canary) -> Candidate:
         champion, settings = self.lifecycle.status.deployment, self._settings
@@ -267,24 +283,13 @@ class Gateway:
             return ExternalEngine(self._settings.upstream, self.client)
         return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine.log")
 
+    def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:
+        with self._connect() as store:
+            rows = store.query("gateway_generations", response_ids=response_ids).iter_rows()
+            return {generation_id: [*prompt, *response] for generation_id, prompt, response in rows}
+
     def _connect(self) -> Store:
         return connect(self._data_dir)
-
-
-class _AdmittedChat:
-    """A chat request whose admission ends with its response."""
-
-    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
-        self._handler = handler
-        self._admission = admission
-
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._admission:
-            await self._handler(scope, receive, send)
-
-
-def _too_large(limit_bytes: int) -> ApiError:
-    return ApiError(413, f"The request is larger than the limit of {limit_bytes} bytes.", code="too_large")
 
 
 def _log_writer_failure(writer: asyncio.Task[None]) -> None:
@@ -293,10 +298,10 @@ def _log_writer_failure(writer: asyncio.Task[None]) -> None:
         _log.error("the capture writer failed; captures stay in the spool until a restart", exc_info=error)
 
 
-async def _answer_api_error(_request: Request, error: Exception) -> Response:
+async def _answer_api_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, ApiError):
         raise error
-    return error.response()
+    return error_response(request.url.path, error)
 
 
 async def _answer_routing_error(request: Request, error: Exception) -> Response:
@@ -309,6 +314,12 @@ async def _answer_routing_error(request: Request, error: Exception) -> Response:
         message, code = f"There is no {call}; the methods of this path: {allowed}.", "method_not_allowed"
         return ApiError(error.status_code, message, code=code).response(Allow=allowed)
     routes = [route for route in request.app.routes if isinstance(route, Route)]
-    existing = ", ".join(f"{'|'.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}" for route in routes)
+    existing = ", ".join(map(_show, routes))
     message = f"There is no {call}; the routes of this gateway: {existing}."
     return ApiError(error.status_code, message, code="unknown_route").response()
+
+
+def _show(route: Route) -> str:
+    """Return a route's methods and path, without the types of its parameters."""
+    methods = "|".join(sorted((route.methods or set()) - {"HEAD"}))
+    return f"{methods} {route.path.replace(':path}', '}')}"

@@ -83,7 +83,8 @@ class Authenticator:
         return _equals(secret, self._admin_token)
 
     def _check(self, request: HTTPConnection, scope: Scope, has_token: Callable[[str], bool]) -> str:
-        secret = bearer_secret(request.headers.get("authorization", "")) or ""
+        # Anthropic's clients send the key in a header of its own.
+        secret = bearer_secret(request.headers.get("authorization", "")) or request.headers.get("x-api-key", "")
         if has_token(secret):
             return ""
         try:

@@ -12,8 +12,8 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api_errors import UnavailableError
+from .apis.routes import GENERATION_PATHS
 
-CHAT_PATH: Final = "/v1/chat/completions"
 _SHUTTING_DOWN: Final = UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5)
 _log: Final = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Drain:
         """Return the application with its chat requests counted, or rejected."""
 
         async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or scope["path"] != CHAT_PATH:
+            if scope["type"] != "http" or scope["path"] not in GENERATION_PATHS:
                 await app(scope, receive, send)
                 return
             if self.is_active:

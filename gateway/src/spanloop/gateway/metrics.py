@@ -15,6 +15,10 @@ FAMILIES: Final[metrics.Families] = {
     ),
     "shadow_answers_total": ("counter", "Copies of calls that a shadow candidate got, by whether it failed."),
     "shadow_skipped_total": ("counter", "Copies that were not sent, because eight were running."),
+    "continuations_total": (
+        "counter",
+        "Requests that went on from exact token ids, by whether their whole history did (whole, branched).",
+    ),
     "captures_total": ("counter", "Choices whose tokens were stored, by completeness."),
     "captures_lost_total": ("counter", "Choices that were delivered, but whose tokens could not be stored."),
     "tokens_total": ("counter", "Captured tokens."),
@@ -26,6 +30,7 @@ FAMILIES: Final[metrics.Families] = {
     "engine_start_duration_seconds": ("gauge", "How long the engine's last start took."),
     "running_requests": ("gauge", "Requests that use the engine now."),
     "held_requests": ("gauge", "Requests that wait for new weights."),
+    "conversation_bytes": ("gauge", "Memory of the token ids from which conversations are continued."),
     "spool_bytes": ("gauge", "Bytes of captures on disk that wait for ClickHouse."),
     "spool_records": ("gauge", "Records of captures on disk that wait for ClickHouse."),
     "spool_oldest_age_seconds": ("gauge", "Age of the oldest waiting record."),

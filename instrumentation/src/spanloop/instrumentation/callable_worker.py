@@ -56,6 +56,7 @@ def _attempt(function: Callable[[Any], Any], request: dict[str, Any]) -> dict[st
     os.environ[TASK_ID_ENV] = request["task_id"]
     os.environ[EPISODE_ID_ENV] = request["episode_id"]
     os.environ[SEED_ENV] = str(request["seed"])
+    os.environ.update(request["variables"])
     trace_id = answer = error_text = ""
     try:
         with task(request["task_id"]):

@@ -51,7 +51,7 @@ def _traced(function: Callable[P, R], name: str) -> Callable[P, R]:
 
         @wraps(function)
         async def call_async(*args: P.args, **kwargs: P.kwargs) -> Any:
-            with _span(title, _arguments(function, args, kwargs)) as span:
+            with span_of_call(title, _arguments(function, args, kwargs)) as span:
                 result = await call(*args, **kwargs)
                 span.set_result(result)
                 return result
@@ -60,7 +60,7 @@ def _traced(function: Callable[P, R], name: str) -> Callable[P, R]:
 
     @wraps(function)
     def call_plain(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _span(title, _arguments(function, args, kwargs)) as span:
+        with span_of_call(title, _arguments(function, args, kwargs)) as span:
             result = function(*args, **kwargs)
             span.set_result(result)
             return result
@@ -83,7 +83,8 @@ def _arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     return json.loads(json.dumps(named, default=str))
 
 
-def _span(name: str, arguments: object) -> AbstractContextManager[RunSpan]:
+def span_of_call(name: str, arguments: object) -> AbstractContextManager[RunSpan]:
+    """Run a block in the span of a tool call, with the id that the newest model call gave it."""
     from spanloop.instrumentation.frameworks.spans import open_span, start_tool_span  # noqa: PLC0415  imports wrapt
 
     call = newest_model_call()

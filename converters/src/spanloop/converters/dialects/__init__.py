@@ -10,7 +10,19 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.plugins import offered_extensions
 
 from .attribute_map import ATTRIBUTE_MAPS
-from .base import BODY, CANONICAL, COLUMNS, ColumnValue, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import (
+    BODY,
+    CANONICAL,
+    COLUMNS,
+    IS_READ,
+    ColumnValue,
+    Dialect,
+    IndexedList,
+    RawSpan,
+    attr,
+    attributes_of,
+    column_of,
+)
 from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
@@ -24,6 +36,7 @@ from .contrib.monocle import MONOCLE
 from .contrib.neatlogs import NEATLOGS
 from .contrib.other_names import OTHER_NAMES, SERVER
 from .contrib.traceai import TRACEAI
+from .conventions import CONVENTIONS, Convention
 from .conversation_events import CONVERSATION
 from .indexed_attributes import keys_of, lists_of
 from .legacy import LEGACY, REQUESTED_CALLS
@@ -87,14 +100,18 @@ __all__ = [
     "BODY",
     "CANONICAL",
     "COLUMNS",
+    "CONVENTIONS",
     "CONVERSATION",
     "DIALECTS",
+    "IS_READ",
     "REQUESTED_CALLS",
     "ColumnValue",
+    "Convention",
     "Dialect",
     "IndexedList",
     "RawSpan",
     "attr",
+    "attributes_of",
     "column_of",
     "keys_of",
     "lists_of",

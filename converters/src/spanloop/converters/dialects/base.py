@@ -5,7 +5,7 @@ objects where a reader makes them; ``normalise`` reads both. Expressions see the
 ``attr``.
 """
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -41,6 +41,8 @@ CANONICAL: Final = (
     "tool_result",
 )
 """Columns that a dialect fills; one that it does not name is empty."""
+
+IS_READ: Final = "is_read"
 
 BODY: Final = "event.body"
 """Under this key an event that came as a log record has its body, next to its attributes."""
@@ -83,7 +85,7 @@ class IndexedList(NamedTuple):
     """An entry out of the nested object that its attributes make."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dialect:
     """The attributes of one group of instrumentors, and a reader of them.
 
@@ -113,6 +115,19 @@ class Dialect:
         """``matches``, taken apart."""
         return take_apart(self.matches)
 
+    @cached_property
+    def expressions(self) -> Mapping[str, pl.Expr]:
+        """The expressions of ``columns``, ``kind`` first, and ``reads`` as ``IS_READ``."""
+        expressions = {name: source for name, source in self.columns.items() if isinstance(source, pl.Expr)}
+        if self.reads is not None:
+            expressions[IS_READ] = pl.lit(value=True) & self.reads
+        return {name: expressions[name] for name in sorted(expressions, key=lambda name: name != "kind")}
+
+    @cached_property
+    def expression_keys(self) -> Sequence[str]:
+        """The attributes that ``expressions`` read."""
+        return attributes_of(self.expressions.values())
+
 
 def attr(key: str) -> pl.Expr:
     """The span attribute ``key`` as text; null when absent."""
@@ -122,3 +137,9 @@ def attr(key: str) -> pl.Expr:
 def column_of(key: str) -> str:
     """The name of the column that holds the span attribute ``key``."""
     return PREFIX + key
+
+
+def attributes_of(expressions: Iterable[pl.Expr]) -> tuple[str, ...]:
+    """The span attributes that expressions read, each once."""
+    roots = dict.fromkeys(root for expression in expressions for root in expression.meta.root_names())
+    return tuple(root.removeprefix(PREFIX) for root in roots if root.startswith(PREFIX))

@@ -28,7 +28,7 @@ class Lists(NamedTuple):
 
     starts: Sequence[int]
     """Where the entries of each row begin in ``entries``; the end is last."""
-    entries: npt.NDArray[np.int64]
+    entries: Sequence[int]
     """Numbers of ``read``, by row and then by index."""
     read: Sequence[Any]
     """Distinct entries, as ``IndexedList.read`` gave them; None for what is no object."""
@@ -37,9 +37,8 @@ class Lists(NamedTuple):
 
     def of(self, row: int) -> list[Any]:
         """The entries of ``row`` in order."""
-        start, end = self.starts[row], self.starts[row + 1]
-        numbers: list[int] = self.entries[start:end].tolist() if start < end else []
-        return [entry for number in numbers if (entry := self.read[number]) is not None]
+        entries = map(self.read.__getitem__, self.entries[self.starts[row] : self.starts[row + 1]])
+        return [entry for entry in entries if entry is not None]
 
 
 def lists_of(attributes: Attributes, is_read: Mask, indexed: IndexedList) -> Lists | None:
@@ -78,10 +77,10 @@ def _either(first: Lists, other: Lists) -> Lists:
     """Both, of which no row has entries in both."""
     rows = np.concatenate([np.repeat(np.arange(len(one.starts) - 1), np.diff(one.starts)) for one in (first, other)])
     order = np.argsort(rows, kind="stable")
-    entries = np.concatenate([first.entries, other.entries + len(first.read)])[order]
+    entries = np.concatenate([first.entries, np.add(other.entries, len(first.read))])[order]
     return Lists(
         np.add(first.starts, other.starts).tolist(),
-        entries,
+        entries.tolist(),
         [*first.read, *other.read],
         first.is_gapless & other.is_gapless,
     )
@@ -125,7 +124,7 @@ def _lists(attributes: Attributes, is_read: Mask, prefix: str, indexed: IndexedL
     expected = np.array([min(index, _MOST) for index, _ in sorted(indexes)], dtype=np.int64)[places_in_row]
     is_gapless = np.ones(attributes.height, dtype=np.bool_)
     is_gapless[rows[expected != np.arange(len(rows)) - ends[rows]]] = False
-    return Lists(ends.tolist(), which, read, is_gapless)
+    return Lists(ends.tolist(), which.tolist(), read, is_gapless)
 
 
 class _Entries(NamedTuple):
@@ -204,13 +203,13 @@ def _listed(value: object) -> object:
 
 def _filled(template: Fields, values: Sequence[str]) -> Fields:
     """A template with the values in their places."""
-    filled: Fields = {}
-    for key, item in template.items():
-        filled[key] = values[item] if type(item) is int else _filled_item(item, values)
-    return filled
+    return {
+        key: values[item] if type(item) is int else _filled_item(item, values)  # an object's text is the rarer case
+        for key, item in template.items()
+    }
 
 
 def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, dict):
-        return _filled(cast("Fields", item), values)
-    return values[item] if isinstance(item, int) else [_filled_item(inner, values) for inner in as_list(item)]
+    if isinstance(item, list):
+        return [_filled_item(inner, values) for inner in as_list(item)]
+    return values[item] if isinstance(item, int) else _filled(as_fields(item), values)

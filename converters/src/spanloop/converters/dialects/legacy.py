@@ -307,9 +307,10 @@ def _with_thoughts(listed: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
-    # Respan writes tool calls as one JSON attribute, others the parts.
-    whole = {key: decoded(as_text(fields[key])) for key in ("tool_calls", "parts") if isinstance(fields.get(key), str)}
-    fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
+    if "parts" in fields or isinstance(fields.get("tool_calls"), str):
+        # Respan writes tool calls as one JSON attribute, others the parts.
+        whole = {key: decoded(text) for key in ("tool_calls", "parts") if isinstance(text := fields.get(key), str)}
+        fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
         call_fields = as_fields(decoded(as_text(content)))
         if "name" in call_fields and "arguments" in call_fields:

@@ -91,15 +91,6 @@ _AG2_TYPE: Final = "ag2.span.type"
 """AG2 counts tokens in spans of their own, which have no operation and are no call."""
 
 _HAS_STOPPED: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
-_HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"') & (
-    ~attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call_response"')
-    | (
-        attr(names.GEN_AI_OUTPUT_MESSAGES).str.count_matches(r'"type":\s?"tool_call"')
-        > attr(names.GEN_AI_OUTPUT_MESSAGES).str.count_matches(r'"type":\s?"tool_call_response"')
-    )
-)
-"""A call that the client is to answer; the answer of one that the provider ran stands beside it."""
-
 RESPONSE_ID: Final = "resp_"
 """Beginning of the ids of OpenAI's Responses API."""
 
@@ -112,8 +103,18 @@ _MIRASCOPE: Final = "mirascope.response.content"
 _IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
 
 _IS_GEMINI: Final = attr(names.GEN_AI_OPERATION_NAME) == "generate_content"
+_MAY_CALL: Final = pl.when(_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _HAS_STOPPED)).then(
+    attr(names.GEN_AI_OUTPUT_MESSAGES)
+)
+"""The output of the calls whose finish reason hides that they ask for a tool; the others are not searched."""
+
+_HAS_CALL: Final = _MAY_CALL.str.count_matches(r'"type":\s?"tool_call"') > _MAY_CALL.str.count_matches(
+    r'"type":\s?"tool_call_response"'
+)
+"""A call that the client is to answer; the answer of one that the provider ran stands beside it."""
+
 FINISH_REASONS: Final = (
-    pl.when((_IS_RESPONSE | ((_IS_MIRASCOPE | _IS_GEMINI) & _HAS_STOPPED)) & _HAS_CALL)
+    pl.when(_HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )

@@ -6,6 +6,7 @@ request, the server), at the beginning of the text. That nothing was found is an
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
@@ -101,12 +102,14 @@ class AnswerErrors:
 def _present_literals(texts: Sequence[str]) -> list[frozenset[str]]:
     if len(texts) < _FEW:
         lowered = [text.lower() for text in texts]
-        return [frozenset([literal for literal in LITERALS if literal in text]) for text in lowered]
+        whole = "\0".join(lowered)
+        literals = [literal for literal in LITERALS if literal in whole]
+        return [frozenset([literal for literal in literals if literal in text]) for text in lowered]
     column = pl.Series([replace_surrogates(text) for text in texts], dtype=pl.String).str.to_lowercase()
     return [frozenset(literals) for literals in column.str.extract_many(LITERALS, overlapping=True).to_list()]
 
 
-_FEW: Final = 24
+_FEW: Final = 48
 """Fewer texts are searched for one literal after the other: polars builds its automaton anew for each search."""
 
 
@@ -122,9 +125,7 @@ def _without_signs(content: str) -> str:
 
 def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | None:
     """The error that plain text tells of, by the patterns of which ``literals`` holds one."""
-    for pattern, required in _AT_START:
-        if required.isdisjoint(literals):
-            continue
+    for pattern in _AT_START.candidates(literals):
         match = pattern.match(text)
         if match and not is_mention(text, 0, match.end()):
             name = _TYPE_IN_TEXT.search(text[:2_000])
@@ -135,22 +136,32 @@ def _error_in_words(text: str, literals: AbstractSet[str]) -> DetectedError | No
     may_name_status = head[:1] in STATUS_STARTS or not _STATUS.isdisjoint(literals)
     if may_name_status and _HAS_CODE.search(head) and status_in_words(head):
         return DetectedError("status", "", 0.85)
-    for pattern, required in _WITHIN:
-        if required.isdisjoint(literals):
-            continue
+    for pattern in _WITHIN.candidates(literals):
         match = pattern.search(head)
         if match and not is_mention(text, match.start(), match.end()):
             return DetectedError(f"words_{pattern.name}", "", 0.75)
     return None
 
 
-def _with_literals(patterns: Iterable[FailurePattern]) -> tuple[tuple[FailurePattern, frozenset[str]], ...]:
-    return tuple((pattern, required_literals(pattern.regex)) for pattern in patterns)
+class _Patterns:
+    """Patterns in their order, by the literals of which a match contains one."""
+
+    def __init__(self, patterns: Sequence[FailurePattern]) -> None:
+        self._patterns = patterns
+        self.by_literal: dict[str, list[int]] = defaultdict(list)
+        for number, pattern in enumerate(patterns):
+            for literal in required_literals(pattern.regex):
+                self.by_literal[literal].append(number)
+
+    def candidates(self, literals: AbstractSet[str]) -> list[FailurePattern]:
+        """The patterns that may match a text with these ``literals``."""
+        numbers = {number for literal in literals for number in self.by_literal.get(literal, ())}
+        return [self._patterns[number] for number in sorted(numbers)]
 
 
 _HAS_CODE: Final = re.compile(r"[45]\d\d")
-_AT_START: Final = _with_literals(ERROR_TEXTS)
-_WITHIN: Final = _with_literals(
+_AT_START: Final = _Patterns(ERROR_TEXTS)
+_WITHIN: Final = _Patterns(
     (
         *failure_patterns("environment"),
         _IN_LANGUAGE,
@@ -159,7 +170,7 @@ _WITHIN: Final = _with_literals(
 )
 """Searched in the first words of a short text."""
 _STATUS: Final = required_literals(STATUS_IN_WORDS)
-LITERALS: Final = sorted(_STATUS.union(*(required for _, required in (*_AT_START, *_WITHIN))))
+LITERALS: Final = sorted(_STATUS.union(_AT_START.by_literal, _WITHIN.by_literal))
 
 
 class _Opened(NamedTuple):

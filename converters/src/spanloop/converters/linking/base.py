@@ -7,16 +7,16 @@ identity: an id that is unique by construction, or the same service, nearness in
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ..spans import Span
 from .continuation import Evidence
 
 if TYPE_CHECKING:
-    from spanloop.messages import History, Message, ToolCall
+    from spanloop.messages import Message, ToolCall
 
-Key = tuple[str | bytes, ...]
-"""Begins with an id or a running digest; across traces, `UNIQUE` or a source is next."""
+Key = tuple[str | int, ...]
+"""Begins with an id or the number of a history; across traces, `UNIQUE` or a source is next."""
 IsUnique = Callable[[str], bool]
 
 LONGEST_NS: Final = 30 * 60 * 1_000_000_000
@@ -55,15 +55,15 @@ class Call:
         history = span.history
         spoken = 0 if history.last_assistant is None else history.last_assistant + 1
         newest_first: list[Message] = []
-        while history.length > spoken:
-            newest_first.append(cast("Message", history.message))
-            history = cast("History", history.before)
+        while history.length > spoken and history.message is not None and history.before is not None:
+            newest_first.append(history.message)
+            history = history.before
         self.newest_assistant = history.message
         """The newest assistant message in the input; None when the call starts a conversation."""
         self.newest_messages = newest_first[::-1]
         """The messages behind it."""
-        self.before = span.history.assistant_digest
-        """The running digest at the newest assistant message of the input; empty when there is none."""
+        self.before = span.history.assistant_number
+        """Number of the history up to the newest assistant message of the input; 0 when there is none."""
         self.answered = self._answered_ids()
         """Ids of the tool calls that the newest assistant message asked for; of their answers, where no call is.
 
@@ -115,6 +115,6 @@ def source(span: Span) -> str:
     return f"service {span.service_name}, scope {span.scope}"
 
 
-def opening(span: Span) -> bytes:
-    """The running digest of the input up to its first user message; of all of it where there is none."""
-    return span.history.user_digest or span.history.digest
+def opening(span: Span) -> int:
+    """Number of the history up to its first user message; of all of it where there is none."""
+    return span.history.user_number or span.history.number

@@ -55,13 +55,13 @@ def continues(call: Span, after: Span) -> Continuation:
         newest_first.append(node.message)
         node = node.before
     new_messages = cast("tuple[Message, ...]", tuple(newest_first[::-1]))
-    is_prefix = node is before or (node is not None and node.length == before.length and node.digest == before.digest)
+    is_prefix = node is before or (node is not None and node.length == before.length and node.number == before.number)
     is_prefix = is_prefix and before.length > 0
     if not is_prefix or not new_messages:
         return Continuation(False, is_prefix, new_messages, None)
-    digest = new_messages[0].digest
+    content = new_messages[0].content
     for place, message in enumerate(call.output):
-        if message.digest == digest:
+        if message.content == content:
             return Continuation(True, False, new_messages, place)
     return Continuation(True, False, new_messages, None)
 

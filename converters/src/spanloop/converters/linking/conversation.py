@@ -145,15 +145,15 @@ class _Earlier:
 
     def agreeing(self, calls: Sequence[Span]) -> str:
         """The home whose answer the calls hold, else that they repeat, else of which they are a visible part."""
-        written: set[bytes] = set()
+        written: set[tuple[str, ...]] = set()
         for call in calls[:_FIRST_CALLS]:
-            for message in reversed([message for message in call.input if message.digest not in written]):
+            for message in reversed([message for message in call.input if message.content not in written]):
                 texts = (message.text.strip(), *(response.content.strip() for response in message.tool_responses))
                 ids = (request.id for request in message.tool_calls)
                 home = next((self._by_answer[key] for key in (*texts, *ids) if key and key in self._by_answer), "")
                 if home:
                     return home
-            written.update(message.digest for message in call.output)
+            written.update(message.content for message in call.output)
         newest_first = self._traces[: -_MOST_CANDIDATES - 1 : -1]
         for home, before in newest_first:
             if _begins_alike(before[0], calls[0]) or _is_quoted(before[-1], calls[:_FIRST_CALLS]):
@@ -207,9 +207,9 @@ def _characters(call: Span) -> int:
 
 def _until_it_starts_over(group_ids: Mapping[str, None], traces: Traces) -> Iterator[tuple[str, str]]:
     """Join the homes of one session, up to one that begins with exactly the input of the first one."""
-    first, began = "", b""
+    first, began = "", 0
     for home_id in group_ids:
-        start = traces[home_id][0].input_chain[-1] if home_id in traces and traces[home_id][0].input_chain else b""
+        start = traces[home_id][0].history.number if home_id in traces else 0
         if not first or (began and start == began):
             first, began = home_id, start
         else:

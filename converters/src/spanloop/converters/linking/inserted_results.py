@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_CANDIDATES: Final = 8
 """So many earlier calls are compared; agents that run at the same time have prompts of their own."""
 
-_Place = tuple[str, int, bytes, str]
+_Place = tuple[str, int, int, str]
 
 
 def inserted_results(
@@ -51,7 +51,7 @@ def inserted_results(
         if place not in tools or newest is None or not newest.text or newest.tool_calls or newest.tool_responses:
             continue
         history = cast("History", call.history.before)
-        candidates = earlier[place, history.length, history.digest, newest.role]
+        candidates = earlier[place, history.length, history.number, newest.role]
         newest_first = islice(reversed(candidates), _MOST_CANDIDATES)
         parent = next((other for other in newest_first if _continues(call, other, tools[place])), None)
         if parent is not None:

@@ -1,8 +1,8 @@
 """A call whose input, up to its newest assistant message, is an earlier call's input and output, continues it.
 
 Calls that only share how they begin (system prompt and first user message) share no key: it takes an answer of the
-model to continue. Held within one service, because two services may well say the same. Digests leave ids out, so
-across traces the ids of the answer's tool calls must agree as well, where both calls have them.
+model to continue. Held within one service, because two services may well say the same. The numbers of histories leave
+ids out, so across traces the ids of the answer's tool calls must agree as well, where both calls have them.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from .continuation import Evidence
 
 
 def _produced(call: Call) -> list[Key]:
-    return [(digest, call.span.service_name) for digest in call.span.output_chain]
+    return [(number, call.span.service_name) for number in call.span.output_chain]
 
 
 def _awaited(call: Call) -> list[Key]:
@@ -26,7 +26,7 @@ _NO_ID: Final = ""
 def _produced_across(call: Call, _: IsUnique) -> list[Key]:
     ids = [request.id for request in call.emitted] or [_NO_ID]
     place = source(call.span)
-    return [(digest, place, identifier) for digest in call.span.output_chain for identifier in (_ANY_ID, *ids)]
+    return [(number, place, identifier) for number in call.span.output_chain for identifier in (_ANY_ID, *ids)]
 
 
 def _awaited_across(call: Call, _: IsUnique) -> list[Key]:

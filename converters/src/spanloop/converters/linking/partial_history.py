@@ -25,7 +25,7 @@ def _produced(call: Call) -> Iterator[Key]:
     span = call.span
     if not span.history.length or span.has_failed:
         return
-    place = (span.history.digest, span.service_name)
+    place = (span.history.number, span.service_name)
     if not is_recorded(span):
         yield (*place, _UNRECORDED)
     elif span.output[0].tool_calls:

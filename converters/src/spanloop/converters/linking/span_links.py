@@ -132,7 +132,7 @@ class LinkedTraces:
             for link in targets.values()
             if link is not None
         ]
-        alike: dict[tuple[SpanKey | str, bytes], list[_Link]] = defaultdict(list)
+        alike: dict[tuple[SpanKey | str, object], list[_Link]] = defaultdict(list)
         for link in single:
             alike[self._shared_place(link), self._begins(link)].append(link)
         return [same[0] for same in alike.values() if len(same) == 1]
@@ -141,14 +141,12 @@ class LinkedTraces:
         """Return the place to which only one of several equal sets may link."""
         return link.span.key if link.target in self._first_calls else link.target
 
-    def _begins(self, link: _Link) -> bytes:
+    def _begins(self, link: _Link) -> object:
         """The input that a set begins with; sets without a call, and those that link to one, do not differ in it."""
         first = self._first_calls.get(link.source)
         if first is None:
-            return link.span.span_id.encode() + link.source.encode()
-        if link.target not in self._first_calls:
-            return b""
-        return first.input_chain[-1] if first.input_chain else b""
+            return link.span.span_id, link.source
+        return first.history.number if link.target in self._first_calls else 0
 
     def _contradict(self, source: str, target: str, named: Span) -> bool:
         one, other = self._identities[source], self._identities[target]
@@ -158,7 +156,7 @@ class LinkedTraces:
         if named.kind is not SpanKind.TOOL and all(conversations) and conversations[0].isdisjoint(conversations[1]):
             return True
         calls = self._first_calls.get(source), self._first_calls.get(target)
-        return bool(calls[0] and calls[1] and calls[0].input and calls[0].input_chain[-1:] == calls[1].input_chain[-1:])
+        return bool(calls[0] and calls[1] and calls[0].input and calls[0].history.number == calls[1].history.number)
 
 
 def _differ(one: Iterable[str], other: Iterable[str], kind: str) -> bool:

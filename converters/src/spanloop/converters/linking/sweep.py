@@ -40,10 +40,10 @@ class Continuations:
         self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
         self._is_unique = is_unique
         self._has_conversations = any(call.conversation for call in calls)
-        self._calls_by_anchor: dict[str | bytes, list[Call]] = defaultdict(list)
+        self._calls_by_anchor: dict[str | int, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            anchors: set[str | bytes] = {*call.span.output_chain, call.span.history.digest}
+            anchors: set[str | int] = {*call.span.output_chain, call.span.history.number}
             for anchor in anchors.union(request.id for request in call.emitted):
                 self._calls_by_anchor[anchor].append(call)
 
@@ -73,7 +73,7 @@ class Continuations:
         without such an id. Only a unique id of another kind joins two conversations.
         """
         buckets: dict[_Place, _Bucket] = {}
-        known: set[str | bytes] = set()
+        known: set[str | int] = set()
         has_match = False
         for call in waiting:
             for place in _places(call, awaited_by(call), home_of):
@@ -95,7 +95,7 @@ class Continuations:
             self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
     def _buckets(
-        self, anchor: str | bytes, produced_by: KeysOf, home_of: Callable[[Call], str] | None
+        self, anchor: str | int, produced_by: KeysOf, home_of: Callable[[Call], str] | None
     ) -> dict[_Place, "_Bucket"]:
         """The calls that leave keys with ``anchor`` behind, by place."""
         producers: dict[_Place, list[Span]] = defaultdict(list)

@@ -15,7 +15,7 @@ from .continuation import Evidence
 
 
 def _emitted_after(call: Call) -> list[Key]:
-    return [(request.id, digest) for digest in call.span.output_chain for request in call.emitted]
+    return [(request.id, number) for number in call.span.output_chain for request in call.emitted]
 
 
 def _answered_after(call: Call) -> list[Key]:
@@ -36,7 +36,7 @@ def _place(identity: str, call: Call, is_unique: IsUnique) -> str:
 
 def _emitted_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
     placed = [(request.id, _place(request.id, call, is_unique)) for request in call.emitted]
-    return [(identity, place, digest) for digest in call.span.output_chain for identity, place in placed]
+    return [(identity, place, number) for number in call.span.output_chain for identity, place in placed]
 
 
 def _answered_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
@@ -59,7 +59,7 @@ def _answered_across(call: Call, is_unique: IsUnique) -> list[Key]:
     return unique + [_with_arguments(request, call) for request in requests if request.id and not is_unique(request.id)]
 
 
-_NO_OPENING: Final = b""
+_NO_OPENING: Final = 0
 
 
 def _nothing(_: Call) -> list[Key]:

@@ -21,11 +21,11 @@ def recover_unrecorded_outputs(calls: Sequence[Span]) -> Sequence[Span]:
     unrecorded = [call for call in calls if not is_recorded(call) and call.history.length and not call.has_failed]
     if not unrecorded:
         return calls
-    input_counts = Counter(call.input_chain[-1] for call in calls if call.input)
+    input_counts = Counter(call.history.number for call in calls if call.input)
     recovered = {
         call.key: answer
         for call in unrecorded
-        if input_counts[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
+        if input_counts[call.history.number] == 1 and (answer := _answer(call, calls)) is not None
     }
     return [_with_answer(call, recovered[call.key]) if call.key in recovered else call for call in calls]
 
@@ -44,7 +44,7 @@ def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
     """Return the answer to ``call`` that all calls which continue it repeat; None where they differ."""
     continuations = (continues(call, other) for other in calls)
     nexts = [continuation.new_messages for continuation in continuations if continuation.repeats_input]
-    if not nexts or len({news[0].digest for news in nexts}) > 1:
+    if not nexts or len({news[0].content for news in nexts}) > 1:
         return None
     answer, *others = min(nexts, key=len)
     # Where the model speaks again in it, a call was not recorded, or one answer was taken apart.

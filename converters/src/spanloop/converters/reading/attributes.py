@@ -4,7 +4,9 @@ Invariant: nothing is lost and nothing is moved; the attributes of a row stand b
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cached_property
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +20,9 @@ _FEW: Final = 2**16
 """Numbers below this are sorted by radix."""
 
 
+_NULL: Final = pl.Series([None], dtype=pl.String)
+
+
 class Attributes:
     """All attributes of a column, one behind the other.
 
@@ -28,20 +33,30 @@ class Attributes:
     def __init__(self, column: pl.Series) -> None:
         lists = column.fill_null([]) if column.null_count() else column
         lengths = lists.list.len().to_numpy()
-        items = lists.explode(empty_as_null=False).struct
-        keys, self.values = items.field("key").fill_null(""), items.field("value")
+        items = lists.explode(empty_as_null=False).struct.unnest()
+        keys, self.values = items["key"], items["value"]
+        keys = keys.fill_null("") if keys.null_count() else keys
         known = keys.unique(maintain_order=True)
         self.height = column.len()
         """Number of rows."""
-        self.lengths: Rows = lengths.astype(np.int64)
-        """Number of attributes of each row."""
         self.keys: list[str] = known.to_list()
         """Every key once, by its number."""
         self.codes: npt.NDArray[np.uint32] = keys.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
         """The number of each attribute's key."""
         self.rows: Rows = np.repeat(np.arange(self.height), lengths)
         """The row of each attribute."""
-        self._number = {key: number for number, key in enumerate(self.keys)}
+
+    def only(self, is_meant: Callable[[str], bool]) -> "Attributes":
+        """The attributes of the same rows whose keys are meant."""
+        is_kept = np.fromiter(map(is_meant, self.keys), dtype=np.bool_, count=len(self.keys))
+        places = np.flatnonzero(is_kept[self.codes])
+        kept = copy(self)
+        for cached in ("_number", "_values_and_null", "_by_key"):
+            vars(kept).pop(cached, None)
+        kept.values, kept.rows = self.values[pl.Series(places, dtype=pl.UInt32)], self.rows[places]
+        kept.keys = list(compress(self.keys, is_kept))
+        kept.codes = (np.cumsum(is_kept) - 1).astype(np.uint32)[self.codes[places]]
+        return kept
 
     def __contains__(self, key: object) -> bool:
         return key in self._number
@@ -56,19 +71,20 @@ class Attributes:
 
     def column(self, key: str, rows: npt.NDArray[Any] | None = None) -> pl.Series:
         """The value of ``key`` in each of ``rows``, else all: null without one, the last where there are several."""
+        if key not in self._number:
+            return _NULL.new_from_index(0, self.height if rows is None else len(rows))
         places = self.places(key)
         place_of_row = np.full(self.height, self.values.len(), dtype=np.uint32)
         place_of_row[self.rows[places]] = places
         return self._values_and_null[pl.Series(place_of_row if rows is None else place_of_row[rows])]
 
-    def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
-        """Whether the key of each attribute is meant.
+    def matching(self, is_meant: Callable[[str], bool]) -> Mask:
+        """Whether the key of each attribute is meant; ``is_meant`` is asked once for each distinct one."""
+        return np.fromiter(map(is_meant, self.keys), dtype=np.bool_, count=len(self.keys))[self.codes]
 
-        Args:
-            is_meant: Said of a column of keys; asked once for each distinct one.
-        """
-        keys = pl.DataFrame([pl.Series("key", self.keys, dtype=pl.String)])
-        return keys.select(is_meant(pl.col("key"))).to_series().to_numpy()[self.codes]
+    def texts_at(self, places: Rows) -> list[str]:
+        """The values of the attributes at ``places``; empty for null."""
+        return [value or "" for value in self.values[pl.Series(places, dtype=pl.UInt32)].to_list()]
 
     def rows_with(self, places: Mask | Rows) -> Mask:
         """Which rows have one of the attributes at ``places``."""
@@ -105,8 +121,12 @@ class Attributes:
         )
 
     @cached_property
+    def _number(self) -> dict[str, int]:
+        return {key: number for number, key in enumerate(self.keys)}
+
+    @cached_property
     def _values_and_null(self) -> pl.Series:
-        return pl.concat([self.values, pl.Series([None], dtype=pl.String)], rechunk=True)
+        return pl.concat([self.values, _NULL], rechunk=True)
 
     @cached_property
     def _by_key(self) -> tuple[Rows, npt.NDArray[Any]]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, extend, parse_json
+from spanloop.messages import NO_HISTORY, History, MalformedMessagesError, Message, MessageLog, dump, parse_json
 from spanloop.messages.tool_definitions import tool_definitions
 from spanloop.semconv import attributes as names
 
@@ -29,7 +29,7 @@ class CallContents(NamedTuple):
 
     histories: list[History]
     outputs: list[tuple[Message, ...]]
-    output_chains: list[tuple[bytes, ...]]
+    output_chains: list[tuple[int, ...]]
     tools: list[str]
     problems: list[Problem | None]
 
@@ -50,6 +50,7 @@ class _CallAttributes(msgspec.Struct, gc=False):
     """See ``two_dialects``."""
 
 
+_MODEL_CALL: Final = SpanKind.LLM.value
 _COLUMNS: Final = (
     *("_row", "TraceId", "SpanId", "input_messages", "output_messages", "system_instructions", "tools"),
     *("DroppedAttributesCount", "finish_reasons", CONFLICT),
@@ -68,7 +69,7 @@ def read_contents(columns: Columns, attributes: Attributes, log: MessageLog) -> 
     contents = CallContents([NO_HISTORY] * count, [()] * count, [()] * count, ["[]"] * count, [None] * count)
     rows = zip(columns["kind"], *(columns[name] for name in _COLUMNS), strict=True)
     for place, (kind, *values) in enumerate(rows):
-        if kind == SpanKind.LLM.value:
+        if kind == _MODEL_CALL:
             _read_call(_CallAttributes(*values), attributes, log, contents, place)
     return contents
 
@@ -99,7 +100,7 @@ def _read_call(
         contents.problems[place] = Problem(UntrainableReason.MALFORMED_MESSAGES, detail)
         return
     contents.outputs[place] = output
-    contents.output_chains[place] = tuple([extend(history.digest, message) for message in output])
+    contents.output_chains[place] = tuple([log.number(history.number, message) for message in output])
     contents.problems[place] = _problem(call, history, output)
 
 

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -21,9 +22,11 @@ from spanloop.semconv import attributes as names
 from ..dialects import (
     CANONICAL,
     COLUMNS,
+    IS_READ,
     REQUESTED_CALLS,
     Dialect,
     RawSpan,
+    attributes_of,
     column_of,
     keys_of,
     lists_of,
@@ -69,13 +72,13 @@ def read_columns(frame: pl.DataFrame, attributes: Attributes) -> Columns:
     """
     numbers = _dialects(frame, attributes)
     rows = frame["_row"].to_numpy()
-    columns: Columns = dict.fromkeys((*CANONICAL, *_COMMON), [""] * frame.height)
-    batch = _Batch(attributes, _requested_calls(frame, attributes))
-    for number, dialect in enumerate(registered_dialects()):
+    batch, dialects = _Batch(attributes, _requested_calls(frame, attributes)), registered_dialects()
+    parts: list[tuple[Rows, Columns]] = []
+    for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)
-        if len(places):
-            part = frame if len(places) == frame.height else frame[places]
-            _fill(columns, places.tolist(), _read_dialect(part, dialect, batch))
+        part = frame if len(places) == frame.height else frame[places]
+        parts.append((places, {} if number == _NO_DIALECT else _read_dialect(part, dialects[number], batch)))
+    columns = _in_order(parts, frame.height)
     for name, key in _COMMON.items():
         if key in attributes:
             values = attributes.column(key, rows).to_list()
@@ -102,12 +105,14 @@ def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.exclude("SpanAttributes", "Events.Name", "Events.Attributes")).with_columns(texts)
 
 
-def _fill(columns: Columns, places: list[int], values: Mapping[str, Sequence[Any]]) -> None:
-    for name, read in values.items():
-        if name in columns:
-            column = columns[name] = columns[name].copy()
-            for place, value in zip(places, read, strict=True):
-                column[place] = value
+def _in_order(parts: Sequence[tuple[Rows, Columns]], height: int) -> Columns:
+    """The fields of all rows, out of those of the rows at some places; empty text where a part has none."""
+    order: list[int] = np.argsort(np.concatenate([np.empty(0, np.int64), *(places for places, _ in parts)])).tolist()
+    columns: Columns = dict.fromkeys((*CANONICAL, *_COMMON), [""] * height)
+    for name in columns.keys() & {name for _, fields in parts for name in fields}:
+        values = list(chain.from_iterable(fields.get(name) or [""] * len(places) for places, fields in parts))
+        columns[name] = values if len(parts) == 1 else list(map(values.__getitem__, order))
+    return columns
 
 
 def _with_attributes(frame: pl.DataFrame, attributes: Attributes, keys: Sequence[str]) -> pl.DataFrame:
@@ -116,30 +121,36 @@ def _with_attributes(frame: pl.DataFrame, attributes: Attributes, keys: Sequence
     return frame.hstack([attributes.column(key, rows).alias(column_of(key)) for key in keys])
 
 
-def _selected(frame: pl.DataFrame, attributes: Attributes, expressions: Mapping[str, pl.Expr]) -> dict[str, pl.Series]:
-    """The values of expressions over attributes and the columns of ``frame``."""
-    if not expressions:
-        return {}
-    roots = dict.fromkeys(root for expression in expressions.values() for root in expression.meta.root_names())
-    keys = [root.removeprefix(_PREFIX) for root in roots if root.startswith(_PREFIX)]
-    wide = _with_attributes(frame, attributes, keys)
-    # Unlike select, with_columns gives a literal as many rows as the frame has.
-    return wide.with_columns(**expressions).select(*expressions).to_dict()
+@lru_cache(maxsize=8)
+def _tested_columns(dialects: Sequence[Dialect]) -> frozenset[str]:
+    """The columns by which dialects know their spans."""
+    return frozenset().union(*(dialect.condition.roots for dialect in dialects))
 
 
-_PREFIX: Final = column_of("")
+@lru_cache(maxsize=64)
+def _number_of_dialect(dialects: Sequence[Dialect], present: frozenset[str]) -> tuple[pl.Expr, Sequence[str]]:
+    """The number of a row's dialect, ``_NO_DIALECT`` where none matches, and the attributes that tell it.
+
+    Args:
+        dialects: By precedence.
+        present: The columns of ``_tested_columns`` that are not null.
+    """
+    numbers = [
+        pl.when(condition).then(pl.lit(number, pl.UInt8))
+        for number, dialect in enumerate(dialects)
+        if (condition := dialect.condition.reduced(present)) is not False
+    ]
+    first = pl.coalesce(*numbers, pl.lit(_NO_DIALECT, pl.UInt8))
+    return first, attributes_of([first])
 
 
 def _dialects(frame: pl.DataFrame, attributes: Attributes) -> npt.NDArray[np.uint8]:
     """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
-    present = {*map(column_of, attributes.keys), *_TESTED}
-    numbers = [
-        pl.when(condition).then(pl.lit(number, pl.UInt8))
-        for number, dialect in enumerate(registered_dialects())
-        if (condition := dialect.condition.reduced(present)) is not False
-    ]
-    first = pl.coalesce(*numbers, pl.lit(_NO_DIALECT, pl.UInt8))
-    return _selected(frame, attributes, {"number": first})["number"].to_numpy()
+    dialects = registered_dialects()
+    present = _tested_columns(dialects).intersection((*map(column_of, attributes.keys), *_TESTED))
+    number, keys = _number_of_dialect(dialects, present)
+    # Unlike select, with_columns gives a literal as many rows as the frame has.
+    return _with_attributes(frame, attributes, keys).with_columns(number.alias("number"))["number"].to_numpy()
 
 
 class _Batch(NamedTuple):
@@ -153,13 +164,15 @@ class _Batch(NamedTuple):
 def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Columns:
     """The canonical fields of rows of one dialect."""
     rows, attributes = frame["_row"].to_numpy(), batch.attributes
-    expressions = {name: source for name, source in dialect.columns.items() if isinstance(source, pl.Expr)}
-    if dialect.reads is not None:
-        expressions[_IS_READ] = pl.lit(value=True) & dialect.reads
-    selected = _selected(frame, attributes, {name: expressions.pop(name) for name in ("kind",) if name in expressions})
-    selected |= _selected(frame.hstack(list(selected.values())), attributes, expressions)
-    columns = {name: values.to_list() for name, values in selected.items()}
-    is_read = columns.pop(_IS_READ, None)
+    columns: Columns = {}
+    expressions = dict(dialect.expressions)
+    if expressions:
+        wide = _with_attributes(frame, attributes, dialect.expression_keys)
+        if "kind" in expressions:
+            wide = wide.with_columns(kind=expressions.pop("kind"))
+        wide = wide.with_columns(**expressions) if expressions else wide
+        columns = {name: wide[name].to_list() for name in dialect.expressions}
+    is_read = columns.pop(IS_READ, None)
     columns = {name: [value or "" for value in values] for name, values in columns.items()}
     for name, source in dialect.columns.items():
         if not isinstance(source, pl.Expr) and (keys := [key for key in source if key in attributes]):
@@ -173,9 +186,6 @@ def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Colum
         )
         _read_rows(frame, places, columns, dialect, batch)
     return columns
-
-
-_IS_READ: Final = "is_read"
 
 
 def _read_rows(frame: pl.DataFrame, places: Sequence[int], columns: Columns, dialect: Dialect, batch: _Batch) -> None:
@@ -208,7 +218,7 @@ def _raw_spans(
     is_listed = np.zeros(len(attributes.keys), dtype=np.bool_)
     for indexed in dialect.lists.values():
         is_listed |= keys_of(attributes, indexed)
-    given = list(columns.items())
+    given = [(name, values) for name, values in columns.items() if any(values)]
     gaps: dict[int, list[str]] = defaultdict(list)
     for name, entries in lists:
         for row in np.flatnonzero(~entries.is_gapless).tolist():

@@ -42,9 +42,11 @@ def without_clock_skew(spans: Sequence[Span], links: Links) -> Sequence[Span]:
             is_skewed = is_skewed or _is_outside(span, parent)
     if not is_skewed:
         return spans
-    shifts = _shifts(spans, parents)
+    shifts = {key: shift for key, shift in _shifts(spans, parents).items() if shift}
+    if not shifts:
+        return spans
     shifted = [
-        span._replace(start_ns=span.start_ns + shifts[span.key]) if shifts.get(span.key) else span for span in spans
+        span._replace(start_ns=span.start_ns + shifts[span.key]) if span.key in shifts else span for span in spans
     ]
     return sorted(shifted, key=lambda span: (span.start_ns, span.key))
 
@@ -67,16 +69,17 @@ def _shifts(spans: Sequence[Span], parents: Mapping[SpanKey, Span]) -> dict[Span
     for span in spans:
         if span.key in parents:
             children[parents[span.key].key].append(span)
-    waiting = deque((span, False) for span in spans if span.key not in parents)
+    waiting = deque((span, False) for span in spans if span.key in children and span.key not in parents)
     shifts: dict[SpanKey, int] = {}
     while waiting:
         parent, is_in_tool = waiting.popleft()
         is_in_tool = is_in_tool or parent.kind is SpanKind.TOOL
         shift = shifts.get(parent.key, 0)
         groups: dict[str, list[Span]] = defaultdict(list)
-        for child in children.get(parent.key, ()):
+        for child in children[parent.key]:
             groups[child.service_name].append(child)
-            waiting.append((child, is_in_tool))
+            if child.key in children:
+                waiting.append((child, is_in_tool))
         for service, members in groups.items():
             if service != parent.service_name:
                 group_shift = _shift(members, parent, shift)
@@ -85,7 +88,7 @@ def _shifts(spans: Sequence[Span], parents: Mapping[SpanKey, Span]) -> dict[Span
             outside = [member for member in members if _is_outside(member, parent)]
             late = [member for member in outside if member.start_ns > parent.end_ns]
             early = [member for member in outside if member.start_ns < parent.start_ns]
-            shifts.update((member.key, shift) for member in members)
+            shifts.update((member.key, shift) for member in members if shift)
             for group in (early, late if is_in_tool else []):
                 group_shift = shift + _shift(group, parent, 0)
                 shifts.update((member.key, group_shift) for member in group)

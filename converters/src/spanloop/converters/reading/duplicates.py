@@ -178,17 +178,17 @@ def _duplicates_across_traces(calls: Iterable[Span], origins: _Origins) -> dict[
     return dropped
 
 
-Evidence = tuple[str | bytes, ...]
+Evidence = tuple[object, ...]
 
 
 def _by_input(call: Span) -> Evidence:
-    return (call.service_name, call.input_chain[-1]) if call.input else ()
+    return (call.service_name, call.history.number) if call.input else ()
 
 
 def _by_response_id(call: Span) -> Evidence:
     if not call.response_id:
         return ()
-    seen = b"" if is_unique(call.response_id) or not call.input else call.input_chain[-1]
+    seen = 0 if is_unique(call.response_id) or not call.input else call.history.number
     return (call.service_name, call.response_id, seen)
 
 
@@ -197,13 +197,13 @@ def _by_output(call: Span) -> Evidence:
     if not ids or not all(ids):
         return ()
     trace_id = "" if all(map(is_unique, ids)) else call.trace_id
-    return (call.service_name, trace_id, *(message.digest for message in call.output), *ids)
+    return (call.service_name, trace_id, *(message.content for message in call.output), *ids)
 
 
 def _by_results(call: Span) -> Evidence:
     """The ids of the tool results that a call was sent, in one message or several, and what it answered."""
     ids = [response.id for message in call.input for response in message.tool_responses]
-    return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
+    return (*ids, *(message.content for message in call.output)) if ids and all(ids) and call.output else ()
 
 
 def _duplicates_without_content(calls: Iterable[Span], origins: _Origins) -> dict[SpanKey, Span]:
@@ -322,7 +322,7 @@ def _is_one_response(outer: Span, inner: Span) -> bool:
 def _may_be_equal(outer: Span, inner: Span) -> bool:
     if outer.response_id and inner.response_id and outer.response_id != inner.response_id:
         return False
-    outputs = [tuple(message.digest for message in span.output) for span in (outer, inner)]
+    outputs = [tuple(message.content for message in span.output) for span in (outer, inner)]
     return not all(outputs) or outputs[0] == outputs[1]
 
 
@@ -349,7 +349,7 @@ def _is_same(outer: Span, inner: Span) -> bool:
         return False
     if outer.response_id and inner.response_id:
         return outer.response_id == inner.response_id
-    if not outer.input or not inner.input or outer.input_chain[-1] == inner.input_chain[-1]:
+    if not outer.input or not inner.input or outer.history.number == inner.history.number:
         return True
     evidence = ((_by_output(outer), _by_output(inner)), (_by_results(outer), _by_results(inner)))
     return any(one and one == other for one, other in evidence)
@@ -361,7 +361,7 @@ def _is_inner_call(outer: Span, inner: Span) -> bool:
     An SDK's own span may end a little later, that of a stream which ``outer``'s function only handed on much later.
     """
     is_empty = not (inner.input or inner.output)
-    is_handed_on = not outer.output and outer.input_chain[-1:] == inner.input_chain[-1:]
+    is_handed_on = not outer.output and outer.history.number == inner.history.number
     is_below = inner.parent_span_id == outer.span_id and inner.start_ns <= outer.end_ns
     return (is_empty or is_handed_on) and is_below and inner.request_model == outer.request_model
 

@@ -5,6 +5,7 @@ once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
 import re
+from functools import lru_cache
 from itertools import compress
 from typing import Final, NamedTuple, cast
 
@@ -69,7 +70,7 @@ def normalise(
     ordered = rows if places.is_sorted() else rows.rechunk()[places]
     columns = _typed(ordered)
     first = read_columns(ordered, attributes)
-    columns |= with_second_dialect(first, ordered, unique["SpanAttributes"], attributes, read_columns)
+    columns |= with_second_dialect(first, ordered, attributes, read_columns)
     rejected += [
         Rejected(
             trace_id,
@@ -157,7 +158,7 @@ def _with_errors(columns: Columns) -> Columns:
     """
     is_error, error_types, messages = (columns[name].copy() for name in ("is_error", "error_type", "StatusMessage"))
     for row, kind in enumerate(columns["kind"]):
-        if kind != SpanKind.LLM.value:
+        if kind != _MODEL_CALL:
             continue
         if is_error[row] and _has_worked(columns, row):
             is_error[row] = False
@@ -171,6 +172,7 @@ def _with_errors(columns: Columns) -> Columns:
     return {**columns, "is_error": is_error, "error_type": error_types, "StatusMessage": messages}
 
 
+_MODEL_CALL: Final = SpanKind.LLM.value
 _NO_MODEL: Final = "<synthetic>"
 _CLAUDE_ERROR: Final = re.compile(r'\[?\{[^{]*\{[^{}]*"API Error: ')
 
@@ -183,6 +185,7 @@ def _has_worked(columns: Columns, row: int) -> bool:
     return has_ended and has_no_error and bool(columns["output_messages"][row])
 
 
+@lru_cache(maxsize=1 << 12)
 def _count(text: str) -> int:
     """A token count out of an attribute; 0 when it is absent, no whole number, or none that 32 bits can hold."""
     match = _DIGITS.match(text) if text else None

@@ -16,9 +16,9 @@ import polars as pl
 from spanloop.messages import MalformedMessagesError, Message, MessageLog, ToolCall, parse_json_or_none
 from spanloop.semconv import attributes as names
 
-from ..dialects import ColumnValue
+from ..dialects import CONVENTIONS, ColumnValue
 from ..spans import SpanKind
-from .attributes import Attributes, Mask
+from .attributes import Attributes
 
 Columns = Mapping[str, list[Any]]
 """The values of each field, by row."""
@@ -33,36 +33,9 @@ _ATTRIBUTE_OF: Final = {"input_messages": names.GEN_AI_INPUT_MESSAGES, "output_m
 _SPACE: Final = re.compile(r"\s+")
 
 
-class _Convention(NamedTuple):
-    """Attributes that carry a call in one dialect."""
-
-    messages: re.Pattern[str]
-    """Keys of its messages."""
-    keys: re.Pattern[str]
-    """All of its keys."""
-
-
-_CONVENTIONS: Final = (
-    _Convention(re.compile(r"gen_ai\.(?:input|output)\.messages"), re.compile(r"gen_ai\.(?!prompt|completion)")),
-    _Convention(
-        re.compile(r"(?:gen_ai\.(?:prompt|completion)|llm\.(?:prompts|completions))(?:\.\d+\.|$)"),
-        re.compile(r"gen_ai\.(?!input\.|output\.|system_)|llm\.(?!input|output)|traceloop\."),
-    ),
-    _Convention(
-        re.compile(r"llm\.(?:input|output)_messages\."),
-        re.compile(r"llm\.(?!request|prompts\.|completions\.)|openinference\.|(?:input|output)\.(?:value|mime_type)"),
-    ),
-    _Convention(
-        re.compile(r"ai\.(?:prompt\.messages|response\.(?:text|toolCalls))$"),
-        re.compile(r"ai\.|operation\.name$|resource\.name$|gen_ai\.(?:system|request|response|usage)\b"),
-    ),
-)
-
-
 def with_second_dialect(
     columns: Columns,
     frame: pl.DataFrame,
-    items: pl.Series,
     attributes: Attributes,
     read: Callable[[pl.DataFrame, Attributes], Columns],
 ) -> dict[str, list[Any]]:
@@ -70,15 +43,14 @@ def with_second_dialect(
 
     Args:
         columns: What ``read`` gives of ``frame``: each row by the dialect that it has by precedence.
-        frame: The columns of ``frames.SPANS``, and ``_row``, the number of each row in ``items``.
-        items: The attributes of all rows.
-        attributes: ``items``, taken apart.
+        frame: The columns of ``frames.SPANS``, and ``_row``, the number of each row in ``attributes``.
+        attributes: Of all rows.
         read: Reads rows by the first dialect that matches.
     """
     merged = {name: values.copy() for name, values in columns.items() if name in _CONTENT_FIELDS}
     conflicts = [""] * frame.height
     log = MessageLog()
-    for place, readings in _readings(frame, items, attributes, read).items():
+    for place, readings in _readings(frame, attributes, read).items():
         if len(readings) > 1:
             first = {name: values[place] for name, values in columns.items()}
             fields, conflicts[place] = _merged(first, readings, log)
@@ -91,15 +63,15 @@ _CONTENT_FIELDS: Final = frozenset(name for group in _CONTENT for name in group)
 
 
 def _readings(
-    frame: pl.DataFrame, items: pl.Series, attributes: Attributes, read: Callable[[pl.DataFrame, Attributes], Columns]
+    frame: pl.DataFrame, attributes: Attributes, read: Callable[[pl.DataFrame, Attributes], Columns]
 ) -> dict[int, list[Reading]]:
     """Place → what each dialect gives, of the model calls that more than one dialect carries."""
     rows = frame["_row"].to_numpy()
-    carried: list[tuple[_Convention, Mask]] = []
-    for convention in _CONVENTIONS:
-        is_message = np.array([bool(convention.messages.match(key)) for key in attributes.keys], dtype=np.bool_)
-        if is_message.any():
-            carried.append((convention, attributes.rows_with(is_message[attributes.codes])[rows]))
+    carried = [
+        (convention, attributes.rows_with(attributes.matching(convention.is_message))[rows])
+        for convention in CONVENTIONS
+        if any(map(convention.is_message, attributes.keys))
+    ]
     if len(carried) < _LEAST_DIALECTS:
         return {}
     is_double = np.sum([mask for _, mask in carried], axis=0) >= _LEAST_DIALECTS
@@ -108,9 +80,7 @@ def _readings(
         places: list[int] = np.flatnonzero(is_double & mask).tolist()
         if not places:
             continue
-        spans = frame[places]
-        read_attributes = Attributes(_attributes_of(items.gather(spans["_row"]), convention))
-        columns = read(spans.drop("_row").with_row_index("_row"), read_attributes)
+        columns = read(frame[places], attributes.only(convention.is_key))
         for number, place in enumerate(places):
             if columns["kind"][number] == SpanKind.LLM.value:
                 reading = {name: columns[name][number] for name in _CONTENT_FIELDS}
@@ -119,11 +89,6 @@ def _readings(
 
 
 _LEAST_DIALECTS: Final = 2
-
-
-def _attributes_of(items: pl.Series, convention: _Convention) -> pl.Series:
-    kept = [[item for item in row or () if convention.keys.match(item["key"] or "")] for row in items.to_list()]
-    return pl.Series("SpanAttributes", kept, dtype=items.dtype)
 
 
 class _Merged(NamedTuple):

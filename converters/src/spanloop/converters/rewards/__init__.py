@@ -4,7 +4,7 @@
 name), ``credit`` gives the steps their share.
 """
 
-from .agent import AgentReward, Expectation, Penalties, Weights
+from .agent import RATING_NAME, AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, Reward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
@@ -13,12 +13,14 @@ from .loading import REWARD_POINT, reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price
 from .rubric import Rubric
-from .scores import Joined, join_scores, read_scores
+from .scores import Joined, join_scores, main_reward, read_scores
 from .span_scores import scores_in_spans
 from .tags import Tags, tags_in_spans
+from .tool_use import ReferenceCall
 
 __all__ = [
     "NO_REWARDS",
+    "RATING_NAME",
     "REWARD_NAME",
     "REWARD_POINT",
     "SUCCESS_THRESHOLD",
@@ -35,6 +37,7 @@ __all__ = [
     "Numeric",
     "Penalties",
     "Price",
+    "ReferenceCall",
     "Reward",
     "RewardFunction",
     "Rewards",
@@ -45,6 +48,7 @@ __all__ = [
     "add_computed",
     "broadcast",
     "join_scores",
+    "main_reward",
     "read_scores",
     "reward_functions",
     "scores_in_spans",

@@ -1,4 +1,4 @@
-"""The composite reward of a tool-using agent: five weighted components and four penalties, each configurable.
+"""The composite reward of a tool-using agent: weighted components and penalties, each configurable.
 
 ``reward = Σ w·c / Σ w + Σ penalty·count``, over the components that apply, clipped to ``[least, most]``. Components lie
 between 0 and 1:
@@ -9,6 +9,8 @@ between 0 and 1:
 - efficiency: expected steps over steps, at most 1; without them, the share of tool calls that were not redundant.
 - timing: the time allowed over the time taken, at most 1.
 - format: the share of model calls whose output could be read.
+- tool_success, tool_timing, recovery: of ``tool_use``; their weight is 0 unless one is given.
+- rating: a user's rating, the score named ``rating``, from 0 to 1; its weight is 0 unless one is given.
 
 Weights of components that do not apply are shared out among the others. Only mistakes of the policy's own are
 penalised: a tool that timed out costs nothing, an episode that took longer than ``timeout_s`` does.
@@ -30,7 +32,10 @@ from ..attribution import VALUE_RULES, ErrorClass, Failure
 from .attempt import Attempt, Call, Judgement, Reward
 from .comparison import same_text
 from .measures import share_of_budget
+from .tool_use import ReferenceCall, recovery, tool_success, tool_timing
 
+RATING_NAME: Final = "rating"
+"""The score that is a user's rating."""
 _STRICT: Final = ConfigDict(extra="forbid")
 _FORMAT_ERRORS: Final = frozenset(
     {ErrorClass.INVALID_ARGUMENTS, ErrorClass.MALFORMED_OUTPUT, ErrorClass.TRUNCATED_OUTPUT}
@@ -42,10 +47,23 @@ class Weights:
     """Shares of the components; they need not add up to 1. A weight of 0 leaves a component out."""
 
     completion: float = 0.4
+    """Agreement with the expected answer, else the score from outside, else whether there is an answer."""
     tool_selection: float = 0.25
+    """F1 of called against expected tools."""
     efficiency: float = 0.15
+    """Expected steps over steps, else the share of calls that were not redundant."""
     timing: float = 0.10
+    """Time allowed over time taken."""
     format: float = 0.10
+    """Share of model calls whose output could be read."""
+    tool_success: float = 0.0
+    """Share of answered tool calls without an error."""
+    tool_timing: float = 0.0
+    """Share of the reference calls that were made when they were needed."""
+    recovery: float = 0.0
+    """What followed failed tool calls: a fallback that works is worth more than a repetition."""
+    rating: float = 0.0
+    """A user's rating: the score named ``rating``, from 0 to 1."""
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -72,10 +90,14 @@ class Expectation:
     """Names in any order, with repetitions."""
     steps: int | None = None
     seconds: float | None = None
+    calls: Sequence[ReferenceCall] | None = None
+    """Calls that are needed, in order."""
+    tool_timing: float | None = None
+    """A grader's mark of the timing of tool calls, from 0 to 1; counts where there are no ``calls``."""
 
 
 class AgentReward(Reward):
-    """The composite reward of a tool-using agent: five weighted components and four penalties.
+    """The composite reward of a tool-using agent: weighted components and penalties.
 
     Raises:
         ConfigurationError: When a weight is negative, none is positive, or a penalty is positive.
@@ -114,7 +136,10 @@ class AgentReward(Reward):
 
     def __call__(self, attempt: Attempt) -> Judgement:
         """The reward of one attempt, with every component's and penalty's contribution."""
-        expected = self.expectations.get(attempt.task_id, Expectation())
+        return self.judge(attempt, self.expectations.get(attempt.task_id, Expectation()))
+
+    def judge(self, attempt: Attempt, expected: Expectation) -> Judgement:
+        """Return the reward of one attempt at a task of which ``expected`` is known."""
         calls = attempt.calls
         redundant = count_redundant(calls)
         measured = {
@@ -123,6 +148,10 @@ class AgentReward(Reward):
             "efficiency": _efficiency(attempt, expected, len(calls), redundant),
             "timing": share_of_budget(expected.seconds or self.seconds, attempt.duration_s),
             "format": 1.0 - _misshapen_steps(attempt) / len(attempt.episode.steps),
+            "tool_success": tool_success(calls),
+            "tool_timing": expected.tool_timing if expected.calls is None else tool_timing(calls, expected.calls),
+            "recovery": recovery(calls),
+            "rating": _rating(attempt),
         }
         weights = {name: getattr(self.weights, name) for name, value in measured.items() if value is not None}
         total = fsum(weights.values())
@@ -142,7 +171,22 @@ class AgentReward(Reward):
         value = min(max(raw, self.least), self.most)
         if value != raw:
             contributions["clipped"] = value - raw
-        return Judgement(value, contributions)
+        return Judgement(value, contributions, reason=_reason(value, contributions))
+
+
+def _reason(value: float, contributions: Mapping[str, float]) -> str:
+    """Return one sentence: the reward, and what contributed most and least."""
+    by_size = sorted(contributions.items(), key=lambda item: item[1])
+    if not by_size:
+        return f"The reward is {value:.2f}: no component applies."
+    (least, low), (most, high) = by_size[0], by_size[-1]
+    text = f"The reward is {value:.2f}: {most} contributes most ({high:+.2f})"
+    return f"{text}, {least} least ({low:+.2f})." if len(by_size) > 1 else f"{text}."
+
+
+def _rating(attempt: Attempt) -> float | None:
+    rating = attempt.scores.breakdown.get(RATING_NAME)
+    return None if rating is None else min(max(rating, 0.0), 1.0)
 
 
 def _completion(attempt: Attempt, expected: Expectation) -> float:

@@ -27,6 +27,8 @@ class Judgement(NamedTuple):
     """Name → contribution; they add up to ``value``. Empty for a reward of one piece."""
     label: str = ""
     """``success`` or ``failure``, where the function knows; empty leaves it to the threshold."""
+    reason: str = ""
+    """One sentence that explains the value; empty for none."""
 
 
 class Call(NamedTuple):

@@ -24,9 +24,8 @@ from ..reading.attributes import Attributes
 _LIGHTNING: Final = re.compile(r"agentlightning\.reward\.(\d+)\.value$")
 
 
-def _is_score(key: pl.Expr) -> pl.Expr:
-    is_score = (key == names.GEN_AI_EVALUATION_SCORE_VALUE) | key.str.starts_with("agentlightning.reward.")
-    return is_score | key.is_in(_RETURNED)
+def _is_score(key: str) -> bool:
+    return key in _VALUES or key.startswith("agentlightning.reward.")
 
 
 def scores_in_spans(spans: pl.DataFrame, attributes: Attributes, links: pl.DataFrame | None = None) -> pl.DataFrame:
@@ -115,6 +114,7 @@ def _lightning(span_attributes: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 _RETURNED: Final = ("agentops.task.output", "agentops.entity.output")
+_VALUES: Final = frozenset((names.GEN_AI_EVALUATION_SCORE_VALUE, *_RETURNED))
 
 
 def _returned(span_attributes: Mapping[str, str]) -> list[dict[str, str]]:

@@ -37,7 +37,7 @@ def tags_in_spans(spans: pl.DataFrame, attributes: Attributes) -> Tags:
     if not len(places):
         return NO_TAGS
     keys = spans.select("TraceId", "SpanId")[pl.Series(attributes.rows[places])].rows()
-    texts = attributes.values.gather(pl.Series(places)).fill_null("").to_list()
+    texts = attributes.texts_at(places)
     tags: dict[SpanKey, list[str]] = defaultdict(list)
     for key, text in zip(keys, texts, strict=True):
         tags[key] += _labels(text)

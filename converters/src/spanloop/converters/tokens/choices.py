@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 import polars as pl
 
 from spanloop.converters.enums import UntrainableReason
-from spanloop.messages import Message, extend
+from spanloop.messages import Message
 
 from ..linking.continuation import continues
 from ..reading.finish_reasons import STOP, TOOL_CALL, canonical_finish_reason
@@ -226,7 +226,6 @@ class _Choices:
             capture = capture.without_generation()
         return call._replace(
             output=output,
-            output_chain=tuple(extend(call.history.digest, message) for message in output),
             finish_reason=_finish_reason(call, used, capture.generation),
         ), capture
 
@@ -244,7 +243,7 @@ def _action(message: Message) -> _Action:
     """Text and tool calls of a choice, which the program sees; thoughts and ids do not count."""
     calls = tuple((call.name, call.arguments) for call in message.tool_calls)
     text = message.text.strip()
-    return (text, calls) if text or calls else (message.digest,)
+    return (text, calls) if text or calls else (message.content,)
 
 
 def _news(call: Span, after: Span) -> Sequence[Message]:
@@ -252,8 +251,8 @@ def _news(call: Span, after: Span) -> Sequence[Message]:
     continuation = continues(call, after)
     if continuation.repeats_input:
         return continuation.new_messages
-    known = {message.digest for message in call.input}
-    return [message for message in after.input if message.digest not in known]
+    known = {message.content for message in call.input}
+    return [message for message in after.input if message.content not in known]
 
 
 def _finish_reason(call: Span, used: _Used, generation: Generation | None) -> str:

@@ -14,7 +14,7 @@ from spanloop.converters.enums import RowStart
 from ..linking.continuation import continues
 from ..spans import Span
 
-_Item = TypeVar("_Item", int, bytes, str)
+_Item = TypeVar("_Item", int, str, tuple[str, ...])
 
 
 def by_messages(before: Span, after: Span) -> RowStart | None:
@@ -28,8 +28,8 @@ def by_messages(before: Span, after: Span) -> RowStart | None:
         return RowStart.PROMPT_DIVERGED
     if continues(before, after).choice == 0:
         return None
-    whole = [*(message.digest for message in before.input), before.output[0].digest]
-    now = [message.digest for message in after.input]
+    whole = [*(message.content for message in before.input), before.output[0].content]
+    now = [message.content for message in after.input]
     shared = common(whole, now)
     if shared == len(now):
         return RowStart.BRANCH

@@ -133,12 +133,9 @@ def _with_choices(first: pl.DataFrame, further: pl.DataFrame) -> pl.DataFrame:
 
 def _marked(attributes: Attributes) -> Mask:
     """Which rows have token ids."""
-    marked = attributes.rows_with(attributes.matching(lambda key: key.str.contains(_MARK, literal=True)))
+    marked = attributes.rows_with(attributes.matching(lambda key: _MARK in key))
     whole = attributes.places(_RESPONSE)
-    values = attributes.values.gather(pl.Series(whole, dtype=pl.UInt32))
-    return marked | attributes.rows_with(
-        whole[values.str.contains(_MARK, literal=True).fill_null(value=False).to_numpy()]
-    )
+    return marked | attributes.rows_with(whole[[_MARK in text for text in attributes.texts_at(whole)]])
 
 
 def _in_order(marked: pl.DataFrame) -> pl.DataFrame:

@@ -81,7 +81,7 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem], extensions: Ex
     """
     rows: list[Row] = []
     row_of: dict[int, Row] = {}
-    agents: set[tuple[str, bytes]] = set()
+    agents: set[tuple[str, int]] = set()
     for step in steps:
         is_first = step.thread[:2] not in agents
         agents.add(step.thread[:2])

@@ -11,7 +11,7 @@ from spanloop.runtime.command_line import command_line
 
 from ..console import err
 from ..options import DataDirOption, data_directory, exact_version
-from .evaluations import print_evaluations, print_figures, print_uncounted
+from .evaluations import print_evaluations, print_figures, print_groups, print_uncounted
 from .rejected_records import RejectedRecords
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ def evaluate(
         bool, typer.Option("--allow-training-tasks", help="Let tasks count that the version was trained on.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    group_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Show mean, standard deviation and count by this field of the tasks of --run or --tasks; may be "
+            "given several times.",
+        ),
+    ] = None,
 ) -> None:
     """Measure a model on its stored attempts, with confidence intervals, and store the result.
 
@@ -93,6 +101,8 @@ def evaluate(
         )
         print_evaluations([evaluation])
         print_figures(store, evaluation)
+        for field in group_by or ():
+            print_groups(store, evaluation, known, field)
     print_uncounted(evaluation)
     rejected.report("evaluated")
     err.print(f"more: {command_line(f'evaluations show {evaluation.evaluation_id}', directory)}", markup=False)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from spanloop.evaluation.results import Comparison, EpisodePair, Evaluation
+    from spanloop.evaluation.tasks import Task
     from spanloop.foundation.paths import DataDir
     from spanloop.store import Store
 
@@ -143,6 +144,31 @@ def print_figures(store: "Store", evaluation: "Evaluation") -> None:
             ],
             numbers=("mean", "tasks"),
         )
+
+
+def print_groups(store: "Store", evaluation: "Evaluation", tasks: "Sequence[Task]", field: str) -> None:
+    """Print success and reward by the value of a field of the tasks."""
+    from spanloop.evaluation.results import group_by_field, load_episodes
+
+    attempts = load_episodes(store, evaluation)
+    groups = group_by_field(attempts.filter(attempts["left_out"] == ""), tasks, field)
+    out.print()
+    print_table(
+        (field, "tasks", "attempts", "success", "sd", "reward", "sd of reward"),
+        [
+            (
+                each.value,
+                str(each.tasks),
+                str(each.attempts),
+                _percent(each.success.mean),
+                _percent(each.success.deviation),
+                f"{each.reward.mean:.3f}",
+                "" if each.reward.deviation is None else f"{each.reward.deviation:.3f}",
+            )
+            for each in groups
+        ],
+        numbers=("tasks", "attempts", "success", "sd", "reward", "sd of reward"),
+    )
 
 
 def _print_changes(comparison: "Comparison") -> None:

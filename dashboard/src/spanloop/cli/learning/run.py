@@ -29,6 +29,8 @@ app = typer.Typer(help="List and show runs of agents on tasks.", no_args_is_help
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, as listed.")]
 _ERROR_CHARACTERS: Final = 200
+_ENVIRONMENT: Final = "environment_settings__"
+"""Begins the names of the generated options that are fields of the environment."""
 
 
 class RunCommand(GeneratedCommand):
@@ -36,9 +38,11 @@ class RunCommand(GeneratedCommand):
 
     def generate(self) -> "Iterator[GeneratedOption]":
         """Return an option for each field."""
-        from spanloop.foundation.settings import Evaluation
+        from spanloop.foundation.settings import EnvironmentSettings, Evaluation
 
-        return section_options(Evaluation, without=("tasks", "agent"))
+        yield from section_options(Evaluation, without=("tasks", "agent", "environment_settings"))
+        for option in section_options(EnvironmentSettings):
+            yield option._replace(name=_ENVIRONMENT + option.name)
 
 
 def run(
@@ -89,10 +93,7 @@ def run(
     from spanloop.store import connect
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
-    given = {
-        name: _pairs(RunRequest.option(name), cast("list[str]", value)) if isinstance(value, list) else value
-        for name, value in given_options(context).items()
-    }
+    given, places = _given(context)
     directory = data_directory(data_dir)
     run_id = run_id or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     fixed = {
@@ -103,9 +104,7 @@ def run(
         "base_url": base_url,
         "is_instrumented": instrument,
     }
-    request = validated(
-        RunRequest, fixed | given, {name: RunRequest.option(name) for name in given}, next_step="spanloop run --help"
-    )
+    request = validated(RunRequest, fixed | given, places, next_step="spanloop run --help")
     rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:
         plan = plan_run(directory, request, store, on_reject=rejected.add)
@@ -115,10 +114,35 @@ def run(
             err.print(f"the same command continues this run with --run {run_id}", markup=False)
             raise
     rejected.report("run")
+    left_out = ", ".join(
+        f"{count} {reason.replace('_', ' ')}" for reason, count in plan.tasks.selection.left_out.items()
+    )
+    if left_out:
+        err.print(f"tasks of the source that are not chosen: {left_out}", markup=False)
     _print_summary(directory, run_id, summary)
     rejected.exit_if_any()
     if summary.grading_failures:
         raise typer.Exit(1)
+
+
+def _given(context: typer.Context) -> "tuple[dict[str, Any], dict[str, str]]":
+    """Return the values that options gave, by field, and the option of each; those of the environment in one field."""
+    from spanloop.evaluation.runner.planning import RunRequest
+    from spanloop.foundation.settings import EnvironmentSettings
+
+    given: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for key, value in given_options(context).items():
+        name = key.removeprefix(_ENVIRONMENT)
+        places["environment_settings.name"] = EnvironmentSettings.option("name")
+        option = RunRequest.option(name) if name == key else EnvironmentSettings.option(name)
+        parsed = _pairs(option, cast("list[str]", value)) if isinstance(value, list) else value
+        if name == key:
+            given[name], places[name] = parsed, option
+        else:
+            given.setdefault("environment_settings", {})[name] = parsed
+            places[f"environment_settings.{name}"] = option
+    return given, places
 
 
 class _Display:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
+from spanloop.converters.rewards import Attempt
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.plugins import Extension
@@ -29,6 +30,8 @@ class GraderContext(NamedTuple):
 class Grader(Extension):
     """A grader with its options."""
 
+    needs_attempt: ClassVar[bool] = False
+    """Whether `grade_attempt` is called, with what the attempt's spans hold, and not `grade`."""
     version: ClassVar[str] = ""
     """Stored with each verdict; changes when equal answers get other scores. Empty takes a digest of the source."""
 
@@ -52,3 +55,18 @@ class Grader(Extension):
             GradingError: It cannot be graded.
         """
         raise NotImplementedError
+
+    def grade_attempt(self, task: Task, answer: str, attempt: Attempt) -> Verdict | float:
+        """Return the verdict on an attempt; called where ``needs_attempt`` is set.
+
+        Args:
+            task: The task.
+            answer: The answer.
+            attempt: Its model calls, tool calls, failures and scores; that of the environment is named
+                ``environment``.
+
+        Raises:
+            GradingError: It cannot be graded.
+        """
+        del attempt
+        return self.grade(task, answer)

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from spanloop.converters.rewards import Attempt
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.plugins import ExtensionPoint, adapt_callable, split_reference
 
@@ -46,6 +47,7 @@ GRADER_POINT: Final = ExtensionPoint[Grader](
         "json": f"{_HERE}.json_match:JsonGrader",
         "sql": f"{_HERE}.sql:SqlGrader",
         "code": f"{_HERE}.code:CodeGrader",
+        "agent": f"{_HERE}.agent:AgentGrader",
         "rubric": f"{_HERE}.rubric:RubricGrader",
         "reasoning-gym": f"{_HERE}.reasoning_gym:ReasoningGymGrader",
     },
@@ -61,6 +63,8 @@ class LoadedGrader(NamedTuple):
     required_fields: tuple[str, ...]
     grade: Callable[[Task, str], Verdict]
     """Raises `GradingError`, or whatever a user's code raises."""
+    grade_attempt: Callable[[Task, str, Attempt], Verdict] | None = None
+    """The same with the attempt's spans; None for a grader that needs the answer alone."""
 
 
 def load_grader(reference: str, options: Mapping[str, str], context: GraderContext) -> LoadedGrader:
@@ -76,8 +80,12 @@ def load_grader(reference: str, options: Mapping[str, str], context: GraderConte
     def grade(task: Task, answer: str) -> Verdict:
         return _verdict(name, grader.grade(task, answer), answer)
 
+    def grade_attempt(task: Task, answer: str, attempt: Attempt) -> Verdict:
+        return _verdict(name, grader.grade_attempt(task, answer, attempt), answer)
+
     version = grader.version or _digest_of_source(type(grader))
-    return LoadedGrader(name, version, tuple(grader.required_fields()), grade)
+    with_attempt = grade_attempt if grader.needs_attempt else None
+    return LoadedGrader(name, version, tuple(grader.required_fields()), grade, with_attempt)
 
 
 def _verdict(name: str, result: object, answer: str) -> Verdict:
@@ -85,10 +93,16 @@ def _verdict(name: str, result: object, answer: str) -> Verdict:
         raise GradingError(f"Grader {name!r} returned {type(result).__name__}, expected a Verdict or a number.")
     try:
         if isinstance(result, Verdict):
-            return Verdict.of(result.score, is_success=result.is_success, **result.evidence)
-        return Verdict.of(float(result), answer=answer)
+            verdict = Verdict.of(result.score, is_success=result.is_success, **result.evidence)
+        else:
+            verdict = Verdict.of(float(result), answer=answer)
     except (ValueError, OverflowError) as error:
         raise GradingError(f"Grader {name!r}: {error}.") from error
+    if verdict.evidence.get("reason"):
+        return verdict
+    outcome = "a success" if verdict.is_success else "a failure"
+    reason = f"Grader {name!r} gave {verdict.score:g}, {outcome}."
+    return verdict._replace(evidence={"reason": reason, **verdict.evidence})
 
 
 def _digest_of_source(defined: Any) -> str:

@@ -8,6 +8,7 @@ from the app.
 from .bootstrap import Interval
 from .compare import Comparison, EpisodePair, ErrorChange, ToolChange, compare
 from .figures import task_values
+from .groups import GroupFigures, Spread, group_by_field
 from .measure import evaluate
 from .reference_calls import ReferenceCalls, reference_calls_of
 from .stored_evaluations import (
@@ -37,14 +38,17 @@ __all__ = [
     "Evaluation",
     "EvaluationError",
     "Figure",
+    "GroupFigures",
     "Interval",
     "LeftOut",
     "ReferenceCalls",
+    "Spread",
     "ToolChange",
     "ToolUse",
     "TrainedTasks",
     "compare",
     "evaluate",
+    "group_by_field",
     "load_episodes",
     "load_errors",
     "load_evaluation",

@@ -115,6 +115,7 @@ def attempt_environment(settings: AgentSettings, attempt: TaskAttempt) -> dict[s
         EPISODE_ID_ENV: attempt.episode_id,
         SEED_ENV: str(attempt.seed),
         PROCESS_MARK_ENV: settings.mark_prefix + attempt.episode_id,
+        **attempt.variables,
     }
 
 

@@ -1,8 +1,10 @@
 """One attempt of the task runner, its end, and its verdict."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+from spanloop.evaluation.environments import Outcome
 from spanloop.evaluation.graders import Verdict
 from spanloop.evaluation.tasks import Task
 
@@ -30,6 +32,8 @@ class TaskAttempt(NamedTuple):
     interrupted: tuple[str, ...]
     """Episode ids of earlier starts, which were interrupted."""
     seed: int
+    variables: Mapping[str, str] = {}
+    """Environment variables of this attempt alone: where its environment is."""
 
 
 class AttemptEnd(NamedTuple):
@@ -46,6 +50,8 @@ class AttemptEnd(NamedTuple):
     """Of a command."""
     trace_id: str = ""
     """Of a callable's root span."""
+    outcome: Outcome | None = None
+    """Of the attempt's episode in its environment; None without one."""
 
 
 class EndedAttempt(NamedTuple):

@@ -4,16 +4,15 @@ Invariant: a worker makes one attempt at a time. One that exceeds its time, or d
 the next attempt gets a new one.
 """
 
-import json
-import os
 import sys
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.processes.limited import GRACE_S, Launch, LimitedProcess, Wakeup
+from spanloop.foundation.processes.limited import GRACE_S, Wakeup
+from spanloop.foundation.processes.line_process import LineProcess
 from spanloop.foundation.processes.marked import VariableMark
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 
@@ -25,74 +24,26 @@ _WORKER: Final = "spanloop.instrumentation.callable_worker"
 _SERVICE_ENV: Final = "OTEL_SERVICE_NAME"
 _START_TIMEOUT_S: Final = 300.0
 """Importing the user's module may load a model."""
-_CLOSE_TIMEOUT_S: Final = 30.0
-_READ_BYTES: Final = 1 << 16
 
 
-class _Worker:
-    """A running worker process."""
+def _start(settings: AgentSettings) -> LineProcess:
+    """Start a worker process.
 
-    def __init__(self, settings: AgentSettings) -> None:
-        requests_end, self._requests = os.pipe()
-        self.results, results_end = os.pipe()
-        self._received = b""
-        mark = settings.mark_prefix + uuid.uuid4().hex
-        command = [sys.executable, "-m", _WORKER, settings.agent, str(requests_end), str(results_end)]
-        environment = {**settings.environment, PROCESS_MARK_ENV: mark}
-        environment.setdefault(_SERVICE_ENV, settings.agent.partition(":")[0])
-        launch = Launch(
-            command=instrumented(command, settings),
-            environment=environment,
-            mark=VariableMark(PROCESS_MARK_ENV, mark),
-            cwd=settings.cwd,
-            pass_fds=(requests_end, results_end),
-        )
-        try:
-            self.process = LimitedProcess(launch)
-        except (OSError, ValueError) as error:
-            self._close_pipes()
-            raise ConfigurationError(f"The worker of agent {settings.agent!r} cannot be started: {error}.") from error
-        finally:
-            os.close(requests_end)
-            os.close(results_end)
+    Raises:
+        ConfigurationError: It cannot be started.
+    """
+    mark = settings.mark_prefix + uuid.uuid4().hex
+    environment = {**settings.environment, PROCESS_MARK_ENV: mark}
+    environment.setdefault(_SERVICE_ENV, settings.agent.partition(":")[0])
 
-    def send(self, request: dict[str, Any]) -> None:
-        """Send a request to a worker that waits for one; one that died shows it when it is waited for."""
-        left = json.dumps(request).encode() + b"\n"
-        try:
-            while left:
-                left = left[os.write(self._requests, left) :]
-        except BrokenPipeError:
-            return
+    def command(requests_fd: int, results_fd: int) -> list[str]:
+        words = [sys.executable, "-m", _WORKER, settings.agent, str(requests_fd), str(results_fd)]
+        return instrumented(words, settings)
 
-    def receive(self, timeout_s: float, should_stop: Callable[[], bool]) -> dict[str, str] | Wakeup:
-        """Wait for a result; return why there is none otherwise."""
-        deadline_s = time.monotonic() + timeout_s
-        while b"\n" not in self._received:
-            wakeup = self.process.wait(deadline_s - time.monotonic(), readable=self.results, should_stop=should_stop)
-            if wakeup is not Wakeup.READABLE:
-                return wakeup
-            data = os.read(self.results, _READ_BYTES)
-            if not data:
-                return Wakeup.ENDED
-            self._received += data
-        line, _, self._received = self._received.partition(b"\n")
-        self.process.wait(0)  # what was printed before the result
-        result: dict[str, str] = json.loads(line)
-        return result
-
-    def close(self, *, grace_s: float, is_idle: bool = False) -> int:
-        """End the worker; one that waits for a request ends by itself and sends its last spans."""
-        os.close(self._requests)
-        if is_idle:
-            self.process.wait(_CLOSE_TIMEOUT_S)
-        status = self.process.end(grace_s=grace_s)
-        os.close(self.results)
-        return status
-
-    def _close_pipes(self) -> None:
-        os.close(self._requests)
-        os.close(self.results)
+    try:
+        return LineProcess(command, environment, VariableMark(PROCESS_MARK_ENV, mark), settings.cwd)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"The worker of agent {settings.agent!r} cannot be started: {error}.") from error
 
 
 class CallableAgent:
@@ -106,7 +57,17 @@ class CallableAgent:
     def __init__(self, settings: AgentSettings, *, output: Output) -> None:
         self._settings: Final = settings
         self._output: Final = output
-        self._worker: _Worker | None = None
+        self._worker: LineProcess | None = None
+
+    def check(self) -> None:
+        """Import the function in a worker, which ends at once.
+
+        Raises:
+            ConfigurationError: It cannot be imported.
+        """
+        worker = self._started(lambda: False)
+        if worker is not None:
+            worker.close(grace_s=GRACE_S, is_idle=True)
 
     def attempt(self, attempt: TaskAttempt, should_stop: Callable[[], bool]) -> AttemptEnd | None:
         """Make an attempt; return None when it was interrupted.
@@ -127,6 +88,7 @@ class CallableAgent:
                 "episode_id": attempt.episode_id,
                 "seed": attempt.seed,
                 "fields": dict(attempt.task.fields),
+                "variables": dict(attempt.variables),
             }
         )
         result = worker.receive(self._settings.timeout_s, should_stop)
@@ -143,8 +105,8 @@ class CallableAgent:
             worker, self._worker = self._worker, None
             worker.close(grace_s=GRACE_S, is_idle=True)
 
-    def _started(self, should_stop: Callable[[], bool]) -> _Worker | None:
-        worker = _Worker(self._settings)
+    def _started(self, should_stop: Callable[[], bool]) -> LineProcess | None:
+        worker = _start(self._settings)
         ready = worker.receive(_START_TIMEOUT_S, should_stop)
         if isinstance(ready, dict) and not ready["failed"]:
             return worker
@@ -157,7 +119,7 @@ class CallableAgent:
             next_step="Name it as module:function, from a module in --cwd or on PYTHONPATH.",
         )
 
-    def _lost(self, worker: _Worker, wakeup: Wakeup, started_us: int, duration_ms: int) -> AttemptEnd | None:
+    def _lost(self, worker: LineProcess, wakeup: Wakeup, started_us: int, duration_ms: int) -> AttemptEnd | None:
         """End a worker that gave no result, and say how the attempt ended."""
         self._worker = None
         status = worker.close(grace_s=GRACE_S)

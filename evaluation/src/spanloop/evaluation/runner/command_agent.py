@@ -5,15 +5,18 @@ JSON object on standard input. Invariant: when an attempt has ended, no process 
 """
 
 import json
+import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from spanloop.converters.rewards.comparison import text_of
 from spanloop.evaluation.tasks import Task
 from spanloop.evaluation.tasks.placeholders import fill, placeholders
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.processes.limited import GRACE_S, Launch, LimitedProcess, Wakeup
 
 from .agent import (
@@ -52,6 +55,26 @@ class CommandAgent:
         self._words: Final = instrumented(command_of(settings), settings)
         self._model: Final = model
         self._output: Final = output
+
+    def check(self) -> None:
+        """Check that the program, and the script of a Python interpreter, exist.
+
+        Raises:
+            ConfigurationError: One does not exist.
+        """
+        program, *arguments = command_of(self._settings)
+        folder = self._settings.cwd or Path.cwd()
+        path = self._settings.environment.get("PATH")
+        if shutil.which(str(folder / program) if "/" in program else program, path=path) is None:
+            raise ConfigurationError(
+                f"The agent's command {program!r} does not exist, or is not executable.",
+                next_step=f"Name another one; it is looked for in {folder}, or on the PATH.",
+            )
+        script = next((each for each in arguments if not each.startswith("-")), "")
+        if Path(program).name.startswith("python") and script.endswith(".py") and not (folder / script).is_file():
+            raise ConfigurationError(
+                f"The agent's script {script} does not exist in {folder}.", next_step="Name another one, or set cwd."
+            )
 
     def attempt(self, attempt: TaskAttempt, should_stop: Callable[[], bool]) -> AttemptEnd | None:
         """Make an attempt; return None when it was interrupted."""

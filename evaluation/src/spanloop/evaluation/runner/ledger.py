@@ -17,6 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Self, cast
 
+from spanloop.evaluation.environments import Outcome
 from spanloop.evaluation.graders import Verdict
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
@@ -80,12 +81,12 @@ UPDATE attempts SET state = 'ended', grading_error = '' WHERE state IN ('graded'
 """
 _ERASE: Final = """
 UPDATE attempts SET
-    ended = json_set(ended, '$[3]', '', '$[4]', ''),
+    ended = json_set(ended, '$[3]', '', '$[4]', '', '$[7]', NULL),
     verdict = CASE verdict WHEN '' THEN '' ELSE json_set(verdict, '$[2]', json('{}')) END,
     grading_error = ''
 WHERE episode_id = ? AND ended != ''
 """
-"""The answer and the error of an `AttemptEnd`, and the evidence of a `Verdict`."""
+"""The answer, the error and the outcome of an `AttemptEnd`, and the evidence of a `Verdict`."""
 _STARTED: Final = "SELECT 1 FROM attempts WHERE state != 'pending' OR interrupted != '[]' LIMIT 1"
 _COUNTS: Final = """
 SELECT count(*), count(*) FILTER (WHERE state IN ('graded', 'stored')) FROM attempts
@@ -299,6 +300,7 @@ class Ledger:
     def _ended(self, row: tuple[int, int, str, str, int, str, str, str]) -> EndedAttempt:
         ended, verdict, grading_error = row[5:]
         state, *end = json.loads(ended)
+        end[6:] = [Outcome.of_json(each) for each in end[6:]]
         found = Verdict(*json.loads(verdict)) if verdict else None
         if found is not None and not is_valid_score(found.score):  # an earlier version took every finite score
             grading_error = f"The score is {found.score!r}, expected {SCORE_RANGE}."

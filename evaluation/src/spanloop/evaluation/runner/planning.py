@@ -8,10 +8,13 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple, cast
 
+from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
-from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.graders.loading import LoadedGrader
+from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
 from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
@@ -28,7 +31,7 @@ from spanloop.semconv.environment import (
 from spanloop.store import Store
 
 from .agent import Agent, AgentSettings, activated, is_callable_target
-from .answers import Output, SpanAnswers
+from .answers import Output, RecordedAttempts
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
 from .run import RunPlan, mark_prefix
@@ -44,6 +47,11 @@ _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
+_BY_ENVIRONMENT: Final = "environment"
+"""The name of the grader where the environment judges."""
+_SELECTION: Final = {
+    "split", "splits", "split_field", "type_weights", "type_field", "pass_rate_of", "min_pass_rate", "max_pass_rate",
+}  # fmt: skip
 _DATABASES: Final = frozenset(
     name + suffix for name in (CLICKHOUSE_URL_ENV, CONTROL_URL_ENV) for suffix in ("", FILE_SUFFIX)
 )
@@ -61,6 +69,15 @@ class RunRequest(Evaluation):
     is_instrumented: bool = True
 
 
+class CheckedRequest(NamedTuple):
+    """What a request means."""
+
+    output: Output
+    grader: LoadedGrader | None
+    required: tuple[str, ...]
+    """Fields that the command or the grader needs of each task."""
+
+
 def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject: Callable[[Rejected], None]) -> RunPlan:
     """Check the request and return the plan.
 
@@ -75,33 +92,19 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         NotRunningError: No gateway or collector runs.
         ServiceError: The gateway does not serve the model.
     """
-    _check_run_id(request.run_id)
-    output = _output(request.answer)
-    if request.cwd is not None and not request.cwd.is_dir():
-        raise ConfigurationError(
-            f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
-        )
+    output, grader, required = check_request(data_dir, request)
     base_url, model = request.base_url, request.model
     if not base_url:
         gateway, model = resolve_model(data_dir, request.model)
         base_url = f"{gateway.url}/v1"
     if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
         raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
-    grader = (
-        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
-    )
-    find_reader(request.tasks, request.reader, request.reader_options)
     folder = data_dir.runs / request.run_id
-    environment = _environment(data_dir, request, base_url, model)
-    settings = AgentSettings(
-        agent=request.agent,
-        environment=activated(environment) if request.is_instrumented else environment,
-        mark_prefix=mark_prefix(folder),
-        cwd=request.cwd,
-        timeout_s=request.timeout_s,
-        is_instrumented=request.is_instrumented,
-    )
+    settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
     is_callable = is_callable_target(request.agent)
+    environments = request.environment_settings
+    needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
 
     def make_agent() -> Agent:
         if is_callable:
@@ -110,7 +113,6 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
 
     if not is_callable:
         make_agent().close()  # a command that cannot be run is known before anything is read
-    required = (*(() if is_callable else required_fields(request.agent)), *(grader.required_fields if grader else ()))
     return RunPlan(
         folder=folder,
         identity=_identity(request, model),
@@ -119,19 +121,69 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
             reader=request.reader,
             options=request.reader_options,
             id_field=request.id_field,
-            required=tuple(dict.fromkeys(required)),
+            required=required,
             on_reject=on_reject,
             store=store,
-            limit=request.limit,
+            selection=_selection(request, store),
         ),
         attempts=request.attempts,
         parallel=request.parallel,
         seed=request.seed,
         make_agent=make_agent,
-        maker=AttemptMaker(request.run_id, model, grader.name if grader else "", grader.version if grader else ""),
+        maker=AttemptMaker(request.run_id, model, judged_by, grader.version if grader else ""),
         grader=grader,
-        answers=SpanAnswers(data_dir, store) if output is Output.MESSAGE else None,
+        recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
+        answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
+        environments=None
+        if environments is None
+        else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
+    )
+
+
+def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
+    """Check what can be checked before a model is served, without starting the agent.
+
+    Raises:
+        ConfigurationError: A setting cannot be used.
+    """
+    _check_run_id(request.run_id)
+    output = _output(request.answer)
+    if request.cwd is not None and not request.cwd.is_dir():
+        raise ConfigurationError(
+            f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
+        )
+    grader = (
+        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
+    )
+    find_reader(request.tasks, request.reader, request.reader_options)
+    of_command = () if is_callable_target(request.agent) else required_fields(request.agent)
+    required = (*of_command, *(grader.required_fields if grader else ()))
+    return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
+
+
+def check_agent(data_dir: DataDir, request: RunRequest) -> None:
+    """Check that the agent can be started: its command exists, or its function can be imported, which it does.
+
+    Raises:
+        ConfigurationError: It cannot be started.
+    """
+    folder = data_dir.runs / request.run_id
+    settings = _agent_settings(request, _environment(data_dir, request, "", request.model), folder)
+    if is_callable_target(request.agent):
+        CallableAgent(settings, output=_output(request.answer)).check()
+    else:
+        CommandAgent(settings, model=request.model, output=_output(request.answer)).check()
+
+
+def _agent_settings(request: RunRequest, environment: dict[str, str], folder: Path) -> AgentSettings:
+    return AgentSettings(
+        agent=request.agent,
+        environment=activated(environment) if request.is_instrumented else environment,
+        mark_prefix=mark_prefix(folder),
+        cwd=request.cwd,
+        timeout_s=request.timeout_s,
+        is_instrumented=request.is_instrumented,
     )
 
 
@@ -160,15 +212,52 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
+def _selection(request: RunRequest, store: Store) -> TaskSelection:
+    """Return which tasks are taken.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    rates: PassRates | None = None
+    if request.pass_rate_of:
+        rows = store.query("task_pass_rates", model=request.pass_rate_of)
+        if rows.is_empty():
+            raise ConfigurationError(
+                f"No graded attempt of {request.pass_rate_of!r} is stored, so its pass rates are not known.",
+                next_step="Name a NAME@VERSION of spanloop runs list as pass_rate_of, or leave it out.",
+            )
+        by_task = dict(cast("list[tuple[str, float]]", rows.rows()))
+        rates = PassRates(by_task, request.min_pass_rate, request.max_pass_rate)
+    return TaskSelection(
+        split=request.split,
+        shares=request.splits,
+        split_field=request.split_field,
+        weights=request.type_weights,
+        type_field=request.type_field,
+        pass_rates=rates,
+        limit=request.limit,
+        seed=request.seed,
+    )
+
+
+def _environment_variables(data_dir: DataDir, request: RunRequest) -> dict[str, str]:
+    """Return the variables of an environment's processes: no key of the gateway, and no passwords of databases."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
+    return {**inherited, DATA_DIR_ENV: str(data_dir.path), **request.environment}
+
+
 def _identity(request: RunRequest, model: str) -> dict[str, str]:
     """What makes the run this run, in words for an error message."""
+    environments = request.environment_settings
     return {
         "tasks": json.dumps([request.tasks, request.reader, dict(request.reader_options), request.id_field]),
         "limit": str(request.limit or "none"),
+        "selection": request.model_dump_json(include=_SELECTION),
         "agent": request.agent,
         "model": model,
         "endpoint": request.base_url or "gateway",
         "grader": json.dumps([request.grader, dict(request.grader_options)]),
         "answer": request.answer,
         "seed": str(request.seed),
+        "environment": "none" if environments is None else environments.model_dump_json(include={"name", "options"}),
     }

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from spanloop.evaluation.environments.pool import PoolSettings
+from spanloop.evaluation.graders import Verdict
 from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import TaskReading
 from spanloop.foundation.errors import SpanloopError
@@ -19,8 +21,9 @@ from spanloop.foundation.processes.reaper import reaping
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
 
+from .acting import acting, has_failed_environment, verdict_of_outcome
 from .agent import Agent
-from .answers import SpanAnswers
+from .answers import RecordedAttempts, last_message
 from .attempt import EndedAttempt, EndState, TaskAttempt
 from .ledger import AttemptState, Counts, Ledger, Summary
 from .served_model import Served, ServedModel
@@ -51,10 +54,14 @@ class RunPlan(NamedTuple):
     """Makes an agent for each of ``parallel`` threads."""
     maker: AttemptMaker
     grader: LoadedGrader | None = None
-    answers: SpanAnswers | None = None
-    """Reads answers from spans; None takes those of the output."""
+    recorded: RecordedAttempts | None = None
+    """Reads the spans of attempts: for graders that need them, and for answers."""
+    answers_from_spans: bool = False
+    """Whether the answer is the last message; else it is in the output."""
     served: ServedModel | None = None
     """Watches the gateway's model; None for another endpoint."""
+    environments: PoolSettings | None = None
+    """What the attempts act in; None without an environment."""
 
 
 class Progress(Protocol):
@@ -103,11 +110,10 @@ def run_attempts(plan: RunPlan, store: Store, progress: Progress, stop: threadin
             ledger.add_tasks(plan.tasks)
         ledger.add_attempts(plan.attempts)
         writer = StoreWriter(store, ledger, plan.maker)
-        run = _Run(plan, ledger, progress, stop)
-        with reaping(mark):
+        with reaping(mark), acting(plan.make_agent, plan.environments, plan.parallel) as make_agent:
             writer.start()
             try:
-                run.execute()
+                _Run(plan._replace(make_agent=make_agent), ledger, progress, stop).execute()
             finally:
                 writer.close()
         return ledger.summary()
@@ -179,6 +185,10 @@ class _Run:
         if end is None:
             self._ledger.release(attempt)
             return False
+        if has_failed_environment(end) and len(attempt.interrupted) + 1 < MOST_STARTS:
+            self._tell(f"attempt {attempt.number} at {attempt.task.id} is made again: {end.error}")
+            self._ledger.release(attempt)
+            return True
         if end.state is not EndState.FINISHED and self._is_interrupted(attempt, served):
             self._tell(f"the gateway failed during attempt {attempt.number} at {attempt.task.id}; it is made again")
             self._ledger.release(attempt)
@@ -218,21 +228,31 @@ class _Run:
 
     def _graded(self, ended: EndedAttempt) -> EndedAttempt | None:
         """Return the attempt with its verdict; None when it is to be graded later."""
-        grader, answers = self._plan.grader, self._plan.answers
-        if grader is None or ended.end.state is not EndState.FINISHED:
+        if ended.end.state is not EndState.FINISHED:
             return ended
+        grader = self._plan.grader
+        if grader is None:
+            return ended._replace(verdict=verdict_of_outcome(ended.end.outcome))
         try:
-            answer: str | None = ended.end.answer
-            if answers is not None:
-                answer = answers.read(ended.attempt, ended.end, self._should_stop)
-            if answer is None:
-                return None
-            verdict = grader.grade(ended.attempt.task, answer)
+            verdict = self._verdict(grader, ended)
         except SpanloopError as error:
             return ended._replace(grading_error=str(error))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the border to a user's grader
             return ended._replace(grading_error=f"Grader {grader.name!r} raised {type(error).__name__}: {error}.")
-        return ended._replace(verdict=verdict)
+        return None if verdict is None else ended._replace(verdict=verdict)
+
+    def _verdict(self, grader: LoadedGrader, ended: EndedAttempt) -> Verdict | None:
+        """Return the verdict; None when the run stops first. It raises what the grader raises."""
+        task, answer, recorded = ended.attempt.task, ended.end.answer, self._plan.recorded
+        if recorded is None:
+            return grader.grade(task, answer)
+        attempt = recorded.read(ended.attempt, ended.end, self._should_stop)
+        if attempt is None:
+            return None
+        answer = last_message(attempt) if self._plan.answers_from_spans else answer
+        return (
+            grader.grade(task, answer) if grader.grade_attempt is None else grader.grade_attempt(task, answer, attempt)
+        )
 
     def _fail(self, error: BaseException) -> None:
         with self._lock:

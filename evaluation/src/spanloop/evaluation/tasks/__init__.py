@@ -5,6 +5,17 @@ with a line in its registry; a package offers more by entry points of the group 
 """
 
 from .reading import Rejected, RejectedReason, TaskReading, read_tasks
+from .selection import LeftOutReason, PassRates, TaskSelection
 from .task import Task, content_digest
 
-__all__ = ["Rejected", "RejectedReason", "Task", "TaskReading", "content_digest", "read_tasks"]
+__all__ = [
+    "LeftOutReason",
+    "PassRates",
+    "Rejected",
+    "RejectedReason",
+    "Task",
+    "TaskReading",
+    "TaskSelection",
+    "content_digest",
+    "read_tasks",
+]

@@ -14,6 +14,7 @@ from spanloop.store import Store
 
 from .readers import find_reader
 from .readers.base import ReadContext, Record
+from .selection import TaskSelection
 from .task import Fields, Task, content_digest, id_of_content, json_value
 
 _SHOWN_NAMES: Final = 12
@@ -62,23 +63,25 @@ class TaskReading:
     on_reject: Callable[[Rejected], None] = lambda _: None
     store: Store | None = None
     """For readers that read it."""
-    limit: int | None = None
-    """Most tasks; the rest of the source is not read."""
+    selection: TaskSelection = field(default_factory=TaskSelection)
+    """Which of the tasks are taken."""
     accepted: int = 0
     rejected: Counter[RejectedReason] = field(default_factory=Counter[RejectedReason])
 
     def __iter__(self) -> Iterator[Task]:
-        """Read the source once.
+        """Read the source once: yield the selected tasks.
 
         Raises:
-            ConfigurationError: The reader, an option or the source cannot be used.
+            ConfigurationError: The reader, an option or the source cannot be used, or the selection is of a split or
+                type that no task has.
         """
+        return self.selection.choose(self._tasks())
+
+    def _tasks(self) -> Iterator[Task]:
         read = find_reader(self.source, self.reader, self.options)
         ids: dict[str, _Seen] = {}
         digests: dict[str, _Seen] = {}
         for record in read(ReadContext(self.store)):
-            if self.accepted == self.limit:
-                return
             result = self._task(record)
             if isinstance(result, Task):
                 result = _duplicate(record.place, result, ids, digests) or result

@@ -30,12 +30,14 @@ class Admission:
 
     Args:
         counted: Its key; None for a request without limits.
+        key: Name of its key; empty without one.
     """
 
-    __slots__ = ("_counted", "body_bytes")
+    __slots__ = ("_counted", "body_bytes", "key")
 
-    def __init__(self, counted: "_KeyState | None" = None) -> None:
+    def __init__(self, counted: "_KeyState | None" = None, key: str = "") -> None:
         self._counted = counted
+        self.key = key
         self.body_bytes = None if counted is None else counted.limits.body_bytes
         """Limit of the body's size; None without one."""
 
@@ -71,7 +73,7 @@ class KeyLimiter:
     def admit(self, name: str) -> Admission | LimitExceeded:
         """Admit a request of the key with this name; the caller ends the admission. Empty: a request without a key."""
         if not self._has_limits or not name:
-            return Admission()
+            return Admission(key=name)
         state = self._states.get(name)
         if state is None:
             state = self._states[name] = _KeyState(name, self._limits.of(name), self._clock())
@@ -106,4 +108,4 @@ class _KeyState:
                 return LimitExceeded(HTTPStatus.TOO_MANY_REQUESTS, message, wait_s)
             self._tokens -= 1.0
         self.running += 1
-        return Admission(self)
+        return Admission(self, self._name)

@@ -13,7 +13,8 @@ from spanloop.semconv.environment import find_configuration
 
 from .dashboard import Dashboard, TrustedProxy
 from .environment import with_variables
-from .evaluation import Evaluation
+from .evaluation import EnvironmentSettings, Evaluation
+from .invalid_keys import problems_of_file
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
 from .promotion import Guard, Promotion
@@ -23,9 +24,9 @@ from .services import Services, Storage, export_settings
 from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Dashboard", "Evaluation", "Guard", "KeyLimits", "Limits", "Logging", "Model",
-    "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy", "find_configuration",
-    "load_configuration", "use_settings",
+    "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard", "KeyLimits", "Limits",
+    "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy",
+    "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
@@ -122,12 +123,9 @@ def load_configuration(data_dir: Path, file: Path | None = None) -> Configuratio
             f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."
         ) from error
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
-            for found in error.errors()
-        )
         raise ConfigurationError(
-            f"{path}: {problems}.", next_step="See docs/reference/configuration.md for all sections and keys."
+            f"{path}: {problems_of_file(Configuration, error)}",
+            next_step="See docs/reference/configuration.md for all sections and keys.",
         ) from error
 
 

@@ -74,8 +74,9 @@ def _problem(section: type[Section], problem: Any, origins: Mapping[str, str]) -
     if not problem["loc"]:
         return message
     name = str(problem["loc"][0])
+    place = ".".join(map(str, problem["loc"]))
     value = "" if _is_secret(section.model_fields[name]) else f", got {problem['input']!r}"
-    return f"{origins.get(name, name)}: {message}{value}"
+    return f"{origins.get(place) or origins.get(name, place)}: {message}{value}"
 
 
 def _is_secret(field: FieldInfo) -> bool:

@@ -3,8 +3,6 @@
 Invariant: the listener runs in a thread and never delays the role's work; it ends with its block.
 """
 
-import socket
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -12,7 +10,6 @@ from typing import Final, NamedTuple
 import uvicorn
 from starlette.applications import Starlette
 
-from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.exposure import check_exposure, reachable_url
 from spanloop.foundation.paths import DataDir
@@ -21,9 +18,9 @@ from spanloop.foundation.settings.roles import StatusSettings
 from .listening import listen
 from .metrics import Metrics
 from .status import Status, status_routes
+from .threaded_server import serving_in_thread
 
 _STOP_S: Final = 1
-_POLL_S: Final = 0.005
 
 
 class StatusAddress(NamedTuple):
@@ -64,22 +61,7 @@ def serving_status(
     )
     with (
         listen(name, address.host, address.port, "--status-port") as listener,
-        _serving(uvicorn.Server(config), listener),
+        serving_in_thread(uvicorn.Server(config), listener, name="status"),
     ):
         host, port = listener.getsockname()[:2]
         yield reachable_url(host, port)
-
-
-@contextmanager
-def _serving(server: uvicorn.Server, listener: socket.socket) -> Generator[None]:
-    thread = threading.Thread(target=server.run, args=([listener],), name="status", daemon=True)
-    thread.start()
-    while not server.started:
-        if not thread.is_alive():
-            raise ServiceError("The status listener ended before it listened.")
-        thread.join(_POLL_S)
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join()

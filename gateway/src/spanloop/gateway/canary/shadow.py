@@ -9,12 +9,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-import httpx
-
 from ..api_errors import ApiError
 from ..chat.answers import Answer, AnswerBuilder
-from ..chat.cancel_on import PreemptedError, cancel_on
+from ..chat.interruption import Interruptible, PreemptedError
 from ..chat.request import ChatRequest
+from ..client.connection import EngineConnectionError
+from ..client.engine_client import EngineClient
 from ..metrics import Metrics
 from .candidate import Candidate
 from .shadow_answer import ShadowAnswer
@@ -22,6 +22,9 @@ from .shadow_answer import ShadowAnswer
 _MAX_RUNNING: Final = 8
 _TIMEOUT_S: Final = 600.0
 _DROPPED_FIELDS: Final = ("stream", "stream_options", "logprobs", "top_logprobs", "return_token_ids", "prompt_logprobs")
+_FAILURES: Final = (
+    ApiError, EngineConnectionError, ValueError, AttributeError, TypeError, KeyError, RecursionError,
+)  # fmt: skip
 Record = Callable[[ShadowAnswer], Awaitable[None]]
 
 
@@ -43,7 +46,7 @@ class Shadows:
         metrics: The counters to update.
     """
 
-    def __init__(self, client: httpx.AsyncClient, metrics: Metrics) -> None:
+    def __init__(self, client: EngineClient, metrics: Metrics) -> None:
         self._client = client
         self._metrics = metrics
         self._running: set[asyncio.Task[None]] = set()
@@ -77,12 +80,14 @@ class Shadows:
         try:
             async with candidate.admission.admit("") as slot:
                 body = {name: value for name, value in request.document.items() if name not in _DROPPED_FIELDS}
-                send = self._client.post(
-                    f"{slot.endpoint.base_url}/v1/chat/completions",
-                    json={**body, "model": slot.endpoint.served_name},
-                    timeout=_TIMEOUT_S,
-                )
-                response = await cancel_on(send, client_gone=asyncio.Event(), preempted=slot.preempted)
+                with Interruptible(PreemptedError() if slot.is_preempted else None) as block:
+                    slot.on_preempt = lambda: block.interrupt(PreemptedError())
+                    response = await self._client.request(
+                        "POST",
+                        f"{slot.endpoint.base_url}/v1/chat/completions",
+                        json={**body, "model": slot.endpoint.served_name},
+                        timeout_s=_TIMEOUT_S,
+                    )
             if response.status_code == 200:
                 document: dict[str, Any] = response.json()
                 builder = AnswerBuilder()
@@ -93,7 +98,15 @@ class Shadows:
                 error = f"status {response.status_code}: {response.text[:200]}"
         except PreemptedError:
             return
-        except (ApiError, httpx.HTTPError, ValueError, AttributeError, TypeError, KeyError, RecursionError) as failure:
+        except (
+            ApiError,
+            EngineConnectionError,
+            ValueError,
+            AttributeError,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ) as failure:
             error = f"{type(failure).__name__}: {failure}"
         self._metrics.count("shadow_answers_total", error=str(bool(error)).lower())
         tools = request.document.get("tools")

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
+
 from spanloop.foundation.surrogates import dump_json
 
 from ..chat.request import TraceContext
@@ -49,7 +51,10 @@ class Capture:
 
 def encode_captures(captures: list[Capture]) -> bytes:
     """Return the captures of all choices of one response as a spool record."""
-    return dump_json([asdict(capture) for capture in captures]).encode()
+    try:
+        return orjson.dumps(captures)
+    except TypeError:  # an unpaired surrogate, or a number that orjson refuses
+        return dump_json([asdict(capture) for capture in captures]).encode()
 
 
 def decode_captures(body: bytes) -> list[Capture]:

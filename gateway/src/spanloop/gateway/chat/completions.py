@@ -7,16 +7,15 @@ candidate of a canary failed, only if nothing of its response was sent.
 
 import asyncio
 import contextlib
-import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
-import httpx
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..api_errors import ApiError, DefectError, UnavailableError
@@ -26,18 +25,26 @@ from ..canary.shadow import Answered, Shadows
 from ..capture.recorder import Recorder
 from ..capture.sampling_record import record_sampling
 from ..capture.tokens import CaptureBuilder, CaptureContext
+from ..client.connection import EngineConnectionError
+from ..client.engine_client import EngineClient, EngineResponse, EngineStream
+from ..client.json_codec import decode_json
+from ..continuation.answer_messages import AnswerMessages
+from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metrics import Metrics
 from . import sse
+from .answer_format import AnswerFormat, ChatFormat
 from .answers import AnswerBuilder
-from .cancel_on import ClientGoneError, PreemptedError, cancel_on
-from .request import ChatRequest, for_client, to_json
+from .connection import ClientConnection
+from .interruption import ClientGoneError, Interruptible, PreemptedError
+from .request import ChatRequest
 from .sessions import pseudonym_of
 
 _log: Final = logging.getLogger(__name__)
 _CLIENT_GONE: Final = 499
-_RELAYED_HEADERS: Final = ("retry-after",)
+HISTORY_HEADER: Final = "x-spanloop-history"
+"""Of a response whose request does not go on from the whole history that its conversation had."""
 
 
 class Services(Protocol):
@@ -47,7 +54,8 @@ class Services(Protocol):
     recorder: Recorder
     shadows: Shadows
     metrics: Metrics
-    client: httpx.AsyncClient
+    continuer: Continuer
+    client: EngineClient
     """HTTP client for the engine."""
 
 
@@ -59,26 +67,44 @@ class ChatHandler:
         services: The parts of the gateway to use.
         authorization: The client's ``Authorization`` header, passed to the engine.
         session: The session of the call; empty without one.
+        key: The caller's API key, by its name, or the header ``Authorization`` where the gateway has no keys.
+        answer_format: The format of the answer; None is that of Chat Completions.
+        headers: Further header fields of the response.
     """
 
-    def __init__(self, request: ChatRequest, services: Services, *, authorization: str = "", session: str = "") -> None:
+    def __init__(
+        self,
+        request: ChatRequest,
+        services: Services,
+        *,
+        authorization: str = "",
+        session: str = "",
+        key: str = "",
+        answer_format: AnswerFormat | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._request = request
         self._services = services
-        self._headers = {"content-type": "application/json"}
-        if authorization:
-            self._headers["authorization"] = authorization
+        self._key = key
+        self._continuation: Continuation | None = None
+        self._messages = AnswerMessages()
+        self._format = answer_format or ChatFormat(request)
+        self._response_headers = headers
+        self._headers = {"authorization": authorization} if authorization else {}
         self._call = services.canaries.route(request.model, session)
         self._answered_by = ""
         self._builder = CaptureBuilder(request.choice_count)
         self._answer = AnswerBuilder()
-        self._client_gone = asyncio.Event()
+        self._is_client_gone = False
+        self._running: Interruptible | None = None
         self._began_s = time.monotonic()
         self._started_ns = time.time_ns()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to the request."""
-        connection = _Connection(scope, receive, send, self._before_answer)
-        watcher = asyncio.create_task(_watch_disconnect(receive, self._client_gone))
+        connection = ClientConnection(send, self._format, self._before_answer)
+        connection.headers.update(self._response_headers)
+        watcher = asyncio.create_task(self._watch_disconnect(receive))
         respond = self._answer_stream if self._request.is_stream else self._answer_whole
         try:
             while not await self._try_once(respond, connection):
@@ -91,25 +117,24 @@ class ChatHandler:
         await self._finish_call(connection)
         self._copy_to_shadow(connection)
 
-    async def _try_once(self, respond: Any, connection: "_Connection") -> bool:
+    async def _try_once(self, respond: Any, connection: ClientConnection) -> bool:
         """Respond once; return False to try again: a swap preempted the request, or the champion is to answer."""
         try:
             async with self._admit() as slot:
                 builder = self._builder = CaptureBuilder(self._request.choice_count)
-                self._answer = AnswerBuilder()
+                self._answer, self._messages = AnswerBuilder(), AnswerMessages()
                 self._answered_by = slot.endpoint.deployment.label
                 try:
-                    await cancel_on(
-                        respond(slot, builder, connection), client_gone=self._client_gone, preempted=slot.preempted
-                    )
+                    with self._interruptible(slot):
+                        await respond(slot, builder, connection)
                 except PreemptedError:
                     if not connection.has_started:
                         return False
                     await connection.end_with_error(
                         "The model was replaced during the response; send the request again.", "model_replaced"
                     )
-                except httpx.TransportError as error:
-                    if self._falls_back(connection, f"the engine stopped: {type(error).__name__}"):
+                except EngineConnectionError as error:
+                    if self._falls_back(connection, f"the engine stopped: {error}"):
                         return False
                     await self._report_engine_loss(connection, error)
                 finally:
@@ -125,7 +150,7 @@ class ChatHandler:
             await self._answer_defect(connection, error)
         return True
 
-    async def _answer_defect(self, connection: "_Connection", error: Exception) -> None:
+    async def _answer_defect(self, connection: ClientConnection, error: Exception) -> None:
         _log.error("a defect ended a chat request", exc_info=error)
         self._services.metrics.count("defects_total")
         answer = DefectError(error)
@@ -134,7 +159,7 @@ class ChatHandler:
         elif not connection.has_started:
             await connection.send_error(answer)
 
-    def _copy_to_shadow(self, connection: "_Connection") -> None:
+    def _copy_to_shadow(self, connection: ClientConnection) -> None:
         """Send a copy of an answered call to the candidate of a shadow."""
         candidate = self._call.shadow
         if candidate is None or connection.status != HTTPStatus.OK or connection.error_code:
@@ -149,7 +174,7 @@ class ChatHandler:
         )
         services.shadows.copy(candidate, self._request, answered, services.recorder.record_shadow)
 
-    def _falls_back(self, connection: "_Connection", failure: str, *, code: str | None = None) -> bool:
+    def _falls_back(self, connection: ClientConnection, failure: str, *, code: str | None = None) -> bool:
         """Let the champion answer what the candidate of a canary failed to; return False if it cannot."""
         if connection.has_started or not self._call.may_fall_back:
             return False
@@ -163,7 +188,7 @@ class ChatHandler:
             self._services.canaries.fell_back(self._call.session)
             self._services.metrics.count("canary_fallbacks_total")
 
-    async def _finish_call(self, connection: "_Connection") -> None:
+    async def _finish_call(self, connection: ClientConnection) -> None:
         """Record a call that a canary compares."""
         call = self._call
         if call.candidate is None or call.arm is None:
@@ -187,63 +212,93 @@ class ChatHandler:
             )
         )
 
+    @contextlib.contextmanager
+    def _interruptible(self, slot: EngineSlot | None = None) -> Generator[None]:
+        """Let a disconnect of the client, and a swap that preempts the slot, end the block."""
+        is_preempted = slot is not None and slot.is_preempted
+        error = ClientGoneError() if self._is_client_gone else PreemptedError() if is_preempted else None
+        block = self._running = Interruptible(error)
+        if slot is not None:
+            slot.on_preempt = lambda: block.interrupt(PreemptedError())
+        with block:
+            yield
+
+    async def _watch_disconnect(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_client_gone = True
+        if self._running is not None:
+            self._running.interrupt(ClientGoneError())
+
     @contextlib.asynccontextmanager
     async def _admit(self) -> AsyncGenerator[EngineSlot]:
         """Wait for admission while the client stays connected."""
         context = self._call.admit(self._request.model)
-        if self._call.is_held:
-            slot = await cancel_on(context.__aenter__(), client_gone=self._client_gone, preempted=asyncio.Event())
-        else:
+        with self._interruptible():
             slot = await context.__aenter__()
         try:
             yield slot
         finally:
             await context.__aexit__(None, None, None)
 
-    async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: "_Connection") -> None:
-        response = await self._services.client.post(
-            f"{slot.endpoint.base_url}/v1/chat/completions",
-            content=self._request.for_engine(slot.endpoint.served_name),
-            headers=self._headers,
+    async def _request_engine(
+        self, slot: EngineSlot, connection: ClientConnection
+    ) -> AbstractAsyncContextManager[EngineStream]:
+        endpoint, request = slot.endpoint, self._request
+        continuation = self._continuation = await self._services.continuer.continue_exactly(
+            request, endpoint, self._key, self._headers
         )
+        body = request.for_engine(endpoint.served_name, {} if continuation is None else continuation.fields)
+        if continuation is not None and not continuation.alignment.is_whole:
+            connection.headers[HISTORY_HEADER] = f"differs after token {continuation.alignment.exact}"
+        url = endpoint.base_url + request.path
+        return self._services.client.stream("POST", url, content=body, headers=self._headers)
+
+    async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
+        async with await self._request_engine(slot, connection) as stream:
+            response = await stream.read_all()
         if response.status_code != 200:
-            await self._relay_engine_error(response, response.content, slot, connection)
+            await self._relay_engine_error(response, slot, connection)
             return
         document = _decode_document(response.content)
         self._add(builder, document)
         await self._record(slot, builder)
-        body = to_json(for_client(document, self._request, slot.endpoint.deployment.label))
-        await connection.send_whole(body)
+        await connection.send_whole(self._format.whole(document, slot.endpoint.deployment.label))
 
-    async def _answer_stream(self, slot: EngineSlot, builder: CaptureBuilder, connection: "_Connection") -> None:
-        async with self._services.client.stream(
-            "POST",
-            f"{slot.endpoint.base_url}/v1/chat/completions",
-            content=self._request.for_engine(slot.endpoint.served_name),
-            headers=self._headers,
-        ) as response:
-            if response.status_code != 200:
-                await self._relay_engine_error(response, await response.aread(), slot, connection)
+    async def _answer_stream(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
+        async with await self._request_engine(slot, connection) as stream:
+            if stream.status_code != 200:
+                await self._relay_engine_error(await stream.read_all(), slot, connection)
                 return
-            is_ended = False
-            # Read past [DONE], to the end of the body: only then the HTTP connection can be reused.
-            async for data in sse.decode(response.aiter_bytes()):
-                if data == sse.DONE:
-                    is_ended = True
-                    await connection.send_chunk(sse.encode(sse.DONE))
-                    continue
-                document = _decode_document(data)
-                self._add(builder, document)
-                if builder.is_finished:
-                    await self._record(slot, builder)
-                chunk = for_client(document, self._request, slot.endpoint.deployment.label)
-                await connection.send_chunk(sse.encode(to_json(chunk)))
+            decoder, is_ended = sse.Decoder(), False
+            # Events that arrive together leave together. The body is read past [DONE], to its end: only then the
+            # connection can be reused.
+            while part := await stream.read():
+                events: list[bytes] = []
+                for data in decoder.feed(part):
+                    if data == sse.DONE:
+                        is_ended = True
+                        events.append(self._format.done())
+                        continue
+                    document = _decode_document(data)
+                    self._add(builder, document)
+                    if builder.is_finished:
+                        await self._record(slot, builder)
+                    events.append(self._format.events(document, slot.endpoint.deployment.label))
+                if is_ended and stream.is_complete:
+                    await connection.send_part(b"".join(events), is_last=True)
+                elif events:
+                    await connection.send_part(b"".join(events))
             if not is_ended:
-                raise httpx.RemoteProtocolError("the stream ended without [DONE]")
-            await connection.finish()
+                raise EngineConnectionError("the stream ended without [DONE]")
+            if connection.is_streaming:
+                await connection.send_part(b"", is_last=True)
 
     def _add(self, builder: CaptureBuilder, document: dict[str, Any]) -> None:
-        builder.add(document)
+        if "id" in document:
+            document["id"] = self._format.response_id(str(document["id"]))
+        builder.add(self._request.to_capture(document))
+        self._messages.add(document)
         if self._call.shadow is not None:
             self._answer.add(document)
 
@@ -260,99 +315,42 @@ class ChatHandler:
             started_ns=self._started_ns,
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
-        await self._services.recorder.record(builder.build(context, duration_ns=duration_ns))
+        captures = builder.build(context, duration_ns=duration_ns)
+        self._services.continuer.keep(
+            self._request,
+            slot.endpoint,
+            self._key,
+            captures=captures,
+            answers=self._messages.digests(),
+            continuation=self._continuation,
+        )
+        await self._services.recorder.record(captures)
 
     async def _relay_engine_error(
-        self, response: httpx.Response, body: bytes, slot: EngineSlot, connection: "_Connection"
+        self, response: EngineResponse, slot: EngineSlot, connection: ClientConnection
     ) -> None:
         """Send the engine's error on; a 500 of an unhealthy server means that vLLM's engine process died."""
         if (
             response.status_code >= 500
             and not await VllmApi(slot.endpoint.base_url, self._services.client).is_healthy()
         ):
-            raise httpx.RemoteProtocolError(f"status {response.status_code}")
+            raise EngineConnectionError(f"status {response.status_code}")
         if self._call.may_fall_back:
             # The champion may accept what the candidate rejects; if it does not either, its error is the answer.
-            raise ApiError(response.status_code, f"status {response.status_code}: {body[:200]!r}")
-        await connection.relay_error(response, body)
+            raise ApiError(response.status_code, f"status {response.status_code}: {response.content[:200]!r}")
+        await connection.relay_error(response)
 
-    async def _report_engine_loss(self, connection: "_Connection", error: httpx.TransportError) -> None:
-        what = f"The engine stopped during the response ({type(error).__name__}); it restarts automatically."
+    async def _report_engine_loss(self, connection: ClientConnection, error: EngineConnectionError) -> None:
+        what = f"The engine stopped during the response ({error}); it restarts automatically."
         if connection.has_started:
             await connection.end_with_error(what, "engine_lost")
         else:
             await connection.send_error(UnavailableError(what, code="engine_lost", retry_after_s=5))
 
 
-class _Connection:
-    """The connection to the client.
-
-    Args:
-        scope: As in ASGI, like ``receive`` and ``send``.
-        receive: Receives messages.
-        send: Sends messages.
-        before_answer: Called before the first part of an answer with the status 200.
-    """
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, before_answer: Callable[[], None]) -> None:
-        self._scope = scope
-        self._before_answer = before_answer
-        self._receive = receive
-        self._send = send
-        self.has_started = False
-        self.is_streaming = False
-        """Whether a stream was begun and not ended."""
-        self.status = 0
-        self.error_code = ""
-        """Of the error event that ended a stream."""
-
-    async def send_whole(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
-        if status == HTTPStatus.OK:
-            self._before_answer()
-        self.has_started, self.status = True, status
-        response = Response(body, status_code=status, headers=headers, media_type="application/json")
-        await response(self._scope, self._receive, self._send)
-
-    async def send_chunk(self, data: bytes) -> None:
-        """Send a part of a stream."""
-        if not self.has_started:
-            self._before_answer()
-            self.has_started, self.status = True, 200
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            self.is_streaming = True
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def finish(self) -> None:
-        self.is_streaming = False
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def end_with_error(self, message: str, code: str) -> None:
-        """End a started stream with an error event, which OpenAI's clients raise."""
-        self.error_code = code
-        await self.send_chunk(sse.encode(to_json(UnavailableError(message, code=code).body())))
-        await self.finish()
-
-    async def send_error(self, error: ApiError) -> None:
-        response = error.response()
-        self.has_started, self.status = True, error.status
-        await response(self._scope, self._receive, self._send)
-
-    async def relay_error(self, response: httpx.Response, body: bytes) -> None:
-        """Send the engine's error unchanged."""
-        headers = {name: response.headers[name] for name in _RELAYED_HEADERS if name in response.headers}
-        await self.send_whole(body, response.status_code, headers)
-
-
-async def _watch_disconnect(receive: Receive, client_gone: asyncio.Event) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    client_gone.set()
-
-
 def _decode_document(data: bytes) -> dict[str, Any]:
     try:
-        document: object = json.loads(data)
+        document = decode_json(data)
     except (ValueError, RecursionError) as error:
         raise ApiError(502, f"The engine's response is not JSON, or nested too deep: {data[:200]!r}") from error
     if not isinstance(document, dict):

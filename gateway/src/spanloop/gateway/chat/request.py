@@ -4,13 +4,14 @@ Only the fields that the gateway uses are validated; all others are passed to th
 them.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self, cast
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple, Self, cast
 
-from .request_body import invalid_request, read_body
+from ..client.json_codec import encode_json
+from .request_body import invalid_request, nested_too_deep, read_body
 
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 
@@ -38,8 +39,10 @@ class TraceContext(NamedTuple):
 class ChatRequest:
     """A validated request."""
 
+    path: ClassVar[str] = "/v1/chat/completions"
+    """Of the engine's API."""
     document: Mapping[str, Any]
-    """The JSON object as received."""
+    """The JSON object as received, or as it was converted to."""
     model: str
     """The requested model; empty when the request names none."""
     is_stream: bool
@@ -58,41 +61,73 @@ class ChatRequest:
         document = read_body(body)
         if not isinstance(document, dict):
             raise invalid_request(f"The request body must be a JSON object, got {type(document).__name__}.")
-        fields = cast("dict[str, Any]", document)
-        model = fields.get("model")
-        if model is not None and not isinstance(model, str):
-            raise invalid_request(f"'model' must be a string, got {_show(model)}.", param="model")
+        return cls.of_document(cast("dict[str, Any]", document), traceparent)
+
+    @classmethod
+    def of_document(cls, fields: dict[str, Any], traceparent: str | None) -> Self:
+        """Validate a request; it raises as `parse`."""
+        model = read_model(fields)
         messages: Any = fields.get("messages")
         if not (isinstance(messages, list) and messages):
             raise invalid_request(
                 f"'messages' must be a list of at least one message, got {_show(fields.get('messages'))}.",
                 param="messages",
             )
-        choice_count = fields.get("n")
-        if choice_count is None:
-            choice_count = 1
-        if not isinstance(choice_count, int) or isinstance(choice_count, bool) or choice_count < 1:
-            raise invalid_request(f"'n' must be a positive integer, got {_show(choice_count)}.", param="n")
-        wants_logprobs = _read_flag(fields, "logprobs")
+        choice_count = read_choice_count(fields)
+        wants_logprobs = read_flag(fields, "logprobs")
         if fields.get("top_logprobs") and not wants_logprobs:
             raise invalid_request("'top_logprobs' needs 'logprobs': true.", param="top_logprobs")
         return cls(
             document=fields,
-            model=model or "",
-            is_stream=_read_flag(fields, "stream"),
+            model=model,
+            is_stream=read_flag(fields, "stream"),
             choice_count=choice_count,
-            wants_token_ids=_read_flag(fields, "return_token_ids"),
+            wants_token_ids=read_flag(fields, "return_token_ids"),
             wants_logprobs=wants_logprobs,
             trace=TraceContext.parse(traceparent),
         )
 
-    def for_engine(self, served_name: str) -> bytes:
-        """Return the body for the engine, with its own model name and a request for logprobs and token ids."""
-        overrides = {"model": served_name, "logprobs": True, "return_token_ids": True}
-        return to_json({**self.document, **overrides})
+    def for_engine(self, served_name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+        """Return the body for the engine, with its own model name and a request for logprobs and token ids.
+
+        Args:
+            served_name: The engine's name for the model.
+            fields: Further fields.
+
+        Raises:
+            ApiError: 400; the request is nested too deep to be written.
+        """
+        overrides = {"model": served_name, "logprobs": True, "return_token_ids": True, **fields}
+        try:
+            return encode_json({**self.document, **overrides})
+        except RecursionError as error:
+            raise nested_too_deep() from error
+
+    def to_capture(self, document: dict[str, Any]) -> Mapping[str, Any]:
+        """Return the engine's document in the form that captures are made of: its own."""
+        return document
 
 
-def _read_flag(document: Mapping[str, Any], name: str) -> bool:
+def read_model(document: Mapping[str, Any]) -> str:
+    """Return the requested model; empty for none. ApiError: 400, it is no string."""
+    model = document.get("model")
+    if model is not None and not isinstance(model, str):
+        raise invalid_request(f"'model' must be a string, got {_show(model)}.", param="model")
+    return model or ""
+
+
+def read_choice_count(document: Mapping[str, Any]) -> int:
+    """Return the number of choices (``n``). ApiError: 400, it is no positive integer."""
+    count = document.get("n")
+    if count is None:
+        return 1
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise invalid_request(f"'n' must be a positive integer, got {_show(count)}.", param="n")
+    return count
+
+
+def read_flag(document: Mapping[str, Any], name: str) -> bool:
+    """Return a field that is true or false; False without it. ApiError: 400, it is neither."""
     value = document.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -101,35 +136,3 @@ def _read_flag(document: Mapping[str, Any], name: str) -> bool:
 
 def _show(value: object) -> str:
     return repr(value)[:80]
-
-
-def for_client(document: dict[str, Any], request: ChatRequest, model: str) -> dict[str, Any]:
-    """Rewrite a response, or one chunk of a stream, in place.
-
-    Args:
-        document: The engine's JSON object; modified.
-        request: The client's request.
-        model: The policy version, ``name@version``.
-
-    Returns:
-        The same object.
-    """
-    if "model" in document:
-        document["model"] = model
-    if not request.wants_token_ids:
-        document.pop("prompt_token_ids", None)
-    choices: list[dict[str, Any]] = document.get("choices") or []
-    for choice in choices:
-        if not request.wants_token_ids:
-            choice.pop("token_ids", None)
-        if not request.wants_logprobs and "logprobs" in choice:
-            choice["logprobs"] = None
-    return document
-
-
-def to_json(document: dict[str, Any]) -> bytes:
-    """Return compact UTF-8 JSON, or ASCII where an engine's text has an unpaired surrogate: the escape stays."""
-    try:
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(document, separators=(",", ":")).encode()

@@ -22,9 +22,7 @@ def read_body(body: bytes) -> object:
         text = body.decode(json.detect_encoding(body), "surrogatepass")
         value: object = json.loads(text)
     except RecursionError as error:
-        raise invalid_request(
-            "The request body is nested too deep: too many lists and objects in one another."
-        ) from error
+        raise nested_too_deep() from error
     except ValueError as error:
         raise invalid_request(f"The request body is not JSON: {error}.") from error
     if may_escape_surrogates(text) and (field := _unpaired_surrogate(value)) is not None:
@@ -39,6 +37,11 @@ def read_body(body: bytes) -> object:
 def invalid_request(message: str, *, param: str | None = None) -> ApiError:
     """Return the error of a request with an invalid field, ``param``."""
     return ApiError(400, message, code="invalid_request", param=param)
+
+
+def nested_too_deep() -> ApiError:
+    """Return the error of a body whose lists and objects are in one another too often."""
+    return invalid_request("The request body is nested too deep: too many lists and objects in one another.")
 
 
 def _unpaired_surrogate(value: object) -> str | None:

@@ -1,11 +1,11 @@
-r"""Server-sent events: encode data as an event, and decode a stream of bytes into the ``data`` of its events.
+r"""Server-sent events: encode data as an event, and decode parts of a stream into the ``data`` of its events.
 
 Only LF, CRLF and CR end a line (WHATWG HTML, 9.2.6). ``str.splitlines`` also splits at U+2028, U+0085 and others,
 which JSON leaves unescaped inside strings, and would split an event in two.
 """
 
 import re
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import Iterator
 from typing import Final
 
 DONE: Final = b"[DONE]"
@@ -18,13 +18,20 @@ def encode(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-async def decode(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the ``data`` of each event, in order, without comments, other fields and an incomplete last event."""
-    pending = b""
-    async for chunk in stream:
-        *blocks, pending = _EVENT_END.split(pending + chunk)
+class Decoder:
+    """Decodes one stream."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+
+    def feed(self, part: bytes) -> Iterator[bytes]:
+        """Yield the ``data`` of each event that ends in the part, in order, without comments and other fields."""
+        content = self._pending + part if self._pending else part
+        *blocks, self._pending = content.split(b"\n\n") if b"\r" not in content else _EVENT_END.split(content)
         for block in blocks:
-            if (data := _data(block)) is not None:
+            if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
+                yield block[6:]
+            elif (data := _data(block)) is not None:
                 yield data
 
 

@@ -5,7 +5,7 @@ version that sampled it: weights change only between `drain` and `open` of `Admi
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -35,8 +35,16 @@ class EngineSlot:
     """Permission for one request to use the engine; ends with the block of `AdmissionControl.admit`."""
 
     endpoint: EngineEndpoint
-    preempted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a swap no longer waits: the request must stop using the engine at once."""
+    is_preempted: bool = False
+    """Whether a swap no longer waits: the request must stop using the engine at once."""
+    on_preempt: Callable[[], None] | None = None
+    """Called when that happens."""
+
+    def preempt(self) -> None:
+        """Make the request stop using the engine."""
+        self.is_preempted = True
+        if self.on_preempt is not None:
+            self.on_preempt()
 
 
 class AdmissionControl:
@@ -101,8 +109,8 @@ class AdmissionControl:
                 await self._until_idle()
         except TimeoutError:
             preempted = len(self._slots)
-            for slot in self._slots:
-                slot.preempted.set()
+            for slot in tuple(self._slots):
+                slot.preempt()
             await self._until_idle()
         return preempted
 

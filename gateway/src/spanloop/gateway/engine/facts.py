@@ -1,11 +1,14 @@
 """Facts about a running engine that its requests depend on."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.errors import ConfigurationError, ServiceError
 
+from ..continuation.vocabulary import Vocabulary
 from .sampling import EngineSampling
 from .vllm_api import VllmApi
 
@@ -18,18 +21,35 @@ class EngineFacts(NamedTuple):
     max_model_len: int | None = None
     """Longest prompt plus response, tokens; None for a server that does not say it."""
     sampling: EngineSampling = EngineSampling()
+    vocabulary: Vocabulary | None = None
+    """Of an engine that takes token ids; None where conversations cannot be continued exactly."""
+    no_exact_ids: str = "the engine was not asked"
+    """Why they cannot; empty where they can."""
 
     @classmethod
-    async def of_child(cls, api: VllmApi, command: Sequence[str]) -> Self:
-        """Read the facts of a vLLM that was started with ``command``; it raises as `VllmApi.max_model_len`."""
-        return cls(await api.max_model_len(), _log_settings(EngineSampling.of_command(command)))
+    async def of_child(cls, api: VllmApi, command: Sequence[str], model_path: str, name: str) -> Self:
+        """Read the facts of a vLLM that was started with ``command``.
+
+        Args:
+            api: Of the server.
+            command: Its command line.
+            model_path: The folder that it serves.
+            name: Its name of the model.
+
+        Raises:
+            ServiceError: As `VllmApi.max_model_len`.
+        """
+        sampling = _log_settings(EngineSampling.of_command(command))
+        return cls(await api.max_model_len(), sampling, *await _exact_ids(api, name, model_path))
 
     @classmethod
-    async def of_upstream(cls, api: VllmApi) -> Self:
+    async def of_upstream(cls, api: VllmApi, name: str) -> Self:
         """Read the facts of a server that the gateway did not start; it raises as `VllmApi.max_model_len`."""
         max_model_len = await api.max_model_len()
+        exact_ids = await _exact_ids(api, name, await api.served_root())
         try:
-            return cls(max_model_len, _log_settings(EngineSampling.of_server_info(await api.server_info())))
+            sampling = _log_settings(EngineSampling.of_server_info(await api.server_info()))
+            return cls(max_model_len, sampling, *exact_ids)
         except ServiceError as error:
             _log.warning(
                 "the upstream %s does not tell its sampling defaults, so captures leave them out: %s; start it with "
@@ -37,7 +57,24 @@ class EngineFacts(NamedTuple):
                 api.base_url,
                 error.what,
             )
-            return cls(max_model_len)
+            return cls(max_model_len, EngineSampling(), *exact_ids)
+
+
+async def _exact_ids(api: VllmApi, name: str, folder: str) -> tuple[Vocabulary | None, str]:
+    """Return the vocabulary of an engine that takes token ids, else None and the reason."""
+    vocabulary = None
+    if not await api.takes_prompt_ids(name):
+        reason = "the engine takes no token ids of a prompt (vLLM 0.32 and newer do)"
+    else:
+        try:
+            vocabulary, reason = await asyncio.to_thread(Vocabulary.read, Path(folder)), ""
+        except ConfigurationError as error:
+            reason = error.what
+    if reason:
+        _log.warning(
+            "each turn of a conversation is tokenised again, so some become training rows of their own: %s", reason
+        )
+    return vocabulary, reason
 
 
 def _log_settings(sampling: EngineSampling) -> EngineSampling:

@@ -5,6 +5,7 @@ vLLM has its own environment because its pinned dependencies conflict with verl'
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from .served_adapter import ServedAdapter
 
 SERVED_NAME: Final = "policy"
 """The engine's own name for its model; the gateway maps deployments to it."""
+_FIRST_WITH_RENDERING: Final = (0, 32)
 SERVING_VENV_ENV: Final = "SPANLOOP_SERVING_VENV"
 """Names the environment that holds vLLM; default: the path of the gateway's own environment plus ``-serving``."""
 
@@ -104,6 +106,9 @@ def launch_command(
     ]  # fmt: skip
     # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
     command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
+    if _numbers(serving.version) >= _FIRST_WITH_RENDERING:
+        # Renders chats to token ids, from which conversations are continued exactly.
+        command.append("--enable-scale-out")
     if adapter is not None:
         command += [
             # Two at once: a canary's beside the champion's.
@@ -116,6 +121,11 @@ def launch_command(
     if adapter is not None:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     return LaunchCommand((*command, *settings.extra_args), environment)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return major and minor number of a version."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[str, str]:

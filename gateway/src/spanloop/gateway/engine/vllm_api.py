@@ -2,13 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
-
-import httpx
 
 from spanloop.foundation.errors import ServiceError
 
+from ..client.connection import EngineConnectionError
+from ..client.engine_client import EngineClient
 from .served_adapter import ServedAdapter
 
 _PROBE_TOKENS: Final = 24
@@ -27,6 +27,17 @@ _WARM_UP: Final[Mapping[str, Any]] = {
 }
 
 
+RENDER_PATH: Final = "/v1/chat/completions/render"
+
+
+def prompt_ids_field(token_ids: Sequence[int]) -> dict[str, Any]:
+    """Return the field of a chat request that gives its prompt as token ids.
+
+    vLLM then renders no messages; everything else is as in any chat (``OnlineRenderer._reused_prompt_token_ids``).
+    """
+    return {"kv_transfer_params": {"prompt_token_ids": list(token_ids)}}
+
+
 class VllmApi:
     """HTTP API of one vLLM server.
 
@@ -35,15 +46,15 @@ class VllmApi:
         client: The HTTP client to use.
     """
 
-    def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
+    def __init__(self, base_url: str, client: EngineClient) -> None:
         self.base_url = base_url.rstrip("/")
         self._client = client
 
     async def is_healthy(self) -> bool:
         """Return whether ``/health`` responds with 200."""
         try:
-            response = await self._client.get(f"{self.base_url}/health", timeout=_HEALTH_TIMEOUT_S)
-        except httpx.HTTPError:
+            response = await self._client.get(f"{self.base_url}/health", timeout_s=_HEALTH_TIMEOUT_S)
+        except EngineConnectionError:
             return False
         return response.status_code == 200
 
@@ -79,6 +90,17 @@ class VllmApi:
             ServiceError: It does not tell them, for instance because it runs without ``VLLM_SERVER_DEV_MODE=1``.
         """
         return await self._call("GET", "/server_info?config_format=json")
+
+    async def takes_prompt_ids(self, served_name: str) -> bool:
+        """Return whether the server renders a chat to token ids, and answers a chat whose prompt is given as ids."""
+        try:
+            rendered = await self._call("POST", RENDER_PATH, {**_WARM_UP, "model": served_name})
+            ids: list[int] = [*rendered["token_ids"], *rendered["token_ids"][:1]]
+            body = {**_WARM_UP, "model": served_name, "max_tokens": 1, **prompt_ids_field(ids)}
+            answer = await self._call("POST", "/v1/chat/completions", body)
+        except (ServiceError, KeyError, TypeError):
+            return False
+        return answer.get("prompt_token_ids") == ids
 
     async def warm_up(self, served_name: str) -> None:
         """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.
@@ -185,9 +207,9 @@ class VllmApi:
         is_json: bool = True,
     ) -> dict[str, Any]:
         try:
-            response = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
-        except httpx.HTTPError as error:
-            raise ServiceError(f"{method} {self.base_url}{path} failed: {type(error).__name__}: {error}") from error
+            response = await self._client.request(method, self.base_url + path, json=body, timeout_s=timeout_s)
+        except EngineConnectionError as error:
+            raise ServiceError(f"{method} {self.base_url}{path} failed: {error}") from error
         if response.status_code != 200:
             raise ServiceError(f"{method} {self.base_url}{path} failed: {response.status_code}: {response.text[:500]}")
         try:

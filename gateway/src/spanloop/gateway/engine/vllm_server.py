@@ -15,11 +15,10 @@ import time
 from pathlib import Path
 from typing import Final, Protocol
 
-import httpx
-
 from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.settings.roles import EngineSettings
 
+from ..client.engine_client import EngineClient
 from .facts import EngineFacts
 from .served_adapter import ServedAdapter
 from .serving_environment import SERVED_NAME, LaunchCommand, find_serving_environment, launch_command
@@ -99,14 +98,14 @@ class ChildEngine:
 
     Args:
         settings: The settings of the vLLM process.
-        client: The HTTP client for its API, made by `engine_client`.
+        client: The HTTP client for its API.
         log_path: The file for its output; the previous run's output is kept beside it with the suffix ``.1``.
     """
 
     can_restart = True
     served_name = SERVED_NAME
 
-    def __init__(self, settings: EngineSettings, client: httpx.AsyncClient, log_path: Path) -> None:
+    def __init__(self, settings: EngineSettings, client: EngineClient, log_path: Path) -> None:
         self._settings = settings
         self._client = client
         self._log_path = log_path
@@ -153,7 +152,7 @@ class ChildEngine:
         try:
             await self._wait_healthy(self._api, started_at)
             await self._api.warm_up(self._requested_name)
-            self.facts = await EngineFacts.of_child(self._api, command.command)
+            self.facts = await EngineFacts.of_child(self._api, command.command, model_path, self._requested_name)
         except BaseException:
             await self.stop()
             raise
@@ -307,7 +306,7 @@ class ExternalEngine:
     can_restart = False
     pid = None
 
-    def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
+    def __init__(self, base_url: str, client: EngineClient) -> None:
         self.api = VllmApi(base_url, client)
         self.served_name = ""
         self.facts = EngineFacts()
@@ -320,7 +319,7 @@ class ExternalEngine:
                 next_step="start it, or omit --upstream so that the gateway starts vLLM",
             )
         self.served_name = await self.api.served_model()
-        self.facts = await EngineFacts.of_upstream(self.api)
+        self.facts = await EngineFacts.of_upstream(self.api, self.served_name)
 
     async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:  # noqa: ARG002
         """Return False: the server's adapters are not the gateway's."""

@@ -41,8 +41,8 @@ CUDA_BYTES: Final = 1_000_000_000
 """CUDA's context, cuBLAS's workspaces and NCCL's buffers."""
 USABLE_SHARE: Final = 0.9
 """Of a GPU's free memory; fragments of torch's allocator take a part of the rest."""
-SLICE_LOGITS: Final = 128 * 1024 * 1024
-"""At a time on a GPU (``token_logprobs``)."""
+BLOCK_LOGITS: Final = 128 * 1024 * 1024
+"""At a time (``token_logprobs``)."""
 MAX_AUTO_TOKENS: Final = 32_768
 """The measured pass; longer ones do not fill a GPU better."""
 _ACTIVATIONS_MARGIN: Final = 1.25
@@ -199,6 +199,25 @@ def gpu_tokens(shape: ModelShape, factors: MemoryFactors, *, free_bytes: int) ->
     return min(MAX_AUTO_TOKENS, int((usable - fixed) / _gpu_token_bytes(shape)))
 
 
+class PassMemory(NamedTuple):
+    """Bytes of a forward and backward pass on a GPU."""
+
+    recomputed: int
+    """Where each layer recomputes its activations; with the compute copy of the weights and its gradients."""
+    layer: int
+    """More for each layer that keeps them."""
+
+
+def pass_memory(shape: ModelShape, *, tokens: int) -> PassMemory:
+    """Return the memory of a pass over packed trees with fused layers."""
+    copy = 2 * _BFLOAT16 * (2 * shape.layer_parameters + shape.other_parameters)
+    # the layer's input and each projection's; queries, keys, values and the gate's two factors
+    layer = _BFLOAT16 * (6 * shape.hidden + 2 * shape.key_value + 3 * shape.intermediate)
+    return PassMemory(
+        copy + tokens * _gpu_token_bytes(shape) + _logits_bytes(shape), int(_ACTIVATIONS_MARGIN * tokens * layer)
+    )
+
+
 def fits_all_activations(
     shape: ModelShape, factors: MemoryFactors, *, micro_batch_tokens: int, free_bytes: int
 ) -> bool:
@@ -214,8 +233,8 @@ def _layer_bytes(shape: ModelShape, size: int) -> int:
 
 
 def _logits_bytes(shape: ModelShape) -> int:
-    """Return the bytes of a slice of logits, of their exponentials and of their gradient."""
-    return 3 * _FLOAT32 * min(SLICE_LOGITS, MAX_AUTO_TOKENS * shape.vocabulary)
+    """Return the bytes of a block of logits, and in float32 of their exponentials and of their gradient."""
+    return (_BFLOAT16 + 2 * _FLOAT32) * min(BLOCK_LOGITS, MAX_AUTO_TOKENS * shape.vocabulary)
 
 
 def _gpu_token_bytes(shape: ModelShape) -> int:

@@ -1,6 +1,7 @@
 """Read the sizes of a transformer that its memory depends on, from its folder and without loading it."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,18 +42,28 @@ def read_shape(folder: Path) -> ModelShape:
         JobError: The folder has no configuration or its weights are incomplete.
     """
     config = read_json(folder / "config.json")
-    text: dict[str, Any] = config.get("text_config") or config
+    tensors = check_weights(folder).tensors
+    shape = shape_of_config(config, sum(math.prod(tensor.shape) for tensor in tensors.values()))
+    # weights that are not safetensors have no header to count
+    counted = shape.layers * shape.layer_parameters + 2 * shape.vocabulary * shape.hidden
+    return shape if shape.parameters else shape._replace(parameters=counted)
+
+
+def shape_of_config(config: Mapping[str, Any], parameters: int) -> ModelShape:
+    """Return the shape of a Hugging Face configuration.
+
+    Args:
+        config: The content of ``config.json``.
+        parameters: Of the model.
+    """
+    text: Mapping[str, Any] = config.get("text_config") or config
     hidden, heads = int(text["hidden_size"]), int(text.get("num_attention_heads") or 1)
     head = int(text.get("head_dim") or hidden // heads)
-    tensors = check_weights(folder).tensors
-    shape = ModelShape(
-        parameters=sum(math.prod(tensor.shape) for tensor in tensors.values()),
+    return ModelShape(
+        parameters=parameters,
         layers=int(text["num_hidden_layers"]),
         hidden=hidden,
         key_value=int(text.get("num_key_value_heads") or heads) * head,
         intermediate=int(text.get("intermediate_size") or 4 * hidden),
         vocabulary=int(text["vocab_size"]),
     )
-    # weights that are not safetensors have no header to count
-    counted = shape.layers * shape.layer_parameters + 2 * shape.vocabulary * shape.hidden
-    return shape if shape.parameters else shape._replace(parameters=counted)

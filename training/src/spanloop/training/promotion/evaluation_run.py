@@ -61,6 +61,10 @@ class EvaluationRun(NamedTuple):
         """Whether all attempts are made and stored."""
         return is_complete(data_dir.runs / self.run_id, self.settings.attempts)
 
+    def request(self) -> RunRequest:
+        """Return the request of the task runner."""
+        return RunRequest(run_id=self.run_id, model=self.version.reference, **self.settings.model_dump())
+
     def make_attempts(self, data_dir: DataDir, store: Store, on_progress: Callable[[str], None]) -> None:
         """Make the attempts that are missing; the gateway must serve the version.
 
@@ -68,9 +72,8 @@ class EvaluationRun(NamedTuple):
             ConfigurationError: The tasks, the agent or the grader cannot be used.
             SpanloopError: The gateway or ClickHouse is away; the same call continues.
         """
-        request = RunRequest(run_id=self.run_id, model=self.version.reference, **self.settings.model_dump())
         log = _Log(self.version.reference, on_progress)
-        plan = plan_run(data_dir, request, store, on_reject=log.rejected)
+        plan = plan_run(data_dir, self.request(), store, on_reject=log.rejected)
         run_attempts(plan, store, log, threading.Event())
 
     def evaluate(self, data_dir: DataDir, store: Store, *, reward_floor: float) -> Evaluation:

@@ -25,14 +25,14 @@ class Loop(EpisodeRule):
 
     def find(self, episode: Episode) -> Iterator[LocatedFinding]:
         """Yield the findings."""
-        outputs = [step.span.output[0].digest for step in episode.steps if step.span.output]
+        outputs = [step.span.output[0].content for step in episode.steps if step.span.output]
         if len(outputs) - len(set(outputs)) < self.rounds - 1:
             return
         threads: dict[Thread, list[Step]] = defaultdict(list)
         for step in episode.steps:
             threads[step.thread].append(step)
         for steps in threads.values():
-            done = Counter(step.span.output[0].digest for step in steps if step.span.output)
+            done = Counter(step.span.output[0].content for step in steps if step.span.output)
             if max(done.values(), default=0) >= self.rounds:
                 yield from self._circles(steps)
 
@@ -47,7 +47,7 @@ class Loop(EpisodeRule):
             yield _located(steps, start, length, rounds)
             start += length * rounds
 
-    def _longest(self, signs: Sequence[bytes], start: int) -> tuple[int, int]:
+    def _longest(self, signs: Sequence[tuple[str, ...]], start: int) -> tuple[int, int]:
         """(steps a round, rounds) of the circle that begins at ``start``; no rounds without one."""
         for length in range(1, self.most_steps + 1):
             if not all(signs[start : start + length]):
@@ -75,10 +75,9 @@ def _located(steps: Sequence[Step], start: int, length: int, rounds: int) -> Loc
     return LocatedFinding(first_again, finding, first_again.span, calls[0].name if calls else "")
 
 
-def _sign(step: Step) -> bytes:
+def _sign(step: Step) -> tuple[str, ...]:
     """Return the step's tool calls with their results; empty for a step that cannot be part of a loop."""
     span = step.span
     if span.has_failed or not span.output or any(result.is_error for result in step.results):
-        return b""
-    answers = "\0".join(result.content for result in step.results)
-    return span.output[0].digest + answers.encode("utf-8", "surrogatepass")
+        return ()
+    return (*span.output[0].content, *(result.content for result in step.results))

@@ -63,6 +63,15 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     """Refuse larger request bodies with 413."""
     spool_bytes: int = Field(default=2 * 2**30, gt=0)
     """Limit of the bytes of captures that wait for ClickHouse."""
+    conversation_bytes: int = Field(default=64 * 2**20, ge=0)
+    """Limit of the memory for token ids of earlier turns, from which conversations are continued exactly; 0 lets the
+    engine tokenise each turn again."""
+    responses_bytes: int = Field(default=2**30, gt=0)
+    """Limit of the stored responses of the Responses API; the oldest leave first."""
+    responses_days: float = Field(default=30.0, gt=0)
+    """Days after which a stored response is deleted."""
+    cors_origins: str = ""
+    """Origins of web pages that may call the gateway from a browser, separated by spaces; * allows every one."""
     restart_limit: int = Field(default=6, ge=0)
     """Consecutive failed starts after which the engine stays down until the next deployment."""
     first_backoff_s: float = Field(default=1.0, ge=0)

@@ -18,7 +18,7 @@ from spanloop.foundation.former_schemas import OPEN_ONCE
 from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 from spanloop.training.jobs.database.database_errors import to_spanloop_error
 from spanloop.training.jobs.database.engines import open_engine, reader_of, shown_url, writer_of
-from spanloop.training.jobs.database.tables import Base, SchemaRow
+from spanloop.training.jobs.database.tables import Base, LoopRoundRow, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
 
 SCHEMA_NAME: Final = "control"
@@ -26,7 +26,12 @@ SCHEMA_NAME: Final = "control"
 INITIAL_VERSION: Final = 5
 """The oldest schema version that this code opens."""
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = ()
+
+def _add_loop_rounds(connection: Connection) -> None:
+    LoopRoundRow.metadata.tables[LoopRoundRow.__tablename__].create(connection)
+
+
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_add_loop_rounds,)
 """Each entry migrates to the next schema version, the first one from `INITIAL_VERSION`. A new database needs none of
 them: `tables` states the newest schema."""
 

@@ -188,3 +188,23 @@ class TickRow(Base):
     verdict: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
     job_id: Mapped[str] = mapped_column(String(64), default="")
+
+
+class LoopRoundRow(Base):
+    """One round of the loop of a model: its finished steps, and its end."""
+
+    __tablename__ = "loop_rounds"
+
+    model: Mapped[str] = mapped_column(String(64), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    """From 1."""
+    champion: Mapped[str] = mapped_column(String(128))
+    """``name@version`` that collects, and that the round trains."""
+    candidate: Mapped[str] = mapped_column(String(128), default="")
+    steps: Mapped[str] = mapped_column(Text, default="[]")
+    """JSON list of the steps that were begun, in order."""
+    outcome: Mapped[str] = mapped_column(String(16), default="")
+    """Empty while the round is open."""
+    reason: Mapped[str] = mapped_column(Text, default="")
+    started_at: Mapped[datetime] = mapped_column(UtcMicros)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcMicros)

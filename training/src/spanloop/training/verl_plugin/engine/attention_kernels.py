@@ -98,7 +98,7 @@ def merge(merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Inde
     """Merge attention of some queries to further keys into that of all queries, in place.
 
     Args:
-        merged: Output so far, in the type of ``total``; shape (tokens, heads, size).
+        merged: Output so far; shape (tokens, heads, size).
         total: Its log-sum-exp; shape (heads, tokens).
         part: Of the further keys.
         index: Positions of the part's queries.
@@ -106,11 +106,14 @@ def merge(merged: torch.Tensor, total: torch.Tensor, part: Attended, index: Inde
     before = take(total, index, 1)
     both = torch.logaddexp(before, part.logsumexp)
     kept, added = ((weight - both).exp_().t().unsqueeze(2) for weight in (before, part.logsumexp))
-    output = take(merged, index).mul_(kept).addcmul_(part.output, added)
+    target = take(merged, index)
+    # the same tensor where the types agree
+    output = target.to(total.dtype).mul_(kept).addcmul_(part.output, added)
     if isinstance(index, slice):
+        target.copy_(output)
         before.copy_(both)
     else:
-        merged.index_copy_(0, index, output)
+        merged.index_copy_(0, index, output.to(merged.dtype))
         total.index_copy_(1, index, both)
 
 

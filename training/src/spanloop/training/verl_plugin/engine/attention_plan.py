@@ -57,12 +57,15 @@ class Level(NamedTuple):
 class KeptResults:
     """Results of the layers' attention, for forward passes that are recomputed within the backward pass.
 
-    Activation checkpointing computes a layer again; its attention is taken from here instead. Without checkpointing
-    this costs no memory, because the backward pass needs the same tensors. FSDP2 copies the containers among a layer's
-    arguments; this class is none, so all copies of a plan share it.
+    Activation checkpointing computes a layer again; its attention is taken from here instead. FSDP2 copies the
+    containers among a layer's arguments; this class is none, so all copies of a plan share it.
+
+    Args:
+        recomputed_layers: The first layers, which are recomputed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, recomputed_layers: int = 0) -> None:
+        self._recomputed = recomputed_layers
         self._by_layer: dict[int, Any] = {}
 
     def pop(self, layer: int) -> Any:
@@ -70,8 +73,9 @@ class KeptResults:
         return self._by_layer.pop(layer, None)
 
     def keep(self, layer: int, result: Any) -> None:
-        """Keep the result of a layer."""
-        self._by_layer[layer] = result
+        """Keep the result of a layer that is recomputed."""
+        if layer < self._recomputed:
+            self._by_layer[layer] = result
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ class AttentionPlan:
     kept: KeptResults = field(default_factory=KeptResults)
 
 
-def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int | None = None) -> AttentionPlan:
+def plan_attention(
+    layout: PackedRows, device: torch.device, *, longest_run: int | None = None, recomputed_layers: int = 0
+) -> AttentionPlan:
     """Return the plan of ``layout``.
 
     Args:
@@ -98,10 +104,11 @@ def plan_attention(layout: PackedRows, device: torch.device, *, longest_run: int
         longest_run: Queries below one segment are cut into runs of at most so many tokens. The backward kernel computes
             blocks of keys in parallel, so a short segment with many tokens below it would leave most of a GPU idle.
             None does not cut.
+        recomputed_layers: The model's first layers, which the backward pass computes again.
     """
     segments = Runs.of((part.end - part.begin for part in layout.segments), device)
     levels = tuple(_level(parts, device, longest_run) for parts in _inner_segments(layout.segments))
-    return AttentionPlan(segments, levels)
+    return AttentionPlan(segments, levels, KeptResults(recomputed_layers))
 
 
 def _inner_segments(segments: Sequence[Segment]) -> list[list[Segment]]:

@@ -10,9 +10,9 @@ Invariant: one checkpoint is written at a time, and the file of :func:`~..pendin
 one that a rank writes.
 """
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from copy import copy
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -20,10 +20,13 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
+from verl.utils.checkpoint import fsdp_checkpoint_manager
 from verl.utils.checkpoint.fsdp_checkpoint_manager import FSDPCheckpointManager
 
 from ..pending_checkpoint import written_path
+from .host_copies import HostCopies
 
 _STOCK: Any = FSDPCheckpointManager
 
@@ -67,9 +70,18 @@ class BackgroundCheckpoints(_STOCK):  # type: ignore[misc]
             super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
             written.touch()
             return
-        with _deferred_writes(gathers_copies=next(self.model.parameters()).device.type != "cpu") as writes:
+        started_s = time.monotonic()
+        with _deferred_writes(gathers_copies=self.world_size > 1) as writes:
             super().save_checkpoint(local_path, hdfs_path, global_step, max_ckpt_to_keep)
+        if self.rank == 0:
+            print(f"spanloop: copied a checkpoint in {time.monotonic() - started_s:.1f} s", flush=True)  # noqa: T201 - the job's log
         self._writer = _Writer([*writes, written.touch])
+
+
+def _whole_weights(model: torch.nn.Module, **_: Any) -> dict[str, Any]:
+    """Return the weights of a model of which one rank has all, as verl gathers them, without a copy."""
+    state: dict[str, Any] = model.state_dict()
+    return {name: value.to_local() if isinstance(value, DTensor) else value for name, value in state.items()}
 
 
 class _Writer:
@@ -111,10 +123,11 @@ def _deferred_writes(*, gathers_copies: bool) -> Generator[list[Callable[[], obj
     """Collect writes of tensors, with copies in the host's memory, in place of making them.
 
     Args:
-        gathers_copies: Whether the weights that verl gathers for ``save_pretrained`` are copies already.
+        gathers_copies: Whether the weights that verl gathers for ``save_pretrained`` are copies already. Without, one
+            rank has all of them, and none is copied twice.
     """
     writes: list[Callable[[], object]] = []
-    copies = _Copies()
+    copies = HostCopies()
     save, save_pretrained = torch.save, PreTrainedModel.save_pretrained
 
     def keep_tensors(content: Any, path: Any, *args: Any, **kwargs: Any) -> None:
@@ -127,32 +140,6 @@ def _deferred_writes(*, gathers_copies: bool) -> Generator[list[Callable[[], obj
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch, "save", keep_tensors))
         stack.enter_context(patch.object(PreTrainedModel, "save_pretrained", keep_model))
+        if not gathers_copies:
+            stack.enter_context(patch.object(fsdp_checkpoint_manager, "get_fsdp_full_state_dict", _whole_weights))
         yield writes
-
-
-class _Copies:
-    """Copies of tensors in the host's memory; tensors that share their memory share their copy."""
-
-    def __init__(self) -> None:
-        self._by_memory: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def of(self, content: Any) -> Any:
-        """Return ``content``, tensors in dictionaries, lists and tuples, with copies of the tensors."""
-        if isinstance(content, torch.Tensor):
-            return self._tensor(content)
-        if isinstance(content, dict):
-            # keeps what a state dict has besides its items
-            copied = copy(content)
-            copied.update((key, self.of(value)) for key, value in content.items())
-            return copied
-        if type(content) in {list, tuple}:
-            return type(content)(self.of(value) for value in content)
-        return content
-
-    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        local: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
-        memory = (local.data_ptr(), local.dtype, local.shape, local.stride(), type(tensor))
-        if memory not in self._by_memory:
-            # the tensor is kept too, so that its memory is not used for another one
-            self._by_memory[memory] = (tensor, tensor.detach().to("cpu", copy=True))
-        return self._by_memory[memory][1]

@@ -47,7 +47,7 @@ def merge_on_cuda(
     """Merge ``output`` and ``logsumexp`` of some queries into ``merged`` and ``total`` of all, in place.
 
     Args:
-        merged: float32, shape (tokens, heads, size), contiguous; the size is a power of two.
+        merged: Shape (tokens, heads, size), contiguous; the size is a power of two.
         total: float32, shape (heads, tokens), contiguous.
         output: Shape (queries, heads, size), contiguous.
         logsumexp: float32, shape (heads, queries), contiguous.

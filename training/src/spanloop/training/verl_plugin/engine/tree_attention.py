@@ -1,7 +1,7 @@
 # pyright: basic
 """Causal attention over :class:`~.prefix_tree.PackedRows`, by the calls of an :class:`~.attention_plan.AttentionPlan`.
 
-Partial results of the calls are merged in float32. In the backward pass each call gets the merged output and
+Partial results of the calls are merged in float32, and rounded to the kernel's type after each call. In the backward pass each call gets the merged output and
 log-sum-exp, so the gradients of the calls add up. Keys and values are not copied for each row or padded: memory is that
 of the packed tokens.
 """
@@ -80,7 +80,10 @@ class TreeAttention(torch.autograd.Function):
         runs = saved.plan.segments
         attended = Attended(output, total, first)
         parts = saved.kernel.backward(upstream, query, key, value, attended, runs, runs, causal=True, scale=saved.scale)
-        summed = Gradients(*(part.to(total.dtype) for part in parts)) if states else parts
+        if states:
+            # a key gets a part for each run of queries below it; a query gets one for each level
+            parts = Gradients(parts.query, parts.key.to(total.dtype), parts.value.to(total.dtype))
+        summed = parts
         for level, state in zip(saved.plan.levels, states, strict=True):
             at, of = level.query_index, level.key_index
             parts = saved.kernel.backward(
@@ -118,7 +121,6 @@ def _attend(  # noqa: PLR0917
     output, total, state = kernel.forward(query, key, value, runs, runs, causal=True, scale=scale)
     states = [state]
     if plan.levels:
-        output = output.to(total.dtype)
         for level in plan.levels:
             part = kernel.forward(
                 take(query, level.query_index),

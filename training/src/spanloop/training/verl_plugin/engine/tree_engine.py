@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import get_device_id, get_device_name
+from verl.utils.device import get_device_id, get_device_name, set_expandable_segments
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
@@ -33,6 +33,8 @@ from .attention_plan import plan_attention
 from .background_checkpoint import BackgroundCheckpoints
 from .batch_metrics import ENTROPY, nested_entropy
 from .engine_choice import use_flash_attention, why_stock
+from .fused_layers import fuse_layers
+from .kept_activations import KeptActivations, free_bytes
 from .lora_dropout import set_lora_dropout
 from .memory_recovery import discard_pass, recovery_problem
 from .output_head import OutputHead, SelectedTokens, head_problem
@@ -57,9 +59,14 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     """Whether the stock engine's attention computes a mask over a whole pass."""
     _largest_pass = 0
     """Tokens of a pass after one ran out of memory; 0 while none did."""
+    _kept: KeptActivations
+    """Of packed trees only."""
 
     def initialize(self) -> None:
         """Build model and optimiser, whose checkpoints are written beside the training."""
+        if get_device_name() != "cpu":
+            # passes differ in size; fixed segments would leave half of the memory in fragments
+            set_expandable_segments(True)
         super().initialize()
         stock = self.checkpoint_manager
         self.checkpoint_manager: Any = BackgroundCheckpoints(
@@ -80,12 +87,17 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
         ) or self._prepare_head(base)
         if self._stock_reason:
             self._needs_mask = not use_flash_attention(base, device)
+            self._log(f"rows are computed by verl's stock engine: {self._stock_reason}")
         else:
             base.set_attn_implementation(ATTENTION)
-        if self.rank == 0:
-            engine = f"verl's stock engine: {self._stock_reason}" if self._stock_reason else "packed prefix trees"
-            print(f"spanloop: rows are computed by {engine}", flush=True)  # noqa: T201 - the job's log
+            self._kept = KeptActivations(base)
+            unfused = fuse_layers(base, device)
+            self._log(f"rows are computed by packed prefix trees{unfused and f', without fused layers: {unfused}'}")
         return super()._build_fsdp_module(module)
+
+    def _log(self, text: str) -> None:
+        if self.rank == 0:
+            print(f"spanloop: {text}", flush=True)  # noqa: T201 - the job's log
 
     def _prepare_head(self, model: Any) -> str:
         """Prepare the model's head for packed rows; return why it cannot be, else an empty text."""
@@ -118,27 +130,35 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             if entropy is not None:
                 mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
+            if not self._stock_reason:
+                result["metrics"]["recomputed_layers"] = [self._kept.recomputed]
             result["model_output"] = {}
         return result
 
     def _in_passes(self, data: Any, loss_function: Any, *, forward_only: bool) -> tuple[list[dict[str, Any]], Any]:
         """Return the outputs of each micro-batch, and the micro-batches' rows.
 
-        When the device runs out of memory, the batch starts again in passes of half the size.
+        When the device runs out of memory, the batch starts again: first all activations are recomputed, then passes
+        have half the size.
         """
         while True:
             parts, indices = self._micro_batches(data)
             try:
                 return self._run_passes(parts, loss_function, forward_only=forward_only), indices
             except torch.OutOfMemoryError as error:
+                keeps_some = not self._stock_reason and self._kept.keeps_some
                 smaller = self._smaller_pass(parts)
                 problem = recovery_problem(self.module, dist.get_world_size())
-                if problem or not smaller:
+                if problem or not (keeps_some or smaller):
                     error.add_note(f"spanloop: the pass is not repeated: {problem or 'each pass has one row'}")
                     raise
             # here nothing refers to the failed pass any more
-            print(f"spanloop: out of memory; passes have at most {smaller:,} tokens from now on", flush=True)  # noqa: T201 - the job's log
-            self._largest_pass = smaller
+            if keeps_some:
+                self._kept.recompute_all()
+                self._log("out of memory; passes recompute all activations from now on")
+            else:
+                self._largest_pass = smaller
+                self._log(f"out of memory; passes have at most {smaller:,} tokens from now on")
             discard_pass(self.module)
 
     def _run_passes(self, parts: list[Any], loss_function: Any, *, forward_only: bool) -> list[dict[str, Any]]:
@@ -212,6 +232,10 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
         indices = split_into(indices, int(count))
         return [tu.index_select_tensor_dict(data, part) for part in indices], indices
 
+    def _free_bytes(self) -> int:
+        """Return the memory that a pass may use; 0 on a CPU, whose micro-batches have a fixed size."""
+        return 0 if get_device_name() == "cpu" else free_bytes(self.module.parameters(), self.optimizer)
+
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the model's inputs, and the arguments of :meth:`prepare_model_outputs`."""
         if self._stock_reason:
@@ -219,7 +243,10 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             return stock
         device = self._device()
         batch = pack_batch(_rows(micro_batch["input_ids"]), _rows(micro_batch["loss_mask"])).to(device)
-        plan = plan_attention(batch.layout, device, longest_run=kernel_for(device).longest_run)
+        recomputed = self._kept.choose(batch.layout.tokens, self._free_bytes()) if torch.is_grad_enabled() else 0
+        plan = plan_attention(
+            batch.layout, device, longest_run=kernel_for(device).longest_run, recomputed_layers=recomputed
+        )
         inputs = {
             "input_ids": batch.input_ids,
             "position_ids": batch.position_ids,
@@ -260,7 +287,10 @@ class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
     _head: OutputHead
 
     def _build_lora_module(self, module: Any) -> Any:
-        built = super()._build_lora_module(module)
+        # on a CPU, so that the matrices are the same on each device
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.engine_config.seed)
+            built = super()._build_lora_module(module)
         set_lora_dropout(built, self.model_config)
         return built
 

@@ -85,7 +85,11 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
 
 def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
     """Return how one FSDP2 engine computes; ``engine`` is its path in verl's configuration."""
-    overrides = [f"{engine}.use_torch_compile=False", f"{engine}.offload_policy={plan.run.offload}"]
+    overrides = [
+        f"{engine}.use_torch_compile=False",
+        f"{engine}.offload_policy={plan.run.offload}",
+        f"{engine}.seed={plan.optimiser.seed}",
+    ]
     if plan.device is Device.CPU:
         overrides += [
             # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway

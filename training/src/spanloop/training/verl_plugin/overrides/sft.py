@@ -31,7 +31,6 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         f"data.custom_cls.path=pkg://spanloop.training.verl_plugin.supervised.{module}",
         f"data.custom_cls.name={class_name}",
         "engine.strategy=fsdp2",
-        f"engine.seed={plan.optimiser.seed}",
         *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.optimiser.learning_rate),
         *checkpoint_overrides(plan, checkpoint="checkpoint"),
     ]

@@ -1,24 +1,19 @@
-"""The learning demo: evaluate a small real model as an agent, and train it on its own traces in rounds.
-
-Fetch the model → serve it → evaluate it on test tasks. Then in each round: the champion attempts training tasks → train
-it on these attempts → evaluate the new version → the promotion rule decides which of the two is the champion. The first
-round is SFT on the successful attempts, each other one Dr. GRPO on all. ``learning_report`` reads the figures from the
-store.
-"""
+"""Settings of an experiment with the office agent: SFT on successful attempts, and policy gradients on all of them."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .agent_runner import AgentRun
-from .experiment import TRAIN_PREFIX, Experiment
+from spanloop.training.recipes.base import LearnsFrom
+from spanloop.training.recipes.registry import find_recipe
+from spanloop.training.run.job_api import JobSpec
+
+from .experiment import TRAIN_PREFIX
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from spanloop.training.run.job_api import JobSpec
-
 
 class Recipe(NamedTuple):
-    """Settings of the demo; the defaults were measured on two cores (docs/benchmarks.md)."""
+    """The settings; the defaults are those of the demo (examples/office/app.toml)."""
 
     source: str = "smollm2"
     """The model's source, as for ``spanloop models add``."""
@@ -47,10 +42,6 @@ class Recipe(NamedTuple):
             since: Time before the first attempt.
             **changes: Settings that differ from the recipe's.
         """
-        from spanloop.training.recipes.base import LearnsFrom
-        from spanloop.training.recipes.registry import find_recipe
-        from spanloop.training.run.job_api import JobSpec
-
         settings: dict[str, Any] = {
             "kind": kind,
             "base": base,
@@ -82,39 +73,3 @@ class Recipe(NamedTuple):
                 "kl_budget": None,
             }
         return JobSpec.model_validate(settings | changes)
-
-
-class Versions(NamedTuple):
-    """The versions of a demo, as ``name@version``."""
-
-    all: list[str]
-    """In order, the base first."""
-    champion: str
-    """That the rule chose last."""
-
-
-def run_loop(experiment: Experiment, recipe: Recipe) -> Versions:
-    """Run the unfinished stages of the demo.
-
-    Raises:
-        SpanloopError: A stage failed.
-    """
-    champion = experiment.add_model(recipe.source)
-    experiment.make_tasks(train=recipe.train_tasks, test=recipe.test_tasks)
-    experiment.evaluate(champion)
-    versions = [champion]
-    for number in range(1, recipe.rounds + 1):
-        candidate = _learn(experiment, recipe, number, champion)
-        experiment.evaluate(candidate)
-        champion = experiment.decide(candidate)
-        versions.append(candidate)
-    return Versions(versions, champion)
-
-
-def _learn(experiment: Experiment, recipe: Recipe, number: int, champion: str) -> str:
-    """Collect episodes of ``champion`` on the training tasks and train on them; return the new version."""
-    kind, attempts = ("sft", recipe.sft_attempts) if number == 1 else ("dr_grpo", recipe.grpo_attempts)
-    run = AgentRun(experiment.agent.train, attempts)
-    since = experiment.collect(f"collect {number}", f"{champion} attempts the training tasks", run, version=champion)
-    title = f"verl trains {champion} on its own attempts ({kind.upper()})"
-    return experiment.train(f"train {number}", title, recipe.job(kind, champion, since))

@@ -58,20 +58,9 @@ class AgentRun(NamedTuple):
 
 
 def office_agent() -> ExampleAgent:
-    """Return the demo's agent: beside this module in an installed wheel, under ``examples`` in a clone.
-
-    Raises:
-        ConfigurationError: The folder is in neither place.
-    """
-    here = Path(__file__)
-    candidates = [here.with_name("office_agent"), *(parent / "examples" / "office" for parent in here.parents)]
-    for folder in candidates:
-        if (folder / "agent.py").exists():
-            return ExampleAgent("office", folder, "train.json", "test.json", ("{tasks}/office.sqlite",))
-    raise ConfigurationError(
-        "The demo's agent is missing: expected examples/office of the project.",
-        next_step="Reinstall spanloop, or run the demo in a clone of the project.",
-    )
+    """Return the demo's agent."""
+    folder = Path(__file__).parents[2] / "examples" / "office"
+    return ExampleAgent("office", folder, arguments=("{tasks}/office.sqlite",))
 
 
 def write_tasks(agent: ExampleAgent, folder: Path, *, seed: int, train: int | None, test: int | None) -> None:

@@ -1,7 +1,7 @@
 """Stages of an experiment with an example agent: serve a model, run attempts, train, evaluate.
 
-Invariant: a finished stage is not run again, so an experiment that was stopped continues where it was. The learning
-demo, ``benchmarks/learning.py`` and ``benchmarks/examples.py`` are experiments.
+Invariant: a finished stage is not run again, so an experiment that was stopped continues where it was.
+``benchmarks/learning.py`` and ``benchmarks/examples.py`` are experiments.
 """
 
 import time
@@ -12,14 +12,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spanloop.cli.console import err
+from spanloop.demo.stages import StageDisplay
+from spanloop.evaluation.results import evaluate
 from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.settings import load_configuration
+from spanloop.pipeline import run as convert
+from spanloop.runtime import service_health
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.job_progress import await_job, last_metrics
+from spanloop.store import connect
+from spanloop.training.dataset.trained_tasks import trained_tasks
 from spanloop.training.jobs.states import JobState
+from spanloop.training.models.fetching import fetch_model
+from spanloop.training.models.files.check import require_model
+from spanloop.training.models.registry import Registry
+from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.deploy import deploy
 from spanloop.training.promotion.outcome import PromotionOutcome
+from spanloop.training.promotion.promote import Actions, promote
+from spanloop.training.run.job_api import JobApi
 
 from .agent_runner import AgentRun, ExampleAgent, run_agent, write_tasks
-from .stages import FinishedStages, StageDisplay
+from .finished_stages import FinishedStages
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
@@ -63,9 +77,6 @@ class Experiment:
         """
 
         def add() -> dict[str, Any]:
-            from spanloop.training.models.fetching import fetch_model
-            from spanloop.training.models.files.check import require_model
-            from spanloop.training.models.registry import Registry
 
             folder = fetch_model(source, self._folder / "model", self._stages.progress)
             for warning in require_model(source, folder):
@@ -102,9 +113,6 @@ class Experiment:
             since = datetime.now(UTC)
             self._serve(version)
             self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
-            from spanloop.evaluation.results import evaluate
-            from spanloop.store import connect
-            from spanloop.training.dataset.trained_tasks import trained_tasks
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
@@ -131,10 +139,6 @@ class Experiment:
         """
 
         def ask() -> dict[str, Any]:
-            from spanloop.foundation.settings import load_configuration
-            from spanloop.store import connect
-            from spanloop.training.promotion.decisions import Decisions
-            from spanloop.training.promotion.promote import Actions, promote
 
             # A kill between deciding and recording must not ask again: the champion is no candidate.
             decision = next(iter(Decisions(self._data_dir).list(candidate=candidate)), None)
@@ -177,7 +181,6 @@ class Experiment:
         return str(self._stage(name, title, lambda: self._train(spec))["version"])
 
     def _train(self, spec: "JobSpec") -> dict[str, Any]:
-        from spanloop.training.run.job_api import JobApi
 
         api = JobApi(self._data_dir)
         # An experiment that was stopped has submitted the job already; the scheduler continues it.
@@ -196,8 +199,6 @@ class Experiment:
         return {"version": job.model_version, "job": job.id}
 
     def _serve(self, version: str) -> None:
-        from spanloop.runtime import service_health
-        from spanloop.training.promotion.deploy import deploy
 
         gateway = service_health.gateway_health(self._data_dir)
         if gateway is None or gateway.model != version or gateway.state != "serving":
@@ -206,8 +207,6 @@ class Experiment:
 
     def _run_agent(self, run: AgentRun) -> None:
         """Run the agent on the tasks, and convert its spans."""
-        from spanloop.pipeline import run as convert
-        from spanloop.store import connect
 
         def show(done: int, total: int, mean: float) -> None:
             self._stages.progress(f"{done} of {total} attempts, mean reward {mean:.2f}")

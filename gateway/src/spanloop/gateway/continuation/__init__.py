@@ -1,0 +1,1 @@
+"""Exact continuation of conversations: vocabulary, alignment of token ids, and the conversations that are kept."""

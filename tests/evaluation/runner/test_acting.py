@@ -1,0 +1,125 @@
+"""Attempts that act in an environment: its verdict counts, and its faults are nobody's but its own."""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanloop.evaluation.environments import EnvironmentSettings
+from spanloop.evaluation.environments.pool import PoolSettings
+from spanloop.evaluation.runner.attempt import EndState
+from spanloop.evaluation.runner.ledger import Ledger
+from spanloop.evaluation.runner.run import MOST_STARTS, mark_prefix, run_attempts
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.processes.marked import VariableMark, find_processes
+from spanloop.semconv.environment import PROCESS_MARK_ENV
+from spanloop.store import Store
+
+from .support import Told, plan_of, rewards, stored_attempts
+
+ENVIRONMENTS = Path(__file__).parents[1] / "environments"
+AGENT = """
+from spanloop.instrumentation import environment
+
+def count(task):
+    world = environment()
+    if task.get("do") == "leave":
+        return "bye"
+    while not world.done:
+        try:
+            world.step("add", {"number": 1})
+        except ConnectionError:
+            return "I go on"
+    world.close()
+    return world.text
+"""
+
+Go = Callable[..., Told]
+
+
+@pytest.fixture
+def go(store: Store, tmp_path: Path) -> Go:
+    """Run the agent on tasks; nothing may be left."""
+    (tmp_path / "counting.py").write_text(AGENT)
+
+    def ran(
+        *tasks: dict[str, Any], name: str = "troublesome:Counter", agent: str = "counting:count", **more: Any
+    ) -> Told:
+        source, folder, told = tmp_path / "tasks.jsonl", tmp_path / "runs" / "r1", Told()
+        source.write_text("".join(json.dumps(task) + "\n" for task in tasks))
+        settings = EnvironmentSettings(name=name, step_timeout_s=0.3)
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ENVIRONMENTS), str(tmp_path)))}
+        plan = plan_of(folder, source, agent, environment=variables, cwd=tmp_path, **more)
+        plan = plan._replace(environments=PoolSettings(settings, variables, mark_prefix(folder)))
+        run_attempts(plan, store, told, threading.Event())
+        assert find_processes(None, VariableMark(PROCESS_MARK_ENV, mark_prefix(folder))) == []
+        return told
+
+    return ran
+
+
+def test_the_environment_judges_an_attempt_and_what_the_agent_leaves_open_is_closed(go: Go, store: Store) -> None:
+    told = go({"id": "good"}, {"id": "early", "do": "leave"}, parallel=1)
+    good, early = (told.by_attempt[name, 1] for name in ("good", "early"))
+    assert (good.end.state, good.end.answer, early.end.answer) == (EndState.FINISHED, "2", "bye")
+    assert good.verdict is not None
+    assert (good.verdict.score, good.verdict.is_success) == (1.0, True)
+    assert good.verdict.evidence == {
+        "reason": "The goal is reached.",
+        "components": {"goal": 1.0},
+        "steps": 2,
+        "done": True,
+    }
+    assert early.verdict is not None
+    assert (early.verdict.score, early.verdict.evidence["reason"]) == (
+        0.0,
+        "The agent left the environment after 0 steps, with rewards of 0 in all.",
+    )
+    assert [(row["task_id"], row["reward"], row["is_success"]) for row in stored_attempts(store)] == [
+        ("early", 0.0, False),
+        ("good", 1.0, True),
+    ]
+    assert sorted(rewards(store).values()) == [(0.0, "failure", "grader"), (1.0, "success", "grader")]
+
+
+def test_an_attempt_whose_environment_fails_is_made_again_and_in_the_end_counts_as_crashed(go: Go) -> None:
+    told = go({"id": "dead", "do": "crash"}, {"id": "mute", "do": "hang"}, {"id": "good"}, parallel=2)
+    dead, mute, good = (told.by_attempt[name, 1] for name in ("dead", "mute", "good"))
+    assert good.verdict is not None
+    for ended, why in (
+        (dead, "its process ended during step (oh dear)"),
+        (mute, "it did not answer step within 0.3 s"),
+    ):
+        assert (ended.end.state, ended.verdict, len(ended.attempt.interrupted)) == (
+            EndState.CRASHED,
+            None,
+            MOST_STARTS - 1,
+        )
+        assert why in ended.end.error
+        assert f"task '{ended.attempt.task.id}'" in ended.end.error
+    assert sum("is made again: The environment" in note for note in told.notes) == 2 * (MOST_STARTS - 1)
+
+
+def test_a_command_finds_its_environment_by_variables_and_a_grader_wins(go: Go, tmp_path: Path) -> None:
+    told = go(
+        {"id": "t", "answer": "2"},
+        agent=f"{sys.executable} -c 'import counting; print(counting.count({{}}))'",
+        grader="exact",
+    )
+    ended = told.by_attempt["t", 1]
+    assert ended.verdict is not None
+    assert ended.verdict.evidence["expected"] == "2"
+    assert ended.end.outcome is not None
+    with Ledger(tmp_path / "runs" / "r1") as ledger:
+        assert ledger.summary().successes == 1
+        assert ledger.erase([ended.attempt.episode_id]) == 1
+
+
+def test_an_environment_that_cannot_be_used_is_refused_before_an_attempt(go: Go) -> None:
+    with pytest.raises(ConfigurationError, match="Environment 'nowhere' cannot be used: No environment is called"):
+        go({"id": "t"}, name="nowhere")

@@ -1,0 +1,240 @@
+"""Exact ids of a conversation, aligned with new renderings of it, under the templates of known families."""
+# tokenizers is only partly typed, and a stand-in's documents are JSON.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
+
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.gateway.continuation.alignment import Alignment, Spans, align
+from spanloop.gateway.continuation.vocabulary import Vocabulary
+
+from .chat_templates import TEMPLATES, Renderer, make_tokenizer
+
+TOKENIZER = make_tokenizer()
+USER = {"role": "user", "content": "find the weather here"}
+FAMILIES = sorted(TEMPLATES)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    folder = tmp_path_factory.mktemp("model")
+    TOKENIZER.save(str(folder / "tokenizer.json"))
+    return Vocabulary.read(folder)
+
+
+def answer(content: str, *, arguments: str = "", reasoning: str = "") -> dict[str, Any]:
+    calls = [{"id": "c1", "function": {"name": "find", "arguments": arguments}}] if arguments else []
+    return {"role": "assistant", "content": content, "tool_calls": calls, "reasoning": reasoning}
+
+
+def tool(content: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": "c1", "content": content}
+
+
+class Conversation:
+    """What an engine sees and samples; each prompt is aligned with the one before."""
+
+    def __init__(self, family: str, vocabulary: Vocabulary) -> None:
+        self.renderer = Renderer(TOKENIZER, family)
+        self._vocabulary = vocabulary
+        self.exact: list[int] = []
+        self.sampled = Spans()
+
+    def prompt(self, messages: list[dict[str, Any]]) -> Alignment:
+        rendered = array("I", self.renderer.ids(messages))
+        aligned = align(array("I", self.exact), self.sampled, rendered, self._vocabulary)
+        self.exact, self.sampled = aligned.token_ids, self.sampled.before(aligned.exact)
+        return aligned
+
+    def sample(self, text: str, *, ends: bool = True) -> None:
+        """Sample the text in tokens that the tokenizer does not choose."""
+        begin = len(self.exact)
+        self.exact += self.renderer.by_characters(text)
+        if ends:
+            self.exact += self.renderer.encode(self.renderer.end_of_turn)
+        self.sampled = Spans((*self.sampled.ranges, (begin, len(self.exact))))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_bytes_of_tokens_are_the_text(vocabulary: Vocabulary, family: str) -> None:
+    renderer = Renderer(TOKENIZER, family)
+    text = renderer.text([USER, answer("naïve 🙂 \u2028 text", arguments='{"city": "São"}'), tool("1")])
+    assert vocabulary.text(renderer.encode(text)).decode() == text
+    assert vocabulary.text(renderer.by_characters(text)).decode() == text
+    assert renderer.by_characters(text) != renderer.encode(text)
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if not TEMPLATES[name][2]])
+def test_turns_without_thinking_go_on_from_all_ids(vocabulary: Vocabulary, family: str) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for turn in range(8):
+        before = list(conversation.exact)
+        conversation.sample(f"here and then {turn}")
+        sampled = list(conversation.exact)
+        messages += [answer(f"here and then {turn}"), {"role": "user", "content": "and then"}]
+        aligned = conversation.prompt(messages)
+        assert aligned.is_whole
+        assert aligned.exact == len(sampled)
+        assert aligned.token_ids[: len(sampled)] == sampled
+        assert sampled[: len(before)] == before
+        assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+
+
+@pytest.mark.parametrize(
+    ("family", "written"),
+    [
+        ("qwen2.5", '\n<tool_call>{"name":"find","arguments":{"city":"S\\u00e3o"}}</tool_call>'),
+        ("llama3", '  \n<tool_call>\n{"name": "find",  "arguments": {"city": "São"}}\n</tool_call>'),
+    ],
+)
+def test_a_tool_call_that_is_written_again_stays_as_it_was_sampled(
+    vocabulary: Vocabulary, family: str, written: str
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    conversation.prompt([USER])
+    conversation.sample(written)
+    sampled = list(conversation.exact)
+    messages = [USER, answer("", arguments='{"city": "São"}'), tool("nothing here")]
+    aligned = conversation.prompt(messages)
+    assert aligned.is_whole
+    assert aligned.token_ids[: len(sampled)] == sampled
+    suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+    assert conversation.renderer.text(messages).endswith(suffix)
+    assert "nothing here" in suffix
+
+
+def test_white_space_counts_outside_of_what_was_sampled(vocabulary: Vocabulary) -> None:
+    conversation = Conversation("qwen2.5", vocabulary)
+    conversation.prompt([USER])
+    conversation.sample("found")
+    edited = [{"role": "user", "content": "find the  weather here"}, answer("found"), USER]
+    aligned = conversation.prompt(edited)
+    assert not aligned.is_whole
+    assert vocabulary.text(aligned.token_ids[: aligned.exact]).decode() == "<|im_start|>user\nfind the"
+    assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(edited)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm"])
+def test_thinking_is_kept_between_tools_and_dropped_after_the_next_user_message(
+    vocabulary: Vocabulary, family: str
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for turn in range(8):
+        thinking, text = f"then {turn}", f"here {turn}"
+        # In GLM's template the next mark ends a turn.
+        conversation.sample(conversation.renderer.thinking.format(thinking) + text, ends=family == "qwen3")
+        messages += [answer(text, reasoning=thinking), tool("found")]
+        sampled = list(conversation.exact)
+        aligned = conversation.prompt(messages)
+        assert (aligned.is_whole, aligned.exact) == (True, len(sampled)), turn
+    messages = [*messages, answer("here"), USER]
+    aligned = conversation.prompt(messages)
+    assert not aligned.is_whole
+    text = conversation.renderer.text(messages)
+    assert vocabulary.text(aligned.token_ids).decode() == text
+    exact = vocabulary.text(aligned.token_ids[: aligned.exact]).decode()
+    assert text.startswith(exact)
+    assert exact.startswith(conversation.renderer.text([USER], add_generation_prompt=False))
+
+
+def test_an_answer_without_its_analysis_branches_at_the_answer(vocabulary: Vocabulary) -> None:
+    conversation = Conversation("gpt-oss", vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    first = len(conversation.prompt(messages).token_ids)
+    conversation.sample(conversation.renderer.thinking.format("then") + "<|channel|>final<|message|>here")
+    messages += [answer("here"), USER]
+    aligned = conversation.prompt(messages)
+    assert not aligned.is_whole
+    assert aligned.exact == first + 1  # the mark of a channel
+    assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+
+
+@pytest.mark.parametrize(
+    "text", ["found <|im_start|>nothing", "found <|start|>nothing<|end|>\n", "<|im_start|>found nothing"]
+)
+def test_marks_that_a_parser_drops_stay_as_they_were_sampled(vocabulary: Vocabulary, text: str) -> None:
+    conversation = Conversation("qwen2.5", vocabulary)
+    conversation.prompt([USER])
+    conversation.sample(text)
+    messages: list[dict[str, Any]] = [USER, answer("found nothing"), USER]
+    for turn in range(3):
+        sampled = list(conversation.exact)
+        aligned = conversation.prompt(messages)
+        assert (aligned.is_whole, aligned.exact) == (True, len(sampled)), turn
+        suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+        assert suffix == "\n<|im_start|>user\nfind the weather here<|im_end|>\n<|im_start|>assistant\n"
+        conversation.sample("here")
+        messages += [answer("here"), USER]
+
+
+@pytest.mark.parametrize("family", ["qwen2.5", "llama3", "smollm2"])
+def test_a_cut_answer_goes_on_from_all_ids(vocabulary: Vocabulary, family: str) -> None:
+    conversation = Conversation(family, vocabulary)
+    conversation.prompt([USER])
+    conversation.sample("found noth", ends=False)
+    sampled = list(conversation.exact)
+    messages = [USER, answer("found noth"), USER]
+    aligned = conversation.prompt(messages)
+    assert aligned.is_whole
+    assert aligned.token_ids[: len(sampled)] == sampled
+    assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+
+
+TEXTS = st.text(alphabet=st.sampled_from('the Paris🙂é\n {}":,'), min_size=1, max_size=12)
+
+
+@given(st.sampled_from(FAMILIES), st.lists(st.tuples(TEXTS, TEXTS), max_size=4), st.integers(0, 5), TEXTS)
+def test_any_history_gives_the_text_of_its_rendering(
+    vocabulary: Vocabulary, family: str, turns: list[tuple[str, str]], edited: int, text: str
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for content, question in turns:
+        conversation.sample(content)
+        messages += [answer(content), {"role": "user", "content": question}]
+        aligned = conversation.prompt(messages)
+        exact = aligned.token_ids[: aligned.exact]
+        assert aligned.token_ids == conversation.exact
+        assert vocabulary.text(aligned.token_ids[aligned.exact :]).decode(errors="replace") in (
+            conversation.renderer.text(messages)
+        )
+        assert (
+            _squeezed(vocabulary.text(exact))
+            == _squeezed(conversation.renderer.text(messages).encode())[: len(_squeezed(vocabulary.text(exact)))]
+        )
+    if edited < len(messages):
+        messages[edited] = {**messages[edited], "content": text}
+    aligned = conversation.prompt(messages)
+    assert _squeezed(vocabulary.text(aligned.token_ids)) == _squeezed(conversation.renderer.text(messages).encode())
+
+
+def _squeezed(text: bytes) -> bytes:
+    return b"".join(text.split())
+
+
+def test_a_folder_without_a_readable_tokenizer_is_named(tmp_path: Path) -> None:
+    for content in (None, "{}", "[", '{"model": {"vocab": 3}}'):
+        if content is not None:
+            (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(ConfigurationError, match="cannot be read as a tokenizer"):
+            Vocabulary.read(tmp_path)
+
+
+def test_byte_pieces_and_spaces_of_other_tokenizers_are_bytes(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(
+        '{"decoder": {"type": "ByteFallback"}, "model": {"vocab": [["<0xE2>", 0], ["▁a", -1.5], ["b", -2]]}}'
+    )
+    vocabulary = Vocabulary.read(tmp_path)
+    assert [vocabulary.pieces[token_id] for token_id in range(3)] == [b"\xe2", b" a", b"b"]

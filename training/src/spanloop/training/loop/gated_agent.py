@@ -1,0 +1,151 @@
+"""Ask the budget before each attempt of a run.
+
+Invariant: an attempt that would exceed the budget is not begun. Its cost is the largest average cost of an attempt that
+was measured; until one was, one attempt runs at a time.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from spanloop.evaluation.runner.agent import Agent
+from spanloop.evaluation.runner.attempt import AttemptEnd, TaskAttempt
+from spanloop.evaluation.runner.run import RunPlan
+from spanloop.foundation.paths import DataDir
+
+from .budget import Budget, BudgetSpentError, Spent, exceeded
+from .services import TokenMeter
+
+_FRESH_S: Final = 0.5
+_POLL_S: Final = 0.1
+_NEXT: Final = "Raise [budget] in the file; then the same command continues. Everything that was done is stored."
+
+
+class AttemptGate:
+    """Counts what a loop spends, and refuses what would exceed its budget.
+
+    Args:
+        budget: The limits.
+        data_dir: Of the gateway, whose tokens count.
+        spent: By the steps before.
+    """
+
+    def __init__(self, budget: Budget, data_dir: DataDir, spent: Spent) -> None:
+        self._budget = budget
+        self._before = spent
+        self._meter = TokenMeter(data_dir)
+        self._began_s = time.monotonic()
+        self._lock = threading.Lock()
+        self._tokens, self._read_s = 0, 0.0
+        self._running = self._ended = 0
+        self._tokens_before_run = 0
+        self._seconds_of_attempts = 0.0
+        self._attempt = Spent()
+        self._refusal = ""
+
+    @property
+    def spent(self) -> Spent:
+        """What all steps have spent, this one included."""
+        return self._before.plus(self._read(), time.monotonic() - self._began_s)
+
+    def restart(self, spent: Spent) -> None:
+        """Begin a step, before which ``spent`` was spent."""
+        with self._lock:
+            self._before, self._began_s = spent, time.monotonic()
+            self._tokens_before_run = self._meter.read()
+            self._running = self._ended = 0
+            self._tokens, self._read_s = 0, 0.0
+
+    def step_spent(self) -> Spent:
+        """Return what the step has spent since `restart`."""
+        with self._lock:
+            self._read_s = 0.0
+        return Spent(self._read(), time.monotonic() - self._began_s)
+
+    def require(self, expected: Spent) -> None:
+        """Check that a step of an expected cost may begin.
+
+        Raises:
+            BudgetSpentError: It would exceed the budget.
+        """
+        if refusal := exceeded(self._budget, self.spent, expected):
+            raise BudgetSpentError(f"The budget ends the loop: {refusal}.", next_step=_NEXT)
+
+    def check(self) -> None:
+        """Check that no attempt was refused.
+
+        Raises:
+            BudgetSpentError: One was.
+        """
+        if self._refusal:
+            refusal, self._refusal = self._refusal, ""
+            raise BudgetSpentError(f"The budget ends the loop: {refusal}.", next_step=_NEXT)
+
+    @property
+    def limits_attempts(self) -> bool:
+        """Whether an attempt can exceed the budget."""
+        budget = self._budget
+        return any(limit is not None for limit in (budget.tokens, budget.hours, budget.money))
+
+    def begin_attempt(self, should_stop: Callable[[], bool]) -> bool:
+        """Wait until an attempt may begin; return False when none may any more, or ``should_stop`` says so."""
+        while not should_stop() and not self._refusal:
+            with self._lock:
+                if self._ended or not self._running:
+                    self._refusal = self._refusal or exceeded(self._budget, self.spent, self._expected())
+                    if self._refusal:
+                        return False
+                    self._running += 1
+                    return True
+            time.sleep(_POLL_S)  # the first attempt shows what one costs
+        return False
+
+    def end_attempt(self, seconds: float) -> None:
+        """Count an attempt that has ended."""
+        with self._lock:
+            self._running -= 1
+            self._ended += 1
+            self._seconds_of_attempts += seconds
+            self._read_s = 0.0
+            tokens = self._read() / (self._ended + self._running / 2)
+            self._attempt = Spent(round(max(self._attempt.tokens, tokens)), self._seconds_of_attempts / self._ended)
+
+    def _expected(self) -> Spent:
+        """Return what the running attempts and one more cost at most."""
+        parallel = self._running + 1
+        return Spent(max(1, self._attempt.tokens * parallel), max(1.0, self._attempt.seconds))
+
+    def _read(self) -> int:
+        if time.monotonic() - self._read_s > _FRESH_S:
+            self._tokens, self._read_s = self._meter.read() - self._tokens_before_run, time.monotonic()
+        return self._tokens
+
+
+class _GatedAgent:
+    """An agent that asks the gate before each attempt."""
+
+    def __init__(self, agent: Agent, gate: AttemptGate) -> None:
+        self._agent = agent
+        self._gate = gate
+
+    def attempt(self, attempt: TaskAttempt, should_stop: Callable[[], bool]) -> AttemptEnd | None:
+        """Make an attempt; return None when the gate does not let it begin."""
+        if not self._gate.begin_attempt(should_stop):
+            return None
+        began_s = time.monotonic()
+        try:
+            return self._agent.attempt(attempt, should_stop)
+        finally:
+            self._gate.end_attempt(time.monotonic() - began_s)
+
+    def close(self) -> None:
+        """End what is running."""
+        self._agent.close()
+
+
+def gated(plan: RunPlan, gate: AttemptGate) -> RunPlan:
+    """Return the plan with agents that ask the gate; unchanged where no budget limits an attempt."""
+    if not gate.limits_attempts:
+        return plan
+    return plan._replace(make_agent=lambda: _GatedAgent(plan.make_agent(), gate))

@@ -1,0 +1,88 @@
+# pyright: basic, reportMissingImports=false
+# mypy: ignore-errors
+# ruff: noqa: ANN001, ANN202, N803, PLR0917 - Triton compiles the functions, by these names
+"""Kernels of a decoder layer's elementwise operations on CUDA, in Triton: one pass over memory for each.
+
+Torch makes a tensor of the layer's width for each multiplication. Numbers are computed in float32 and rounded once.
+"""
+
+from typing import Any, cast
+
+import torch
+import triton
+import triton.language as tl
+
+_BLOCK = 1024
+
+
+@triton.jit
+def _gated(gate, up, output, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < count
+    x = tl.load(gate + at, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(up + at, mask=mask, other=0.0).to(tl.float32)
+    tl.store(output + at, x * tl.sigmoid(x) * y, mask=mask)
+
+
+@triton.jit
+def _gated_backward(upstream, gate, up, gate_gradient, up_gradient, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < count
+    d = tl.load(upstream + at, mask=mask, other=0.0).to(tl.float32)
+    x = tl.load(gate + at, mask=mask, other=0.0).to(tl.float32)
+    y = tl.load(up + at, mask=mask, other=0.0).to(tl.float32)
+    share = tl.sigmoid(x)
+    tl.store(up_gradient + at, d * x * share, mask=mask)
+    tl.store(gate_gradient + at, d * y * share * (1.0 + x * (1.0 - share)), mask=mask)
+
+
+@triton.jit
+def _rotate(states, cosine, sine, output, sign, heads, HALF: tl.constexpr, HALF_BLOCK: tl.constexpr):
+    token = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, HALF_BLOCK)
+    mask = column < HALF
+    turn = token * (2 * HALF) + column
+    cos = tl.load(cosine + turn, mask=mask, other=0.0).to(tl.float32)
+    sin = tl.load(sine + turn, mask=mask, other=0.0).to(tl.float32) * sign
+    for head in range(heads):
+        at = (token * heads + head) * (2 * HALF) + column
+        first = tl.load(states + at, mask=mask, other=0.0).to(tl.float32)
+        second = tl.load(states + at + HALF, mask=mask, other=0.0).to(tl.float32)
+        tl.store(output + at, first * cos - second * sin, mask=mask)
+        tl.store(output + at + HALF, second * cos + first * sin, mask=mask)
+
+
+def gated(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return ``silu(gate) * up`` of contiguous tensors of one shape."""
+    output = torch.empty_like(gate)
+    _launch(_gated, gate.numel(), gate, up, output)
+    return output
+
+
+def gated_backward(upstream: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the gradients of ``gate`` and ``up``."""
+    gradients = torch.empty_like(gate), torch.empty_like(up)
+    _launch(_gated_backward, gate.numel(), upstream, gate, up, *gradients)
+    return gradients
+
+
+def rotate(states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, sign: float) -> torch.Tensor:
+    """Rotate halves of each head by the angle of its token (rotary embedding); ``sign`` -1 rotates back.
+
+    Args:
+        states: Shape (tokens, heads, size), contiguous.
+        cosine: Shape (tokens, size), contiguous; both halves are equal.
+        sine: The same.
+        sign: 1 or -1.
+    """
+    tokens, heads, size = states.shape
+    output = torch.empty_like(states)
+    block = triton.next_power_of_2(size // 2)
+    cast("Any", _rotate)[(tokens,)](
+        states, cosine, sine, output, float(sign), heads, HALF=size // 2, HALF_BLOCK=block, num_warps=1
+    )
+    return output
+
+
+def _launch(kernel: Any, count: int, *tensors: torch.Tensor) -> None:
+    kernel[(triton.cdiv(count, _BLOCK),)](*tensors, count, BLOCK=_BLOCK, num_warps=4)
