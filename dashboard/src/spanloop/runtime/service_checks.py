@@ -159,7 +159,12 @@ def _check_version(address: ServiceAddress, health: "httpx.Response") -> Iterato
         return  # the dashboard's front or a status page without a version
     ours, name = version("spanloop"), f"{address.service} version"
     detail = f"spanloop {theirs} there" + ("" if theirs == ours else f", {ours} here")
-    yield Check(name, theirs == ours, detail, f"Install the same on all hosts: pip install 'spanloop=={ours}'")
+    yield Check(
+        name,
+        theirs == ours,
+        detail,
+        f"Install the same on all hosts: spanloop {ours}, by pip install /path/to/spanloop",
+    )
 
 
 def _check_clickhouse() -> Iterator[Check]:
