@@ -7,11 +7,11 @@ How many attempts are made, how many at a time and for how long may change when 
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from spanloop.evaluation.environments.pool import PoolSettings
+from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
@@ -102,9 +102,8 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     folder = data_dir.runs / request.run_id
     settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
     is_callable = is_callable_target(request.agent)
-    environments = request.environment_settings
     needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
-    judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
 
     def make_agent() -> Agent:
         if is_callable:
@@ -116,16 +115,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     return RunPlan(
         folder=folder,
         identity=_identity(request, model),
-        tasks=TaskReading(
-            source=request.tasks,
-            reader=request.reader,
-            options=request.reader_options,
-            id_field=request.id_field,
-            required=required,
-            on_reject=on_reject,
-            store=store,
-            selection=_selection(request, store),
-        ),
+        tasks=requested_tasks(request, store, required=required, on_reject=on_reject),
         attempts=request.attempts,
         parallel=request.parallel,
         seed=request.seed,
@@ -135,9 +125,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
         answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
-        environments=None
-        if environments is None
-        else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
+        environments=_pool_settings(data_dir, request),
     )
 
 
@@ -162,6 +150,26 @@ def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
     return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
 
 
+def requested_tasks(
+    request: RunRequest, store: Store, *, required: Sequence[str], on_reject: Callable[[Rejected], None]
+) -> TaskReading:
+    """Return the tasks of a request, which are read when they are iterated over.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    return TaskReading(
+        source=request.tasks,
+        reader=request.reader,
+        options=request.reader_options,
+        id_field=request.id_field,
+        required=required,
+        on_reject=on_reject,
+        store=store,
+        selection=_selection(request, store),
+    )
+
+
 def check_agent(data_dir: DataDir, request: RunRequest) -> None:
     """Check that the agent can be started: its command exists, or its function can be imported, which it does.
 
@@ -174,6 +182,26 @@ def check_agent(data_dir: DataDir, request: RunRequest) -> None:
         CallableAgent(settings, output=_output(request.answer)).check()
     else:
         CommandAgent(settings, model=request.model, output=_output(request.answer)).check()
+
+
+def check_environment(data_dir: DataDir, request: RunRequest) -> None:
+    """Check that the environment can be used, if there is one: it is imported with its options, in its own process.
+
+    Raises:
+        ConfigurationError: It cannot be used.
+    """
+    settings = _pool_settings(data_dir, request)
+    if settings is not None:
+        with EnvironmentPool(settings) as pool:
+            pool.check()
+
+
+def _pool_settings(data_dir: DataDir, request: RunRequest) -> PoolSettings | None:
+    if request.environment_settings is None:
+        return None
+    prefix = mark_prefix(data_dir.runs / request.run_id)
+    variables = _environment_variables(data_dir, request)
+    return PoolSettings(request.environment_settings, variables, prefix, request.cwd)
 
 
 def _agent_settings(request: RunRequest, environment: dict[str, str], folder: Path) -> AgentSettings:

@@ -1,7 +1,8 @@
 """``app.toml``: an agent, its tasks, and how it learns.
 
-Invariant: the file has no schema of its own. ``[run]`` and ``[evaluation]`` are the options of ``spanloop run``, each
-``[[train]]`` is a job file, ``[promotion]`` is the rule. A key that is not known is refused before anything starts.
+Invariant: the file has no schema of its own. ``[run]`` and ``[evaluation]`` are the options of ``spanloop run``,
+``[environment]`` those of the environment that both act in, each ``[[train]]`` is a job file, ``[promotion]`` is the
+rule. A key that is not known is refused before anything starts.
 """
 
 import tomllib
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import Field, StringConstraints, ValidationError
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Evaluation, Promotion
+from spanloop.foundation.settings import EnvironmentSettings, Evaluation, Promotion
 from spanloop.foundation.settings.invalid_keys import problems_of_file
 from spanloop.foundation.settings.section import Section
 from spanloop.foundation.version_names import NAME_PATTERN
@@ -26,6 +27,7 @@ UNKNOWN: Final = "FILL IN"
 """What ``spanloop init`` writes for a value that stored spans do not tell."""
 _INHERITED: Final = (
     "agent", "grader", "grader_options", "answer", "timeout_s", "cwd", "environment", "parallel", "id_field",
+    "environment_settings", "splits", "split_field", "type_field",
 )  # fmt: skip
 _NEXT: Final = "docs/how-to/loop.md explains the file; spanloop init writes one."
 
@@ -49,6 +51,8 @@ class App(Section):
     evaluation: Evaluation
     """How champion and candidate attempt the evaluation's tasks; what it leaves out is as in ``[run]``, except the
     tasks, their reader and limit, the attempts and the seed."""
+    environment: EnvironmentSettings | None = None
+    """The environment that the agent acts in, in ``[run]`` and in ``[evaluation]``; without it there is none."""
     train: tuple[JobSpec, ...]
     """The training of each round; the last one is that of all further rounds."""
     promotion: Promotion | None = None
@@ -106,7 +110,8 @@ def _evaluation(path: Path, document: dict[str, Any], name: str) -> dict[str, An
     for key in ("tasks", "agent"):
         if not values.get(key):
             raise ConfigurationError(f"{path}: [{name}] has no {key}.", next_step=_NEXT)
-    return {"cwd": path.absolute().parent} | values
+    shared = {"environment_settings": document["environment"]} if "environment" in document else {}
+    return {"cwd": path.absolute().parent} | shared | values
 
 
 def _trainings(path: Path, document: dict[str, Any]) -> tuple[JobSpec, ...]:

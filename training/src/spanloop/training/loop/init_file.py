@@ -6,6 +6,7 @@ Invariant: no file that exists is changed.
 import json
 import re
 from collections.abc import Collection, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -171,8 +172,8 @@ def _chosen(services: Sequence[Service], name: str) -> Service:
 
 
 def _tasks(store: Store, service: Service) -> list[Task]:
-    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store, limit=_MOST_TASKS)
-    tasks = list(reading)
+    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store)
+    tasks = list(islice(reading, _MOST_TASKS))
     if not tasks:
         raise ConfigurationError(
             f"No stored episode of {service.name!r} begins with a message of a user.",
