@@ -50,8 +50,8 @@ def test_an_adopted_control_database_has_the_schema_of_a_new_one_and_its_rows(fo
     assert [version.reference for version in Registry(former).list()] == ["tiny@v1"]
     adopted, kept = read(former)
     assert made.items() <= adopted.items()
-    versions = [f"VALUES('control',{version})" for version in (INITIAL_VERSION, SCHEMA_VERSION)]
-    assert kept == [row.replace(*versions) for row in rows]
+    before, after = (f"VALUES('control',{version})" for version in (INITIAL_VERSION, SCHEMA_VERSION))
+    assert kept == [row.replace(before, after) for row in rows]
     new = DataDir(tmp_path / "new").open()
     ControlDatabase(ControlPaths.of(new))
     assert read(new)[0] == {name: sql for name, sql in adopted.items() if name not in UNUSED}

@@ -70,7 +70,7 @@ def test_a_list_is_sorted_over_all_rows_and_paged_by_key(
     assert len(set(seen)) == seeded.episodes
     last = fetch(Cursor(is_before=True))
     assert last.rows["episode_id"].to_list() == seen[-7:]
-    earlier = fetch(Cursor(*last.rows.select("sort_value", "sort_id").row(0), is_before=True))
+    earlier = fetch(Cursor(*last.rows.select("sort_value", "sort_id").row(0))._replace(is_before=True))
     assert earlier.rows["episode_id"].to_list() == seen[-14:-7]
 
 

@@ -107,9 +107,12 @@ def test_the_weights_of_one_rank_are_copied_once(
     """The checkpoint has them for the engine and in Hugging Face's format."""
     copied: list[int] = []
     copy = beside.HostCopies._copied
-    monkeypatch.setattr(
-        beside.HostCopies, "_copied", lambda self, tensor: copied.append(tensor.numel()) or copy(self, tensor)
-    )
+
+    def counted(self: Any, tensor: Any) -> Any:
+        copied.append(tensor.numel())
+        return copy(self, tensor)
+
+    monkeypatch.setattr(beside.HostCopies, "_copied", counted)
     plan = trained(tiny_model, tmp_path, "sft", steps=1)
     parameters = sum(weight.numel() for weight in trained_weights(plan, 1).values())
     # weights and both moments, besides the optimiser's counts of steps and the states of generators

@@ -86,10 +86,12 @@ def test_fused_layers_have_the_outputs_and_gradients_of_transformers(
     calls: list[str] = []
     for name in ("Gated", "Rotated"):
         function: Any = getattr(fused_layers, name)
-        apply = function.apply
-        monkeypatch.setattr(
-            function, "apply", lambda *args, name=name, apply=apply: calls.append(name) or apply(*args), raising=False
-        )
+
+        def record(*arguments: Any, name: str = name, apply: Any = function.apply) -> Any:
+            calls.append(name)
+            return apply(*arguments)
+
+        monkeypatch.setattr(function, "apply", record, raising=False)
     fused_layers.install(fused)
     hidden, computed = gradients(fused)
     assert sorted(calls) == ["Gated"] * 2 + ["Rotated"] * 4

@@ -210,7 +210,12 @@ def test_layers_that_fit_into_memory_keep_their_activations(
     train_here(plan)
     norms: list[int] = []
     norm: Any = LlamaRMSNorm.forward
-    monkeypatch.setattr(LlamaRMSNorm, "forward", lambda *arguments: norms.append(1) or norm(*arguments))
+
+    def counted(*arguments: Any) -> Any:
+        norms.append(1)
+        return norm(*arguments)
+
+    monkeypatch.setattr(LlamaRMSNorm, "forward", counted)
     monkeypatch.setattr(engine, "_free_bytes", lambda _: needed + kept_layers * layer + layer // 2)
     override = "actor_rollout_ref.model.enable_gradient_checkpointing=True"
     (step,) = train_here(debug_plan(tiny_model, tmp_path, steps=1, verl=(override,)))

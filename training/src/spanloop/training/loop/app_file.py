@@ -118,9 +118,9 @@ def _trainings(path: Path, document: dict[str, Any]) -> tuple[JobSpec, ...]:
     tables = document.get("train", [{}])
     model = document.get("model")
     name = str(cast("dict[str, Any]", model).get("name", "")) if isinstance(model, dict) else ""
-    given = cast("list[Any]", tables if isinstance(tables, list) else [tables]) or [{}]
+    given: list[Any] = [*tables] if isinstance(tables, list) else [tables]
     specs: list[JobSpec] = []
-    for number, table in enumerate(given, 1):
+    for number, table in enumerate(given or [{}], 1):
         where = f"{path}: [[train]] {number}"
         if not isinstance(table, dict):
             raise ConfigurationError(f"{where}: expected a table of settings, got {table!r}.", next_step=_NEXT)
@@ -152,7 +152,7 @@ def _not_filled_in(value: Any, place: str) -> "list[str]":
     if isinstance(value, dict):
         items = [(f"{place}.{key}".removeprefix("."), each) for key, each in cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
-        items = [(f"{place}[{index}]", each) for index, each in enumerate(cast("list[Any]", value), 1)]
+        items = [(f"{place}[{index}]", each) for index, each in enumerate([*value], 1)]
     else:
         return []
     return [name for key, each in items for name in _not_filled_in(each, key)]
