@@ -114,8 +114,8 @@ _KINDS: Final[dict[str, _Kind]] = {
         "An environment is what an agent acts in while it attempts a task ([environments](environments.md)). An object "
         "serves one episode, in a process of its own.",
         "",
-        "`spanloop run --environment`, `name` of `[environment]` in `app.toml`, or of `[evaluation.environment_settings]` "
-        "in `spanloop.toml`. Checked in a process of its own before the first attempt.",
+        "`spanloop run --environment`, `name` of `[environment]` in `app.toml`, or of "
+        "`[evaluation.environment_settings]` in `spanloop.toml`. Checked in a process of its own before the first attempt.",
         "environments.py",
     ),
     "recipes": _Kind(

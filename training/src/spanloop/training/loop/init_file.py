@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spanloop.evaluation.tasks.reading import TaskReading
+from spanloop.evaluation.tasks.selection import TaskSelection
 from spanloop.evaluation.tasks.task import Task
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
@@ -171,7 +172,8 @@ def _chosen(services: Sequence[Service], name: str) -> Service:
 
 
 def _tasks(store: Store, service: Service) -> list[Task]:
-    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store, limit=_MOST_TASKS)
+    selection = TaskSelection(limit=_MOST_TASKS)
+    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store, selection=selection)
     tasks = list(reading)
     if not tasks:
         raise ConfigurationError(
