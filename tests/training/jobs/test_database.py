@@ -21,7 +21,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database import control_database as database_module
 from spanloop.training.jobs.database.clock import UtcMicros
-from spanloop.training.jobs.database.control_database import INITIAL_VERSION, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.database.tables import Base, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
@@ -77,8 +77,8 @@ def test_an_interrupted_migration_leaves_the_former_schema(
         ControlDatabase(ControlPaths.of(data_dir))
     former = tables()
     with monkeypatch.context() as patch:
-        patch.setattr(database_module, "MIGRATIONS", (interrupt,))
-        patch.setattr(database_module, "SCHEMA_VERSION", INITIAL_VERSION + 1)
+        patch.setattr(database_module, "MIGRATIONS", (*database_module.MIGRATIONS, interrupt))
+        patch.setattr(database_module, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
         patch.setattr(Base.metadata, "create_all", create_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             ControlDatabase(ControlPaths.of(data_dir))
@@ -126,7 +126,7 @@ def test_a_url_that_cannot_be_used_says_why_and_shows_no_password(
 def test_a_missing_driver_names_the_extra(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONTROL_URL_ENV, "postgresql://host/db")
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install 'spanloop\[postgres\]'"):
+    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install '/path/to/spanloop\[postgres\]'"):
         JobApi(data_dir)
 
 

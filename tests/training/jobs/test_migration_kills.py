@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.database.control_database import INITIAL_VERSION, ControlDatabase
+from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
@@ -43,8 +43,8 @@ def migrate_to_next(connection):
     for statement in NEXT:
         connection.execute(text(statement))
 
-module.MIGRATIONS = (migrate_to_next,)
-module.SCHEMA_VERSION = module.INITIAL_VERSION + 1
+module.MIGRATIONS = (*module.MIGRATIONS, migrate_to_next)
+module.SCHEMA_VERSION += 1
 
 def main(data_dir, number):
     executed = 0
@@ -125,7 +125,7 @@ def test_processes_that_migrate_at_once_and_are_killed_lose_nothing(
 def check_whole(data_dir: DataDir, rows: tuple[Job, Schedule] | None) -> None:
     """Check that the schema is the next one, with the rows of the initial one, migrated once."""
     database = ControlDatabase(ControlPaths.of(data_dir), migrate=False)
-    assert database.stored_version() == INITIAL_VERSION + 1
+    assert database.stored_version() == SCHEMA_VERSION + 1
     with database.read() as session:
         if rows is None:
             assert session.execute(text("SELECT count(*) FROM jobs")).scalar_one() == 0

@@ -65,6 +65,11 @@ def test_an_example_that_acts_in_an_environment_is_such_a_file(name: str) -> Non
     assert [spec.kind for spec in app.train] == ["sft", "dr_grpo"]
 
 
+def test_the_demos_file_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES / "office")
+    assert read_app(Path("app.toml")).model.name == "office"
+
+
 def test_a_job_file_is_a_training(tmp_path: Path) -> None:
     path = write(tmp_path, ('kind = "sft"', 'base = "m"\nkind = "sft"\ndeploy_always = true'))
     assert read_app(path).train[0].run.deploy_always

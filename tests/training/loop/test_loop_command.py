@@ -1,6 +1,7 @@
 """``spanloop loop`` and ``spanloop init`` as commands: what they print, and what they refuse."""
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -46,7 +47,7 @@ def test_a_step_is_shown_with_its_number_the_time_left_and_its_result(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(loop_display.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(loop_display, "time", Mock(monotonic=lambda: now[0]))
     with LoopDisplay() as display:
         display.started(STEP)
         now[0] = 60.0

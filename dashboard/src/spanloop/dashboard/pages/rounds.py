@@ -4,12 +4,12 @@
 from typing import ClassVar
 
 import streamlit as st
-from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.rounds import round_row, running_text, step_row
 from spanloop.training.loop.rounds import LoopRounds
@@ -39,8 +39,15 @@ def _rounds(context: PageContext) -> None:
         st.info(escape_md(running_text(list(reversed(rounds)), opened, context.now())), icon=":material/autorenew:")
     rows = tables.to_frame([round_row(each) for each in rounds])
     keys = [f"{each.model}/{each.number}" for each in rounds]
-    selected = tables.pick_row(rows, keys, key="rounds", columns=_round_columns())
-    chosen = rounds[keys.index(selected)] if selected else rounds[0]
+    selected = st.query_params.get("round", "")
+    tables.show(
+        rows,
+        _round_columns(),
+        [address("rounds", round=each) for each in keys],
+        key="rounds",
+        current=address("rounds", round=selected) if selected else "",
+    )
+    chosen = rounds[keys.index(selected)] if selected in keys else rounds[0]
     st.subheader(f"Steps of round {chosen.number} of {escape_md(chosen.model)}", anchor=False)
     if chosen.steps:
         tables.show(tables.to_frame([step_row(step) for step in chosen.steps]), _step_columns())
@@ -48,25 +55,25 @@ def _rounds(context: PageContext) -> None:
 
 def _round_columns() -> tables.Columns:
     return {
-        "model": TextColumn("model", width=90),
-        "round": NumberColumn("round", width=60),
-        "outcome": TextColumn("decision", width=105),
-        "champion": TextColumn("champion", width=110),
-        "success": TextColumn("success", help="Of the champion, with its 95 % interval", width=120),
-        "candidate": TextColumn("candidate", width=110),
-        "its_success": TextColumn("its success", width=120),
+        "model": tables.text_column("model", width=90),
+        "round": tables.number_column("round", width=60),
+        "outcome": tables.text_column("decision", width=105),
+        "champion": tables.text_column("champion", width=110),
+        "success": tables.text_column("success", help="Of the champion, with its 95 % interval", width=120),
+        "candidate": tables.text_column("candidate", width=110),
+        "its_success": tables.text_column("its success", width=120),
         "started_at": tables.time_column("started"),
-        "took": TextColumn("took", width=90),
-        "tokens": NumberColumn("tokens", format="localized", width=80),
-        "reason": TextColumn("reason", width=300),
+        "took": tables.text_column("took", width=90),
+        "tokens": tables.number_column("tokens", form=",", width=80),
+        "reason": tables.text_column("reason", width=300),
     }
 
 
 def _step_columns() -> tables.Columns:
     return {
-        "step": TextColumn("step", width=220),
-        "state": TextColumn("state", width=90),
-        "took": TextColumn("took", width=90),
-        "tokens": NumberColumn("tokens", format="localized", width=80),
-        "result": TextColumn("result", width=420),
+        "step": tables.text_column("step", width=220),
+        "state": tables.text_column("state", width=90),
+        "took": tables.text_column("took", width=90),
+        "tokens": tables.number_column("tokens", form=",", width=80),
+        "result": tables.text_column("result", width=420),
     }

@@ -7,7 +7,7 @@ How many attempts are made, how many at a time and for how long may change when 
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
@@ -115,16 +115,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     return RunPlan(
         folder=folder,
         identity=_identity(request, model),
-        tasks=TaskReading(
-            source=request.tasks,
-            reader=request.reader,
-            options=request.reader_options,
-            id_field=request.id_field,
-            required=required,
-            on_reject=on_reject,
-            store=store,
-            selection=task_selection(request, store),
-        ),
+        tasks=requested_tasks(request, store, required=required, on_reject=on_reject),
         attempts=request.attempts,
         parallel=request.parallel,
         seed=request.seed,
@@ -157,6 +148,26 @@ def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
     of_command = () if is_callable_target(request.agent) else required_fields(request.agent)
     required = (*of_command, *(grader.required_fields if grader else ()))
     return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
+
+
+def requested_tasks(
+    request: RunRequest, store: Store, *, required: Sequence[str], on_reject: Callable[[Rejected], None]
+) -> TaskReading:
+    """Return the tasks of a request, which are read when they are iterated over.
+
+    Raises:
+        ConfigurationError: A share or a weight cannot be used, or nothing is known of the version's pass rates.
+    """
+    return TaskReading(
+        source=request.tasks,
+        reader=request.reader,
+        options=request.reader_options,
+        id_field=request.id_field,
+        required=required,
+        on_reject=on_reject,
+        store=store,
+        selection=_selection(request, store),
+    )
 
 
 def check_agent(data_dir: DataDir, request: RunRequest) -> None:
@@ -229,7 +240,7 @@ def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: s
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 
-def task_selection(request: RunRequest, store: Store) -> TaskSelection:
+def _selection(request: RunRequest, store: Store) -> TaskSelection:
     """Return which tasks are taken.
 
     Raises:

@@ -4,16 +4,16 @@ Invariant: what can be known to be wrong is refused here with one sentence, befo
 """
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spanloop.evaluation.runner.planning import (
     RunRequest,
     check_agent,
     check_environment,
     check_request,
-    task_selection,
+    requested_tasks,
 )
-from spanloop.evaluation.tasks import Rejected, TaskReading
+from spanloop.evaluation.tasks import Rejected
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Evaluation, Promotion
@@ -23,6 +23,9 @@ from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.verl_plugin.override_check import check_verl
 
 from .app_file import App
+
+if TYPE_CHECKING:
+    from spanloop.evaluation.tasks import Rejected
 
 _SHOWN: Final = 3
 
@@ -93,17 +96,9 @@ def _check_tasks(data_dir: DataDir, name: str, settings: Evaluation, store: Stor
     """
     rejected: list[Rejected] = []
     try:
-        checked = check_request(data_dir, _request(settings))
-        reading = TaskReading(
-            source=settings.tasks,
-            reader=settings.reader,
-            options=settings.reader_options,
-            id_field=settings.id_field,
-            required=checked.required,
-            on_reject=rejected.append,
-            store=store,
-            selection=task_selection(_request(settings), store),
-        )
+        request = _request(settings)
+        checked = check_request(data_dir, request)
+        reading = requested_tasks(request, store, required=checked.required, on_reject=rejected.append)
         tasks = [(task.id, task.digest) for task in reading]
     except ConfigurationError as error:
         raise ConfigurationError(f"[{name}]: {error.what}", next_step=error.next_step) from error

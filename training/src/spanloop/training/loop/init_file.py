@@ -6,11 +6,11 @@ Invariant: no file that exists is changed.
 import json
 import re
 from collections.abc import Collection, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spanloop.evaluation.tasks.reading import TaskReading
-from spanloop.evaluation.tasks.selection import TaskSelection
 from spanloop.evaluation.tasks.task import Task
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
@@ -172,9 +172,8 @@ def _chosen(services: Sequence[Service], name: str) -> Service:
 
 
 def _tasks(store: Store, service: Service) -> list[Task]:
-    selection = TaskSelection(limit=_MOST_TASKS)
-    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store, selection=selection)
-    tasks = list(reading)
+    reading = TaskReading("stored-traces:", options={"service": service.name}, store=store)
+    tasks = list(islice(reading, _MOST_TASKS))
     if not tasks:
         raise ConfigurationError(
             f"No stored episode of {service.name!r} begins with a message of a user.",
