@@ -150,8 +150,11 @@ def settings() -> str:
             VARIABLE_SECTION,
             table(("key", "variable", "default", "meaning"), variable_fields(Evaluation)),
             "## The file of a loop\n",
-            "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the keys of the\n"
-            "section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion rule. `[model]`:\n",
+            (
+                "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the keys of\n"
+                "the section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion rule.\n"
+                "`[model]`:\n"
+            ),
             table(("key", "default", "meaning"), section_fields(LoopModel)),
             "`[budget]`:\n",
             table(("key", "default", "meaning"), section_fields(Budget)),

@@ -10,10 +10,10 @@ import pytest
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import EngineSettings
+from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.deployment import Deployment
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import SERVED_NAME, find_serving_environment
-from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.vllm_server import ChildEngine
 from spanloop.training.models.checkpoints import KeptAdapter, assemble_model, latest_checkpoint
 from spanloop.training.models.registry import ADAPTER_BASE, Registry

@@ -146,15 +146,14 @@ def test_a_row_that_runs_out_of_memory_alone_ends_the_job(
     rows = pl.read_parquet(tmp_path / "dataset.parquet")
     longest = pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()
     tokens = rows.select(longest.max()).item()
-    compute = engine.forward_step
+    compute = engine.prepare_model_outputs
 
-    def failing(self: Any, part: Any, **settings: Any) -> Any:
-        result = compute(self, part, **settings)
-        if max(map(len, part["input_ids"].unbind())) == tokens:
+    def failing(self: Any, output: Any, output_args: Any, micro_batch: Any, *arguments: Any, **settings: Any) -> Any:
+        if max(map(len, micro_batch["input_ids"].unbind())) == tokens:
             raise torch.OutOfMemoryError("CUDA out of memory (a test)")
-        return result
+        return compute(self, output, output_args, micro_batch, *arguments, **settings)
 
-    monkeypatch.setattr(engine, "forward_step", failing)
+    monkeypatch.setattr(engine, "prepare_model_outputs", failing)
     with pytest.raises(torch.OutOfMemoryError, match=f"its longest row has {tokens} tokens, and it cannot be smaller"):
         train_here(debug_plan(tiny_model, tmp_path, steps=1))
     limits = re.findall("passes have at most (.*) tokens", capfd.readouterr().out)
