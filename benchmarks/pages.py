@@ -15,7 +15,7 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -57,35 +57,42 @@ def cases(end_s: int, range_s: int) -> list[Case]:
     each: list[Case] = []
     for kind, since, filters in (("day", end_s - range_s, day), ("all", 0, always)):
         each += [
-            Case("overview: totals", lambda store, since=since: overview.fetch_totals(store, since), kind),
-            Case("overview: over time", lambda s, a=since: overview.fetch_outcomes_over_time(s, a, 3_600), kind),
-            Case("versions", lambda s, a=since: policy_versions.fetch_versions(s, a), kind),
-            Case("episodes", lambda s, f=filters: lists.fetch_episodes(s, f, "", None), kind),
-            Case("episodes by reward", lambda s, f=filters: lists.fetch_episodes(s, f, "-reward", None), kind),
-            Case(
-                "episodes of an agent", lambda s, f=filters: _filtered(s, f, agent="agent-1", outcome="failure"), kind
-            ),
-            Case("episodes with a tool", lambda s, f=filters: _filtered(s, f, tool="tool_1"), kind),
-            Case("traces", lambda s, f=filters: lists.fetch_traces(s, f, "", None), kind),
-            Case("failures", lambda s, f=filters: lists.fetch_failures(s, f, "", None), kind),
-            Case("failure groups", lambda s, f=filters: failures.fetch_groups(s, f), kind),
-            Case("failure rates", lambda s, f=filters: failures.fetch_rates(s, f), kind),
-            Case("tools by failures", lambda s, f=filters: failures.fetch_tools(s, f), kind),
-            Case("transitions", lambda s, f=filters: lists.fetch_steps(s, f, "", None), kind),
-            Case("values of agent", lambda s, f=filters: facets.fetch_values(s, f, "agent"), kind),
+            Case("overview: totals", _ask(overview.fetch_totals, since), kind),
+            Case("overview: over time", _ask(overview.fetch_outcomes_over_time, since, 3_600), kind),
+            Case("versions", _ask(policy_versions.fetch_versions, since), kind),
+            Case("episodes", _ask(lists.fetch_episodes, filters, "", None), kind),
+            Case("episodes by reward", _ask(lists.fetch_episodes, filters, "-reward", None), kind),
+            Case("episodes of an agent", _ask(_filtered, filters, {"agent": "agent-1", "outcome": "failure"}), kind),
+            Case("episodes with a tool", _ask(_filtered, filters, {"tool": "tool_1"}), kind),
+            Case("traces", _ask(lists.fetch_traces, filters, "", None), kind),
+            Case("failures", _ask(lists.fetch_failures, filters, "", None), kind),
+            Case("failure groups", _ask(failures.fetch_groups, filters), kind),
+            Case("failure rates", _ask(failures.fetch_rates, filters), kind),
+            Case("tools by failures", _ask(failures.fetch_tools, filters), kind),
+            Case("transitions", _ask(lists.fetch_steps, filters, "", None), kind),
+            Case("values of agent", _ask(facets.fetch_values, filters, "agent"), kind),
         ]
-    each.append(Case("previews of a page", lambda s: _previews(s, day), "day"))
-    for name, text in (
-        ("rare word", f"{_word(150_000)}"),
-        ("common word", f"{_word(3)}"),
-        ("absent word", "quizzaciously"),
-        ("two words", f"{_word(40)} {_word(900)}"),
-    ):
-        each.append(Case(f"search: {name}", lambda s, t=text: _search(s, replace(always, text=t)), "search"))
+    each.append(Case("previews of a page", _ask(_previews, day), "day"))
+    searches = {
+        "rare word": _word(150_000),
+        "common word": _word(3),
+        "absent word": "quizzaciously",
+        "two words": f"{_word(40)} {_word(900)}",
+    }
+    each += [
+        Case(f"search: {name}", _ask(_search, replace(always, text=text)), "search") for name, text in searches.items()
+    ]
     return each
 
 
-def _filtered(store: Store, filters: Filters, **values: str) -> lists.ListPage:
+def _ask(function: Callable[..., object], *arguments: object) -> Callable[[Store], object]:
+    def ask(store: Store) -> object:
+        return function(store, *arguments)
+
+    return ask
+
+
+def _filtered(store: Store, filters: Filters, values: Mapping[str, str]) -> lists.ListPage:
     chosen = replace(filters, values={name: (value,) for name, value in values.items()})
     return lists.fetch_episodes(store, chosen, "", None)
 

@@ -1,7 +1,7 @@
 """Drive the app without a browser: open a page, read its text and its tables, follow a row."""
 
 import json
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import polars as pl
@@ -76,9 +76,10 @@ def table(app: AppTest, number: int = 0) -> pl.DataFrame:
     )
 
 
-def _value(cell: Any, kind: str) -> Any:
-    if not isinstance(cell, dict):
-        return cell
+def _value(drawn: Any, kind: str) -> Any:
+    if not isinstance(drawn, dict):
+        return drawn
+    cell = cast("dict[str, Any]", drawn)
     is_missing = cell.get("key") == -1e300
     return None if is_missing else cell["key"] if kind == "number" else cell.get("text", cell.get("key"))
 

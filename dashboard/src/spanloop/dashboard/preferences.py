@@ -18,8 +18,8 @@ _MAX_LENGTH: Final = 4_000
 
 def hidden_columns(directory: DataDir, user: str, table: str) -> list[str] | None:
     """Return the columns that the user hides in a table; None before a choice."""
-    hidden = _read(directory, user).get("columns", {}).get(table)
-    return hidden if isinstance(hidden, list) else None
+    hidden: Any = _read(directory, user).get("columns", {}).get(table)
+    return [str(name) for name in cast("list[Any]", hidden)] if isinstance(hidden, list) else None
 
 
 def hide_columns(directory: DataDir, user: str, table: str, hidden: list[str]) -> None:
@@ -31,8 +31,10 @@ def hide_columns(directory: DataDir, user: str, table: str, hidden: list[str]) -
 
 def saved_views(directory: DataDir, user: str, page: str) -> dict[str, str]:
     """Return the views of a page that the user saved: name to the parameters of the address."""
-    views = _read(directory, user).get("views", {}).get(page, {})
-    return {str(name): str(query) for name, query in views.items()} if isinstance(views, dict) else {}
+    views: Any = _read(directory, user).get("views", {}).get(page, {})
+    if not isinstance(views, dict):
+        return {}
+    return {str(name): str(query) for name, query in cast("dict[str, Any]", views).items()}
 
 
 def save_view(directory: DataDir, user: str, page: str, name: str, query: str | None) -> None:

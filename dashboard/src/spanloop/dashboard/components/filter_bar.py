@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import streamlit as st
+from streamlit.components.v2 import component
 
 from spanloop.dashboard import preferences, resources, visits
 from spanloop.dashboard.components.markup import escape_md
@@ -22,7 +23,7 @@ from spanloop.dashboard.view_models.filters import (
 )
 from spanloop.store import Store
 
-_bar: Final = st.components.v2.component(
+_bar: Final[Any] = component(
     "spanloop_filters",
     html='<div class="filter-host"></div>',
     css=asset("filters.css"),

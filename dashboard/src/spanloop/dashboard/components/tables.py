@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import polars as pl
-import streamlit as st
+from streamlit.components.v2 import component
 
 from spanloop.dashboard import preferences, resources, visits
 from spanloop.dashboard.view_models.formatting import DASH, duration, one_line
@@ -40,7 +40,7 @@ def asset(name: str) -> str:
     return (_FRONTEND / name).read_text("utf-8")
 
 
-_table: Final = st.components.v2.component(
+_table: Final[Any] = component(
     "spanloop_table",
     html='<div class="table-host"></div>',
     css=asset("table.css"),

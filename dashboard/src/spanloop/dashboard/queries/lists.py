@@ -291,7 +291,8 @@ def _fetch(
     cursor = asked.cursor
     name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
     column = source.sorts[name]
-    total, is_estimate = _count(store, source, conditions, counted)
+    # A search makes its list of hits anew in every query, so that the fewest queries are the fastest.
+    total, is_estimate = _count(store, source, conditions, counted, is_search=asked.words is not None)
     is_backward = bool(cursor and cursor.is_before)
     order = "DESC" if is_descending != is_backward else "ASC"
     paged = newest or conditions
@@ -303,7 +304,7 @@ def _fetch(
     final = ""
     if source.leading or source is STEPS:
         final = " FINAL"
-    if source.leading and column.expression == source.leading and newest is None:
+    if source.leading and column.expression == source.leading and newest is None and not asked.words:
         bound, compared = ("min", ">=") if order == "DESC" else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
@@ -330,11 +331,14 @@ def _fetch(
     )
 
 
-def _count(store: Store, source: Source, conditions: Conditions, counted: str) -> tuple[int, bool]:
+def _count(store: Store, source: Source, conditions: Conditions, counted: str, *, is_search: bool) -> tuple[int, bool]:
     """Return the number of matching rows, and whether it is an estimate that counts replaced revisions too."""
     where = "" if counted else f" WHERE {conditions.sql}"
     start = f"SELECT count() AS rows FROM {counted or source.table}"
     doing = "counting the rows of a list"
+    if is_search and source.leading:
+        exact = store.connection.query(f"{start} FINAL{where}", doing=doing, parameters=conditions.parameters)
+        return int(exact["rows"][0]), False
     rows = int(store.connection.query(start + where, doing=doing, parameters=conditions.parameters)["rows"][0])
     if rows > EXACT_ROWS or not rows or not source.leading:
         return rows, rows > EXACT_ROWS

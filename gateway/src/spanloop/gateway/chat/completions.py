@@ -88,7 +88,8 @@ class ChatHandler:
         self._services = services
         self._key = key
         self._continuation: Continuation | None = None
-        self._messages = AnswerMessages()
+        self._messages: AnswerMessages | None = None
+        """Of an answer from which the conversation can be continued."""
         self._format = answer_format or ChatFormat(request)
         self._response_headers = headers
         self._headers = {"authorization": authorization} if authorization else {}
@@ -123,7 +124,8 @@ class ChatHandler:
         try:
             async with self._admit() as slot:
                 builder = self._builder = CaptureBuilder(self._request.choice_count)
-                self._answer, self._messages = AnswerBuilder(), AnswerMessages()
+                self._answer = AnswerBuilder()
+                self._messages = AnswerMessages() if self._services.continuer.is_exact(slot.endpoint) else None
                 self._answered_by = slot.endpoint.deployment.label
                 try:
                     with self._interruptible(slot):
@@ -299,7 +301,8 @@ class ChatHandler:
         if "id" in document:
             document["id"] = self._format.response_id(str(document["id"]))
         builder.add(self._request.to_capture(document))
-        self._messages.add(document)
+        if self._messages is not None:
+            self._messages.add(document)
         if self._call.shadow is not None:
             self._answer.add(document)
 
@@ -317,14 +320,15 @@ class ChatHandler:
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
         captures = builder.build(context, duration_ns=duration_ns)
-        self._services.continuer.keep(
-            self._request,
-            slot.endpoint,
-            self._key,
-            captures=captures,
-            answers=self._messages.digests(),
-            continuation=self._continuation,
-        )
+        if self._messages is not None:
+            self._services.continuer.keep(
+                self._request,
+                slot.endpoint,
+                self._key,
+                captures=captures,
+                answers=self._messages.digests(),
+                continuation=self._continuation,
+            )
         await self._services.recorder.record(captures)
 
     async def _relay_engine_error(

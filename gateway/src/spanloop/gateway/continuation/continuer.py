@@ -137,7 +137,7 @@ class Continuer:
             answers: Digest of the message of each choice.
             continuation: What the prompt was made of.
         """
-        if not self.is_exact(endpoint) or "messages" not in request.document:
+        if "messages" not in request.document:
             return
         digest = message_digest(_scope(key, endpoint), request.document["messages"])
         before = () if continuation is None else continuation.sampled.ranges
