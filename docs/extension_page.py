@@ -115,7 +115,8 @@ _KINDS: Final[dict[str, _Kind]] = {
         "serves one episode, in a process of its own.",
         "",
         "`spanloop run --environment`, `name` of `[environment]` in `app.toml`, or of "
-        "`[evaluation.environment_settings]` in `spanloop.toml`. Checked in a process of its own before the first attempt.",
+        "`[evaluation.environment_settings]` in `spanloop.toml`. "
+        "Checked in a process of its own before the first attempt.",
         "environments.py",
     ),
     "recipes": _Kind(
