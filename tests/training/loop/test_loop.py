@@ -12,8 +12,8 @@ from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, 
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Promotion
 from spanloop.store import Store
+from spanloop.training.loop import checks, steps
 from spanloop.training.loop import loop as loop_module
-from spanloop.training.loop import steps
 from spanloop.training.loop.app_file import read_app
 from spanloop.training.loop.budget import BudgetSpentError
 from spanloop.training.loop.checks import CheckedApp, CheckedTasks, check_app
@@ -46,9 +46,10 @@ def run(
     if not Registry(data_dir).list("m"):
         Registry(data_dir).add("m", write_model_folder(place / "weights"))
 
+    checked = checked_app(data_dir, store, place)
+
     def run(**order: object) -> tuple[LoopEnd, Progress]:
         progress = Progress()
-        checked = checked_app(data_dir, store, place)
         return Loop(data_dir, store, checked, progress).run(LoopOrder(**order)), progress  # type: ignore[arg-type]
 
     return run
@@ -309,7 +310,10 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     assert not list(data_dir.runs.glob("*/ledger.db"))
 
 
-def test_tasks_of_a_broken_file_are_named_with_their_lines(data_dir: DataDir, store: Store, place: Path) -> None:
+def test_tasks_of_a_broken_file_are_named_with_their_lines(
+    data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "check_agent", Mock())
     rows = (place / "train.jsonl").read_text()
     (place / "train.jsonl").write_text("{broken\n" + rows)
     checked = checked_app_with_model(data_dir, store, place)
