@@ -19,11 +19,12 @@ from spanloop.training.loop.budget import BudgetSpentError
 from spanloop.training.loop.checks import CheckedApp, CheckedTasks, check_app
 from spanloop.training.loop.goal import Goal
 from spanloop.training.loop.loop import Loop, LoopEnd, LoopOrder
-from spanloop.training.loop.rounds import LoopRounds, StepName
+from spanloop.training.loop.rounds import LoopRounds, StepName, StepRecord
 from spanloop.training.loop.timetable import Timetable
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.evaluation_run import EvaluationRun
 from spanloop.training.run.job_api import JobApi
 
 from ..gateway_stand_in import GatewayStandIn
@@ -212,6 +213,25 @@ def test_rounds_at_an_interval_begin_when_it_is_time(
     with pytest.raises(KeyboardInterrupt):
         quick(timetable=Timetable(every_minutes=60))
     assert [each.outcome for each in LoopRounds(data_dir).list()] == ["kept"]
+
+
+def test_versions_are_measured_again_where_the_evaluation_was_changed_within_the_round(
+    data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, weights = Registry(data_dir), write_model_folder(place / "weights")
+    versions = [registry.add("m", weights), registry.add("m", weights, parent="m@v1")]
+    app = read_app(place / "app.toml")
+    name = EvaluationRun.of(versions[1], app.evaluation).evaluation_name
+    rounds = LoopRounds(data_dir)
+    number = rounds.begin("m", "m@v1")
+    rounds.record(number, StepRecord(StepName.MEASURE, 1.0, 0, "", {"name": "evaluation-before"}))
+    number = rounds.record(number, StepRecord(StepName.TEST, 1.0, 0, "", {"name": name}), candidate="m@v2")
+    measured, asked = Mock(), Mock()
+    for each, replacement in (("measure", measured), ("promote", asked), ("serve", Mock())):
+        monkeypatch.setattr(steps, each, replacement)
+    steps.decide(steps.StepContext(data_dir, store, app, Promotion(), Progress(), Mock()), number)
+    assert [call.args[1].reference for call in measured.call_args_list] == ["m@v1"]
+    assert asked.call_args.kwargs["evaluation"] == name
 
 
 def test_two_loops_on_one_data_directory_are_refused(
