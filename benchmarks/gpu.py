@@ -10,8 +10,8 @@ was interrupted goes on. ``gpu_report.py`` takes them into docs/benchmarks.md.
 
 The models have Qwen2.5's shapes and random weights; a step is four tasks with four attempts each. Of each size are
 measured: the model alone (forward and backward of a tree, of merged rows, of one row for each turn, and of many
-attempts at one task), the job with trees, its checkpoints, and the job with verl's stock engine on the same merged
-rows.
+attempts at one task; and with all activations recomputed), the job with trees, its checkpoints, and the job with verl's
+stock engine on the same merged rows.
 """
 
 import argparse
@@ -169,7 +169,7 @@ def measure_size(results: Results, part: str, folder: Path, device: torch.device
 
 def measure_alone(results: Results, part: str, size: Size, folder: Path, device: torch.device) -> None:
     """Measure forward and backward of a model alone, then free its memory."""
-    names = ("alone", "one_task")
+    names = ("alone", "one_task", "recomputed")
     if all(name in results.part(part) for name in names) or size.lora_rank:
         return
     measured = Passes(make_model(size, device), size, PASS_TOKENS)
@@ -178,6 +178,8 @@ def measure_alone(results: Results, part: str, size: Size, folder: Path, device:
     one_task = merged_rows(read_rows(folder / "rows.parquet", ONE_TASK))
     results.measure(part, "alone", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
     results.measure(part, "one_task", lambda: compare_layouts(measured, one_task, None, repetitions=3))
+    measured.kept.recompute_all()
+    results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, None, repetitions=3))
     measured.free()
 
 

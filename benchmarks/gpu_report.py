@@ -25,6 +25,10 @@ all rows.
 """
 
 
+_TITLES: Final = {"alone": "", "recomputed": "all layers recomputed, ", "one_task": "16 attempts at one task, "}
+"""Of the measurements of a model alone."""
+
+
 def main() -> None:
     """Copy results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -46,6 +50,8 @@ def card_lines(figures: dict[str, Any]) -> Iterator[str]:
     versions = ", ".join(f"{name} {number}" for name, number in figures["versions"].items())
     yield f"### {figures['card']}\n"
     yield f"{figures['memory_gb']:.0f} GB, {figures['date']}; {versions}.\n"
+    for note in figures.get("notes", ()):
+        yield f"{note}\n"
     for part, measured in figures["parts"].items():
         if part == "recipes":
             yield from recipe_lines(measured)
@@ -58,20 +64,19 @@ def recipe_lines(measured: dict[str, Any]) -> Iterator[str]:
     cases = measured.get("cases", {})
     if "problem" in cases:
         return
-    yield "Each recipe on the tiny model: the last step in bfloat16 on this card, and in float32 on a CPU. "
-    yield "Of LoRA only loss and entropy are compared: its gradient norms differed in the first run, and the cause"
-    yield "is not known.\n"
+    yield "Recipes on the tiny model: the last step in bfloat16 on this card, and in float32 on a CPU.\n"
     yield "| recipe | this card | CPU | |"
     yield "|---|---|---|---|"
     for name, case in cases.items():
         both = [_short(steps[-1]) if steps else "-" for steps in (case["steps"], case["expected"])]
-        yield f"| {name} | {both[0]} | {both[1]} | {'agrees' if case['agrees'] else 'differs'} |"
+        verdict = "agrees" if case["agrees"] else "differs"
+        yield f"| {name} | {both[0]} | {both[1]} | {', '.join(filter(None, (verdict, case.get('note'))))} |"
     yield ""
 
 
 def size_lines(part: str, measured: dict[str, Any]) -> Iterator[str]:
     """Return the figures of one size of model."""
-    alone = {name: measured[name] for name in ("alone", "one_task") if _is_measured(measured.get(name))}
+    alone = {name: measured[name] for name in _TITLES if _is_measured(measured.get(name))}
     if alone:
         yield f"Model of {part.upper()} parameters alone, forward and backward:\n"
         yield _row(
@@ -87,7 +92,7 @@ def size_lines(part: str, measured: dict[str, Any]) -> Iterator[str]:
         )
         yield _row(*["---"] * 9)
         for name, layouts in alone.items():
-            yield from _layout_lines("" if name == "alone" else "16 attempts at one task, ", layouts)
+            yield from _layout_lines(_TITLES[name], layouts)
         yield ""
     jobs = list(_jobs(measured))
     if jobs:

@@ -47,33 +47,36 @@ class Shot:
         name: The file's stem.
         path: Path and query below the dashboard's address; ``{model}`` is the newest version in the registry.
         heading: The title that the page must show.
-        click_first_row: Whether to click the first row of the page's table first.
+        click_first_row: Whether to open the first row of the page's table first.
+        then: Parameters that are added to the address of what the row opened.
     """
 
     name: str
     path: str
     heading: str
     click_first_row: bool = False
+    then: str = ""
 
 
 SHOTS: Final = (
     Shot("overview", "", "Overview"),
     Shot("episodes", "episodes", "Episodes"),
-    Shot("episode-conversation", "episodes?errors=true", "Episode", click_first_row=True),
-    Shot("episode-spans", "episodes?errors=true&view=Spans", "Episode", click_first_row=True),
-    Shot("episode-rewards", "episodes?errors=true&view=Rewards", "Episode", click_first_row=True),
-    Shot("episode-transitions", "episodes?errors=true&view=Transitions", "Episode", click_first_row=True),
-    Shot("transition-tokens", "episodes?errors=true&view=Transitions&step=0", "Episode", click_first_row=True),
-    Shot("episode-tokens", "episodes?view=Tokens", "Episode", click_first_row=True),
-    Shot("episode-failures", "episodes?errors=true&view=Failures", "Episode", click_first_row=True),
+    Shot("transitions", "transitions", "Transitions"),
+    Shot("episode-conversation", "episodes?errors=1..", "Episode", click_first_row=True),
+    Shot("episode-spans", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Spans"),
+    Shot("episode-rewards", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Rewards"),
+    Shot("episode-transitions", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Transitions"),
+    Shot("transition-tokens", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Transitions&step=0"),
+    Shot("episode-tokens", "episodes", "Episode", click_first_row=True, then="view=Tokens"),
+    Shot("episode-failures", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Failures"),
     Shot("traces", "traces", "Traces"),
     Shot("trace", "traces", "Trace", click_first_row=True),
     Shot("failures", "failures", "Failures"),
     Shot("failure-group", "failures", "Failure group", click_first_row=True),
-    Shot("rewards", "rewards", "Rewards"),
-    Shot("training", "rewards?job=newest", "Rewards"),
+    Shot("rewards", "evaluations?view=Rewards", "Evaluations"),
+    Shot("training", "evaluations?view=Training", "Evaluations"),
     Shot("evaluations", "evaluations", "Evaluations"),
-    Shot("compare", "compare", "Compare"),
+    Shot("compare", "evaluations?view=Task+by+task", "Evaluations"),
     Shot("jobs", "jobs", "Jobs"),
     Shot("job", "jobs", "Job", click_first_row=True),
     Shot("job-form", "jobs?jobs_view=New+job", "Jobs"),
@@ -155,6 +158,10 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
     if shot.click_first_row:
         page.get_by_role("heading", name=shot.heading, exact=True, level=1).wait_for(timeout=READY_TIMEOUT_MS)
         wait_until_drawn(page)
+    if shot.then:
+        page.goto(f"{page.url}&{shot.then}")
+        page.locator("h1").first.wait_for(timeout=READY_TIMEOUT_MS)
+        wait_until_drawn(page)
     fit(page)
     page.screenshot(path=out / f"{shot.name}.png")
     if page.locator("[data-testid=stException]").count():
@@ -182,17 +189,11 @@ def fit(page: Page) -> None:
 
 
 def click_first_row(page: Page) -> bool:
-    """Click a cell of the first table's first row; False when the page has no table."""
-    tables = page.locator("[data-testid=stDataFrame]")
-    if not tables.count():
+    """Open the first row of the page's tables; False when no row opens anything."""
+    row = page.locator("tbody tr.openable").first
+    if not row.count():
         return False
-    tables.first.scroll_into_view_if_needed()
-    page.wait_for_timeout(SETTLE_MS)
-    box = tables.first.bounding_box()
-    if box is None:
-        return False
-    # Tables are drawn on a canvas: the header is 35 pixels high, and so is every row.
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 35 + 17)
+    row.get_by_role("link").first.click()
     return True
 
 

@@ -37,8 +37,8 @@ async def run_load(port: int, pid: int, *, requests: int, clients: int, is_strea
     """
     document = {"messages": _MESSAGES, "max_tokens": 64, "temperature": 1, "stream": is_stream, **fields}
     body = json.dumps(document).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
-    request = head % len(body) + body
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    request = head + b"content-length: %d\r\n\r\n" % len(body) + body
     process = psutil.Process(pid)
     left = iter(range(requests))
     times: list[tuple[float, float]] = []

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 from framework_matrix.recording import collecting, drain, read_store
@@ -70,6 +70,13 @@ def run_example(
     return Attempted(done.stdout, done.stderr, done.returncode, model.requests, recorded.transitions, recorded.spans)
 
 
+_CALL: Final = """
+import asyncio, inspect, json, sys, agent
+result = agent.{function}(json.loads(sys.argv[1]))
+print(asyncio.run(result) if inspect.iscoroutine(result) else result)
+"""
+
+
 def run_acting(
     name: str,
     function: str,
@@ -92,7 +99,7 @@ def run_acting(
         data_dir: The data directory.
     """
     folder = EXAMPLES / name
-    code = f"import json, sys, agent; print(agent.{function}(json.loads(sys.argv[1])))"
+    code = _CALL.format(function=function)
     command = [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(dict(task))]
     with (
         modelling() as model,

@@ -62,6 +62,7 @@ def test_a_patient_without_a_field_is_named() -> None:
         Patient().reset({**TASK, "has": ""}, 0)
 
 
+@pytest.mark.slow  # test_lake.py has one such attempt among the fast tests
 @pytest.mark.usefixtures("store")
 def test_a_conversation_is_one_episode(address: Address, tmp_path: Path) -> None:
     script = (says("ask fever"), says("answer asthma\nI am sure."))

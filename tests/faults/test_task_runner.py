@@ -218,11 +218,13 @@ def test_kill_9_of_the_runner_and_of_environments_at_random_instants(
     chance, kills = random.Random(18), Counter[str]()
     runner.agent, runner.options = "solver:act", ["--environment", "troublesome:Counter"]
     runner.environment["PYTHONPATH"] = str(ENVIRONMENTS)
-    tasks, attempts = 20 * times, 5
-    runner.write_tasks(tasks, 0.2)
+    tasks, attempts = 10 * times, 5
+    runner.write_tasks(tasks, 0.4)
     while len(runner.ended()) < tasks * attempts:
-        process = runner.start(attempts)
-        deadline_s = time.monotonic() + chance.uniform(2, 6)
+        process, before = runner.start(attempts), len(runner.started())
+        while len(runner.started()) == before and process.poll() is None:
+            time.sleep(0.02)
+        deadline_s = time.monotonic() + chance.uniform(1, 5)
         while process.poll() is None and time.monotonic() < deadline_s:
             time.sleep(chance.uniform(0.2, 1.0))
             found = [each for each in find_processes(None, runner.mark) if is_environment(each.pid)]

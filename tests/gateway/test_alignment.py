@@ -112,6 +112,22 @@ def test_a_tool_call_that_is_written_again_stays_as_it_was_sampled(
     assert "nothing here" in suffix
 
 
+@pytest.mark.parametrize("returned", ["found \ufffd\ufffd here", "found \ufffd here", "found  here"])
+def test_bytes_that_are_no_utf_8_stay_as_they_were_sampled(vocabulary: Vocabulary, returned: str) -> None:
+    conversation = Conversation("qwen2.5", vocabulary)
+    conversation.prompt([USER])
+    conversation.sample("found ", ends=False)
+    broken = [next(token for token, piece in vocabulary.pieces.items() if piece == byte) for byte in (b"\xbc", b"\xf0")]
+    begin = conversation.sampled.ranges[-1][0]
+    conversation.exact += [*broken, *conversation.renderer.encode(" here<|im_end|>")]
+    conversation.sampled = Spans(((begin, len(conversation.exact)),))
+    sampled = list(conversation.exact)
+    aligned = conversation.prompt([USER, answer(returned), USER])
+    assert (aligned.is_whole, aligned.exact) == (True, len(sampled))
+    suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+    assert suffix == "\n<|im_start|>user\nfind the weather here<|im_end|>\n<|im_start|>assistant\n"
+
+
 def test_white_space_counts_outside_of_what_was_sampled(vocabulary: Vocabulary) -> None:
     conversation = Conversation("qwen2.5", vocabulary)
     conversation.prompt([USER])

@@ -18,7 +18,7 @@ from spanloop.gateway.apis.response_store import ResponseStore
 from spanloop.gateway.engine.serving_environment import find_serving_environment
 
 from .rendering_engine import RenderingEngine, write_rendering_model
-from .support import TIMEOUT_S, RunningGateway, data_of, serving, wait_until
+from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, serving, wait_until
 
 TOOL: Any = {"type": "function", "name": "find", "parameters": {"type": "object"}, "strict": False}
 CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"city": "Paris"}'}}
@@ -202,11 +202,10 @@ def test_the_events_of_a_message(gateway: RunningGateway, engine: RenderingEngin
     assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
 
 
-def test_errors_of_messages_have_their_form(gateway: RunningGateway, engine: RenderingEngine) -> None:
+def test_errors_of_messages_have_their_form(gateway: RunningGateway) -> None:
     missing = post(gateway, "/v1/messages", {**MESSAGE, "max_tokens": None})
     unknown = post(gateway, "/v1/messages", {**MESSAGE, "container": "x"})
     model = post(gateway, "/v1/messages", {**MESSAGE, "model": "other"})
-    engine.error_response = (400, {"error": {"message": "too long", "code": 400}})
     for response, status, kind, text in (
         (missing, 400, "invalid_request_error", "max_tokens"),
         (unknown, 400, "invalid_request_error", "container"),
@@ -218,6 +217,21 @@ def test_errors_of_messages_have_their_form(gateway: RunningGateway, engine: Ren
     KeyRing(gateway.data_dir).create("a", [Scope.SERVE])
     refused = post(gateway, "/v1/messages", MESSAGE).json()
     assert (refused["type"], refused["error"]["type"]) == ("error", "authentication_error")
+
+
+def test_an_engines_error_has_the_callers_name_of_the_model(
+    start_gateway: Callable[..., RunningGateway], stand_in: StandIn
+) -> None:
+    stand_in.error_response = (
+        400,
+        {"error": {"message": "stand-in is no image model, not even stand-in-2", "code": 400}},
+    )
+    with serving(stand_in.app()) as url:
+        running = start_gateway(upstream=url)
+        wait_until(lambda: running.health()["engine"] == "serving")
+        for path, body in (("/v1/messages", MESSAGE), ("/v1/responses", {"model": "stand-in", "input": "x"})):
+            answer = post(running, path, body).json()["error"]
+            assert answer["message"] == "stand-in@external is no image model, not even stand-in-2"
 
 
 def test_tokens_of_a_message_are_counted(gateway: RunningGateway, engine: RenderingEngine) -> None:

@@ -112,6 +112,10 @@ def test_doctor_names_address_key_version_and_shared_folder(
     checks = found(here)
     assert (checks["gateway"].ok, checks["gateway version"].ok, checks["shared folder"].ok) == (True, True, True)
     assert "no key is needed for serve, read; not for train" in checks["gateway"].detail
+    continuation = checks["gateway continuation"]
+    assert (continuation.ok, continuation.needed) == (False, False)
+    assert continuation.detail.startswith("conversations are tokenised again: the engine takes no token ids")
+    assert "--enable-scale-out" in continuation.fix
 
     KeyRing(here).create("first", [Scope.INGEST])
     without = found(here)["gateway"]

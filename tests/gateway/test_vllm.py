@@ -171,7 +171,7 @@ async def test_the_settings_of_a_real_engine_are_read_as_an_upstream_s(models: d
         try:
             await engine.start(str(folder))
             assert engine.facts.sampling.settings == {"top_k": "20", "temperature": "0.6", "top_p": "0.8"}
-            assert await EngineFacts.of_upstream(engine.api) == engine.facts
+            assert await EngineFacts.of_upstream(engine.api, engine.served_name) == engine.facts
         finally:
             await engine.stop()
 
@@ -274,6 +274,42 @@ def test_tied_embeddings_restart_the_engine_and_a_broken_model_rolls_back(
     with pytest.raises(AssertionError, match=r"tiny@tied serves again"):
         served.deploy("broken", broken)
     assert ask(served).model == "tiny@tied"
+
+
+@pytest.mark.slow
+def test_a_prompt_of_ids_is_answered_as_its_messages_are(served: Process) -> None:
+    for seed in range(20):
+        tool_choice = ("auto", "none", "required")[seed % 3]
+        fields: dict[str, Any] = {"temperature": 0.7, "seed": seed, "tool_choice": tool_choice, "logprobs": True}
+        first = ask(served, **fields, extra_body={"return_token_ids": True})
+        ids: list[int] = first.prompt_token_ids
+        second = ask(served, **fields, extra_body={"kv_transfer_params": {"prompt_token_ids": ids}})
+        one, other = first.choices[0].to_dict(), second.choices[0].to_dict()
+        del one["token_ids"]
+        for choice in (one, other):
+            for call in choice["message"].get("tool_calls") or []:
+                del call["id"]
+        assert one == other
+
+
+@pytest.mark.slow
+def test_turns_at_temperature_one_begin_with_the_ids_before(served: Process) -> None:
+    assert served.health()["continuation"] == "exact"
+    for number in range(8):
+        messages, before = list(QUESTION), list[int]()
+        for turn in range(6):
+            response = ask(
+                served, messages=messages, temperature=1.0, seed=number * 10 + turn, max_tokens=32,
+                extra_body={"return_token_ids": True},
+            )  # fmt: skip
+            assert response.prompt_token_ids[: len(before)] == before, (number, turn)
+            choice = response.choices[0]
+            before = [*response.prompt_token_ids, *choice.token_ids]
+            calls = [call.to_dict() for call in choice.message.tool_calls or []]
+            answer = {"role": "assistant", "content": choice.message.content or ""}
+            messages.append({**answer, "tool_calls": calls} if calls else answer)
+            results = [{"role": "tool", "tool_call_id": call["id"], "content": "3.50"} for call in calls]
+            messages += results or [{"role": "user", "content": "And then?"}]
 
 
 @pytest.mark.slow

@@ -306,7 +306,7 @@ def test_a_missing_wheel_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("importlib.util.find_spec", not_found)
     with pytest.raises(ConfigurationError, match="needs the wheel chdb-core") as missing:
         load_extension()
-    assert "pip install 'spanloop[server]'" in missing.value.next_step
+    assert "pip install '/path/to/spanloop[server]'" in missing.value.next_step
 
 
 def test_sigstop_does_not_end_the_server(tmp_path: Path) -> None:

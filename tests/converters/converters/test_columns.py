@@ -215,6 +215,6 @@ def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_as
         assert found is log.history(log.of_objects(said[:count]))
         assert found.messages == expected[:count]
         assert found.facts == Facts().further(found.messages)
-        pairs.update(zip(found.numbers, chain(expected[:count]), strict=True))
+        pairs.add((found.number, chain(expected[:count])[-1]))
     # Histories have the same number exactly where the digests of their messages are the same.
     assert len({number for number, _ in pairs}) == len({digest for _, digest in pairs}) == len(pairs)

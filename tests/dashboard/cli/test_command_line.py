@@ -217,5 +217,5 @@ def test_a_missing_extra_is_named(tmp_path: Path, missing: str, extra: str, comm
     )
     assert completed.returncode == 2, completed.stderr
     assert f"{missing!r}" in completed.stderr
-    assert f"pip install 'spanloop[{extra}]'" in completed.stderr
+    assert f"pip install '/path/to/spanloop[{extra}]'" in completed.stderr
     assert "Traceback" not in completed.stderr

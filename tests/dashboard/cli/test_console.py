@@ -16,10 +16,10 @@ from .support import Run
 
 
 def test_square_brackets_in_an_error_are_text(capsys: pytest.CaptureFixture[str]) -> None:
-    print_error(ConfigurationError("No [/red] here [x].", next_step="pip install 'spanloop[dashboard]'"))
+    print_error(ConfigurationError("No [/red] here [x].", next_step="pip install '/path/to/spanloop[dashboard]'"))
     printed = capsys.readouterr().err
     assert "No [/red] here [x]." in printed
-    assert "next: pip install 'spanloop[dashboard]'" in printed
+    assert "next: pip install '/path/to/spanloop[dashboard]'" in printed
 
 
 EMOJI_CODES = "swe-bench:lock:17 ev/ok:100:"
@@ -51,8 +51,8 @@ def test_emoji_codes_in_a_usage_error_are_text(spanloop: Run) -> None:
 
 
 def test_doctor_names_the_extra_to_install(capsys: pytest.CaptureFixture[str]) -> None:
-    _print(Check("extra train", ok=False, detail="missing torch", fix="pip install 'spanloop[train]'"))
-    assert "pip install 'spanloop[train]'" in capsys.readouterr().out
+    _print(Check("extra train", ok=False, detail="missing torch", fix="pip install '/path/to/spanloop[train]'"))
+    assert "pip install '/path/to/spanloop[train]'" in capsys.readouterr().out
 
 
 def test_a_piped_table_has_whole_rows() -> None:

@@ -121,7 +121,7 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.Mon
     monkeypatch.setattr(environment_checks, "version", installed)
     with pytest.raises(ConfigurationError, match="missing torch") as caught:
         demo(tiny=True, data_dir=tmp_path / "data")
-    assert caught.value.next_step.endswith("pip install 'spanloop[train]'")
+    assert caught.value.next_step.endswith("pip install '/path/to/spanloop[train]'")
     assert not (tmp_path / "data").exists()
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from spanloop.foundation.paths import DataDir
+from spanloop.pipeline.run import run as run_pipeline
 from spanloop.store import Store
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
@@ -68,6 +70,47 @@ def seed(store: Store, *, now: datetime | None = None, per_version: int = 20) ->
         tombstone_id=tombstone.episode_id,
         fingerprint=failed.fingerprint,
     )
+
+
+def seed_nameless(store: Store) -> None:
+    """Store and convert the runs of an app that sets nothing: two failed and one answered yesterday, one answered now.
+
+    Run it on an empty store: the pipeline converts whatever is there.
+    """
+    noon = datetime.now(ZoneInfo("Europe/Berlin")).replace(hour=12, minute=0, second=0, microsecond=0)
+    runs = [(noon - timedelta(days=1, minutes=minutes), minutes > 0) for minutes in (0, 10, 20)]
+    insert(
+        store,
+        "otel_traces",
+        [_bare_call(number, *run) for number, run in enumerate([*runs, (datetime.now(UTC), False)])],
+    )
+    run_pipeline(store)
+
+
+def _bare_call(number: int, at: datetime, is_failed: bool) -> dict[str, Any]:  # noqa: FBT001
+    question = [{"role": "user", "parts": [{"type": "text", "content": f"How many desks are in aisle {number}?"}]}]
+    answer = [{"role": "assistant", "parts": [{"type": "text", "content": "Twelve."}], "finish_reason": "stop"}]
+    error = {"error.type": "InternalServerError"} if is_failed else {"gen_ai.output.messages": json.dumps(answer)}
+    return {
+        "Timestamp": at,
+        "TraceId": f"{number:02x}".rjust(32, "e"),
+        "SpanId": f"{number:02x}".rjust(16, "e"),
+        "ParentSpanId": "",
+        "SpanName": "chat fake-gpt",
+        "SpanKind": "Client",
+        "ServiceName": "bare_loop",
+        "ResourceAttributes": {"service.name": "bare_loop"},
+        "ScopeName": "opentelemetry.instrumentation.openai_v2",
+        "SpanAttributes": {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "fake-gpt",
+            "gen_ai.input.messages": json.dumps(question),
+            **error,
+        },
+        "Duration": 900_000_000,
+        "StatusCode": "Error" if is_failed else "Unset",
+        "StatusMessage": "Error code: 503 - the engine is overloaded" if is_failed else "",
+    }
 
 
 def spans(count: int) -> list[dict[str, Any]]:

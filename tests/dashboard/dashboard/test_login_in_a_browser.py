@@ -71,7 +71,7 @@ def see_no_action_as_a_viewer(browser: Browser, url: str, job_id: str, shots: Pa
     log_in(page, "vic")
     expect(page.get_by_text("Job settings")).to_be_visible()
     expect(page.get_by_text("vic · viewer")).to_be_visible()
-    expect(page.get_by_role("button", name="All jobs")).to_be_visible()
+    expect(page.get_by_role("link", name="All jobs")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel this job")).to_have_count(0)
     page.screenshot(path=shots / "viewer.png")
     page.goto(f"{url}/models?model=shop-tiny@v1")

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanloop.evaluation.tasks import LeftOutReason, PassRates, Task, TaskSelection, content_digest
@@ -40,6 +40,7 @@ def test_a_split_is_named_by_a_field_or_made_by_shares() -> None:
     assert parts["test"] == ids(TaskSelection(split="test", shares=shares))
 
 
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 5), st.integers(1, 60))
 def test_a_draw_follows_the_weights_and_a_larger_one_holds_a_smaller_one(seed: int, limit: int) -> None:
     weights = {"easy": 1.0, "hard": 9.0}

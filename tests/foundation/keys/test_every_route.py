@@ -48,7 +48,16 @@ COLLECTOR = {
 }
 GATEWAY = {
     "/v1/chat/completions": KeyScope.SERVE,
+    "/v1/completions": KeyScope.SERVE,
+    "/v1/responses": KeyScope.SERVE,
+    "/v1/responses/{id}": KeyScope.SERVE,
+    "/v1/responses/{id}/input_items": KeyScope.SERVE,
+    "/v1/messages": KeyScope.SERVE,
+    "/v1/messages/count_tokens": KeyScope.SERVE,
+    "/tokenize": KeyScope.SERVE,
+    "/detokenize": KeyScope.SERVE,
     "/v1/models": KeyScope.SERVE,
+    "/v1/models/{id:path}": KeyScope.SERVE,
     "/metrics": KeyScope.READ,
     "/admin/deploy": KeyScope.TRAIN,
     "/admin/stop": KeyScope.TRAIN,

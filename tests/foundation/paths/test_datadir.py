@@ -62,7 +62,7 @@ def test_another_layout_is_refused_with_the_version_it_needs(tmp_path: Path, lay
         DataDirectoryError, match=rf"has layout {layout}, created by spanloop 9\.8\.7.*reads layout 1"
     ) as refused:
         DataDir(tmp_path).open()
-    assert "pip install 'spanloop==9.8.7'" in refused.value.next_step
+    assert "Use spanloop 9.8.7: pip install /path/to/spanloop" in refused.value.next_step
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"layout": "new"}', "{}", "null", "\x00"])

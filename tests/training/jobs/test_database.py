@@ -126,7 +126,7 @@ def test_a_url_that_cannot_be_used_says_why_and_shows_no_password(
 def test_a_missing_driver_names_the_extra(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONTROL_URL_ENV, "postgresql://host/db")
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install 'spanloop\[postgres\]'"):
+    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install '/path/to/spanloop\[postgres\]'"):
         JobApi(data_dir)
 
 

@@ -9,6 +9,8 @@ from spanloop.training.loop.app_file import UNKNOWN, read_app
 
 from .support import APP
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
 
 def write(folder: Path, *changes: tuple[str, str], extra: str = "") -> Path:
     text = APP
@@ -43,20 +45,29 @@ def test_options_of_another_grader_are_not_inherited(tmp_path: Path) -> None:
     assert read_app(path).evaluation.grader_options == {}
 
 
-def test_an_environment_is_that_of_both_runs(tmp_path: Path) -> None:
-    path = write(tmp_path, extra="[environment]\nname = 'gymnasium'\noptions = {id = 'FrozenLake-v1'}\n")
-    app = read_app(path)
-    assert app.run.environment_settings is not None
-    assert app.run.environment_settings.options == {"id": "FrozenLake-v1"}
-    assert app.evaluation.environment_settings == app.run.environment_settings
-    with pytest.raises(ConfigurationError, match=r"\[environment\]: optoins: .*Did you mean options\?"):
-        read_app(write(tmp_path, extra="[environment]\nname = 'gymnasium'\noptoins = {}\n"))
+def test_run_and_evaluation_act_in_the_environment_of_the_file(tmp_path: Path) -> None:
+    table = "[environment]\nname = 'lake:Lake'\n[environment.options]\nslippery = false\nkwargs = {size = 3}\n"
+    app = read_app(write(tmp_path, extra=table))
+    for settings in (app.run, app.evaluation):
+        assert settings.environment_settings is not None
+        assert settings.environment_settings.name == "lake:Lake"
+        assert settings.environment_settings.options == {"slippery": "false", "kwargs.size": "3"}
+    misspelt = write(tmp_path, extra="[environment]\nnane = 'lake:Lake'\n")
+    with pytest.raises(ConfigurationError, match=r"environment\S*nane: there is no such key. Did you mean name\?"):
+        read_app(misspelt)
 
 
-@pytest.mark.parametrize("example", ["lake", "office", "patient"])
-def test_an_examples_file_is_valid(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(__file__).parents[3] / "examples" / example)
-    assert read_app(Path("app.toml")).model.name == example
+@pytest.mark.parametrize("name", ["lake", "patient", "apps"])
+def test_an_example_that_acts_in_an_environment_is_such_a_file(name: str) -> None:
+    app = read_app(EXAMPLES / name / "app.toml")
+    assert app.environment is not None
+    assert app.environment.name.partition(":")[0] == name
+    assert [spec.kind for spec in app.train] == ["sft", "dr_grpo"]
+
+
+def test_the_demos_file_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(EXAMPLES / "office")
+    assert read_app(Path("app.toml")).model.name == "office"
 
 
 def test_a_job_file_is_a_training(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_without_transformers_the_rest_is_checked(model: Path, monkeypatch: pyte
     assert found == Finding(
         is_error=False,
         what="The chat template was not checked, because transformers is not installed.",
-        next_step="pip install 'spanloop[train]'",
+        next_step="pip install '/path/to/spanloop[train]'",
     )
 
 

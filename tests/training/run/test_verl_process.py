@@ -43,7 +43,7 @@ def ended(folder: Path, code: str) -> VerlProcess:
         (
             {"type": "ModuleNotFoundError", "message": "No module named 'verl'"},
             "cannot run: No module named 'verl'",
-            f"{sys.executable} -m pip install 'spanloop[train]'",
+            f"{sys.executable} -m pip install '/path/to/spanloop[train]'",
         ),
         ({"type": "OSError", "message": "[Errno 28] No space left on device"}, "the disk is full", "Free some space"),
         (

@@ -34,9 +34,9 @@ def gated_backward(upstream: torch.Tensor, gate: torch.Tensor, up: torch.Tensor)
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels' formulas in torch."""
-    module: Any = ModuleType("elementwise_kernels")
+    module: Any = ModuleType("triton_kernels")
     module.gated, module.gated_backward, module.rotate = lambda gate, up: silu(gate) * up, gated_backward, rotate
-    monkeypatch.setitem(sys.modules, f"{fused_layers.__package__}.elementwise_kernels", module)
+    monkeypatch.setitem(sys.modules, f"{fused_layers.__package__}.triton_kernels", module)
 
 
 def make(family: str) -> Any:
@@ -102,6 +102,6 @@ def test_fused_layers_have_the_outputs_and_gradients_of_transformers(
 def test_the_self_test_finds_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     device = torch.device("cpu")
     assert not fused_layers.fusion_problem(device)
-    kernels: Any = sys.modules[f"{fused_layers.__package__}.elementwise_kernels"]
+    kernels: Any = sys.modules[f"{fused_layers.__package__}.triton_kernels"]
     monkeypatch.setattr(kernels, "rotate", lambda states, *_: states)
     assert "differs from float32" in fused_layers.fusion_problem(device)

@@ -3,12 +3,14 @@
 
 import importlib
 import itertools
+import re
 import warnings
 from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import torch
 from torch.distributed.fsdp import FSDPModule
@@ -133,6 +135,31 @@ def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
     lines = [line for line in capfd.readouterr().out.splitlines() if "spanloop: out of memory" in line]
     assert len(lines) == 1
     assert "passes have at most" in lines[0]
+
+
+def test_a_row_that_runs_out_of_memory_alone_ends_the_job(
+    engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the other passes have several rows."""
+    monkeypatch.setattr(engine_choice, "attention_problem", lambda *_: "")
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=3)
+    rows = pl.read_parquet(tmp_path / "dataset.parquet")
+    longest = pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()
+    tokens = rows.select(longest.max()).item()
+    compute = engine.forward_step
+
+    def failing(self: Any, part: Any, **settings: Any) -> Any:
+        result = compute(self, part, **settings)
+        if max(map(len, part["input_ids"].unbind())) == tokens:
+            raise torch.OutOfMemoryError("CUDA out of memory (a test)")
+        return result
+
+    monkeypatch.setattr(engine, "forward_step", failing)
+    with pytest.raises(torch.OutOfMemoryError, match=f"its longest row has {tokens} tokens, and it cannot be smaller"):
+        train_here(debug_plan(tiny_model, tmp_path, steps=1))
+    limits = re.findall("passes have at most (.*) tokens", capfd.readouterr().out)
+    assert limits
+    assert all(2 * int(after) <= int(before) for before, after in itertools.pairwise(limits))
 
 
 def failing_at(call: int, kernel: Any) -> Any:

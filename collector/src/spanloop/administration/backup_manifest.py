@@ -94,7 +94,7 @@ def read_manifest(folder: Path) -> BackupManifest:
         raise DataDirectoryError(
             f"The backup {folder} has format {manifest.format}, created by spanloop {manifest.spanloop}; this is "
             f"spanloop {version('spanloop')}, which reads format {FORMAT}.",
-            next_step=f"Run pip install 'spanloop=={manifest.spanloop}', or a newer one.",
+            next_step=f"Use spanloop {manifest.spanloop}, or a newer one: pip install /path/to/spanloop.",
         )
     return manifest
 

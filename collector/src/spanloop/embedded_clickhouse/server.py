@@ -156,7 +156,7 @@ def load_extension() -> Any:
     if library is None:
         raise ConfigurationError(
             "The embedded ClickHouse needs the wheel chdb-core, which is not installed.",
-            next_step="pip install 'spanloop[server]', or set SPANLOOP_CLICKHOUSE_URL to your own server.",
+            next_step="pip install '/path/to/spanloop[server]', or set SPANLOOP_CLICKHOUSE_URL to your own server.",
         )
     loader = importlib.machinery.ExtensionFileLoader("_chdb", str(library))
     spec = importlib.util.spec_from_file_location("_chdb", library, loader=loader)

@@ -171,7 +171,7 @@ def _check(address: Address, applied: Mapping[int, _Applied], known: Sequence[Mi
                 f"Database {address.database!r} at {address} has schema version {max(applied)} ({entry.name}), by "
                 f"spanloop {entry.spanloop_version}; this is spanloop {package_version('spanloop')}, which knows "
                 f"versions up to {newest}.",
-                next_step=f"Upgrade: pip install 'spanloop>={entry.spanloop_version}'.",
+                next_step=f"Upgrade to spanloop {entry.spanloop_version} or newer: pip install /path/to/spanloop.",
             )
         expected = known[number - 1].checksum
         if entry.checksum != expected:

@@ -87,11 +87,6 @@ class Span(NamedTuple):
         return self.history.messages
 
     @property
-    def input_chain(self) -> tuple[int, ...]:
-        """Numbers of the histories that end with each message of ``input``, parallel to it."""
-        return self.history.numbers
-
-    @property
     def end_ns(self) -> int:
         """End, nanoseconds since the epoch."""
         return self.start_ns + self.duration_ns

@@ -34,6 +34,13 @@ def dump(value: object) -> str:
     return dump_json(value) if b"null" in data and not _is_finite(value) else data.decode()
 
 
+def text_of(value: object) -> str:
+    """A value as text: empty for None, JSON for any other value that is no text."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dump(value)
+
+
 def parse_json(text: str | bytes) -> object:
     """The decoded JSON value.
 

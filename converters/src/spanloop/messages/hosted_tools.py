@@ -9,7 +9,8 @@ the provider ran holds its answer.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, cast
 
-from .codec import dump, parse_json, parse_json_or_none
+from .codec import dump, parse_json, parse_json_or_none, text_of
+from .json_values import as_fields
 from .model import Message, ToolCall, ToolResponse
 
 Fields = Mapping[str, object]
@@ -45,7 +46,7 @@ def hosted_call(part: Fields) -> ToolCall | None:
     end = next(end for end in _CALL_ENDS if kind.endswith(end))
     name = part.get("name") or kind.removesuffix(end)
     key = next((key for key in _ARGUMENTS if part.get(key) is not None), "")
-    return ToolCall(_text(_first(part, _IDS)), _text(name), _arguments(key, part.get(key)), is_valid=True)
+    return ToolCall(text_of(_first(part, _IDS)), text_of(name), _arguments(key, part.get(key)), is_valid=True)
 
 
 def hosted_answer(part: Fields) -> HostedAnswer | None:
@@ -55,17 +56,17 @@ def hosted_answer(part: Fields) -> HostedAnswer | None:
         ran = next((part[key] for key in _GEMINI_ANSWERS if isinstance(part.get(key), dict)), None)
         fields = cast("Fields", ran or {})
         is_error = not str(fields.get("outcome", "OK")).endswith("OK")
-        return None if ran is None else HostedAnswer(ToolResponse("", _text(fields.get("output"))), is_error)
+        return None if ran is None else HostedAnswer(ToolResponse("", text_of(fields.get("output"))), is_error)
     if kind in _CLIENT_TYPES:
         return None
     is_answer = kind.endswith(_ANSWER_ENDS)
     if not is_answer and (not kind.endswith("_call") or part.get("call_id") is not None or not _has_run(part)):
         return None
     value = _first(part, _ANSWERS)
-    inner = str(_fields(value).get("type", ""))
+    inner = str(as_fields(value).get("type", ""))
     is_error = part.get("is_error") is True or part.get("status") in _FAILED or inner.endswith("_error")
     is_error = is_error or bool(part.get("error"))
-    return HostedAnswer(ToolResponse(_text(_first(part, _IDS)), _text(value)), is_error)
+    return HostedAnswer(ToolResponse(text_of(_first(part, _IDS)), text_of(value)), is_error)
 
 
 def has_hosted_items(items: Iterable[object]) -> bool:
@@ -98,16 +99,6 @@ def _arguments(key: str, value: object) -> str:
         return "{}"
     decoded = parse_json_or_none(value) if isinstance(value, str) else value
     return dump(cast("Fields", decoded) if isinstance(decoded, dict) else {key: value})
-
-
-def _fields(value: object) -> Fields:
-    return cast("Fields", value) if isinstance(value, dict) else {}
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else dump(value)
 
 
 def _first(part: Fields, keys: Iterable[str]) -> object:

@@ -38,7 +38,6 @@ class History(msgspec.Struct, eq=False, gc=False):
     system_number: int
     """Number of a history of the system messages alone."""
     cached_messages: tuple[Message, ...] | None = None
-    cached_numbers: tuple[int, ...] | None = None
     cached_facts: Facts | None = None
 
     @property
@@ -52,16 +51,12 @@ class History(msgspec.Struct, eq=False, gc=False):
             self.cached_messages = (*(known or ()), *reversed(new))
         return self.cached_messages
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers of the histories that end with each of the messages."""
-        if self.cached_numbers is None:
-            node, new = self, list[int]()
-            while (known := node.cached_numbers) is None and node.before is not None:
-                new.append(node.number)
-                node = node.before
-            self.cached_numbers = (*(known or ()), *reversed(new))
-        return self.cached_numbers
+    def first(self, length: int) -> "History":
+        """The history of the first ``length`` messages."""
+        node = self
+        while node.length > length and node.before is not None:
+            node = node.before
+        return node
 
     @property
     def facts(self) -> Facts:
@@ -75,7 +70,7 @@ class History(msgspec.Struct, eq=False, gc=False):
         return self.cached_facts
 
 
-NO_HISTORY: Final = History(None, None, 0, 0, None, 0, None, 0, 0, (), (), NO_FACTS)
+NO_HISTORY: Final = History(None, None, 0, 0, None, 0, None, 0, 0, (), NO_FACTS)
 
 
 class MessageLog:

@@ -7,8 +7,9 @@ from typing import Final, cast
 import msgspec
 
 from . import chat_forms
-from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none
+from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none, text_of
 from .hosted_tools import hosted_answer, hosted_call
+from .json_values import Fields
 from .model import Message, ToolCall, ToolResponse
 from .unfinished import UNFINISHED, is_unfinished
 
@@ -18,8 +19,6 @@ _ENCODE_SORTED: Final = msgspec.json.Encoder(order="deterministic").encode
 _KNOWN_FORMS: Final = frozenset({"content", "tool_calls", "function_call", "lc", "data", "message"})
 _BESIDE_PARTS: Final = ("tool_calls", "tool_call_id", "function_call")
 _KNOWN_TYPES: Final = frozenset({"function_call", "function_call_output", "reasoning"})
-
-Fields = dict[str, object]
 
 
 def read_message(item: object, known: dict[str, Message]) -> Message:
@@ -69,7 +68,7 @@ def _message(fields: Fields, content: _Content, json: str) -> Message:
     seen += "text:", text.strip()
     is_redacted = "REDACTED" in json and any(map(_is_redacted, (text, *(response.content for response in responses))))
     reason = fields.get("finish_reason")
-    reason = _text(reason) if reason else ""
+    reason = text_of(reason) if reason else ""
     return Message(seen[0], text, tuple(content.calls), tuple(responses), reason, json, tuple(seen), is_redacted)
 
 
@@ -87,15 +86,15 @@ def _read_part(item: object, content: _Content) -> object:
             kind = part.get("type")
     if kind == "text":
         text = part.get("content", "")
-        content.texts.append(text if isinstance(text, str) else _text(text))
+        content.texts.append(text if isinstance(text, str) else text_of(text))
     elif kind == "tool_call":
         return _read_call(result, part, content)
     elif kind == "tool_call_response":
         answer = part.get("response", part.get("result"))
         if not isinstance(answer, str):
             # Bedrock's and Strands' answers are lists of text blocks.
-            answer = _text(chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer)
-        content.responses.append(ToolResponse(_text(part.get("id")), answer))
+            answer = text_of(chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer)
+        content.responses.append(ToolResponse(text_of(part.get("id")), answer))
         content.seen += "response:", answer
     else:
         content.seen += "", _SORTED.encode(part)
@@ -107,7 +106,7 @@ def _read_part(item: object, content: _Content) -> object:
 def _read_call(item: object, part: Fields, content: _Content) -> object:
     """Add a call; its part with arguments that are an object rather than JSON text."""
     given = part.get("arguments")
-    name, identity = _text(part.get("name")), _text(part.get("id"))
+    name, identity = text_of(part.get("name")), text_of(part.get("id"))
     arguments: object = {} if given is None or given == "" else given
     if isinstance(arguments, str):
         arguments = parse_json_or_none(arguments)
@@ -158,12 +157,6 @@ def _unfinished_error(part: Fields) -> MalformedMessagesError:
     error = MalformedMessagesError(f"{where} (cut at an attribute limit?): {text[:80]!r}")
     error.cut_text = text
     return error
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else dump(value)
 
 
 def _canonical(arguments: Fields, json: str) -> str:

@@ -47,7 +47,7 @@ def main() -> None:
 def _advice(missing: str) -> str:
     """Say what the command needs; an app's environment needs the core package only."""
     extra = _EXTRAS[missing]
-    install = f"{sys.executable} -m pip install 'spanloop[{extra}]'"
+    install = f"{sys.executable} -m pip install '/path/to/spanloop[{extra}]'"
     if extra == "server":
         return (
             f"error: This command needs {missing!r}, which is not installed here. In an app's environment, only "

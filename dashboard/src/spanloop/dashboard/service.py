@@ -122,7 +122,8 @@ def create_application(data_dir: DataDir, authentication: Authentication, *, hos
         if error.name != "streamlit":
             raise
         raise ConfigurationError(
-            "The dashboard needs Streamlit, which is not installed.", next_step="pip install 'spanloop[dashboard]'"
+            "The dashboard needs Streamlit, which is not installed.",
+            next_step="pip install '/path/to/spanloop[dashboard]'",
         ) from error
     flags = {name.replace(".", "_"): value for name, value in OPTIONS.items()} | {
         "server_address": host,

@@ -73,7 +73,7 @@ def _check_extra(name: str, packages: tuple[str, ...]) -> Check:
             installed.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             missing.append(package)
-    fix = f"{sys.executable} -m pip install 'spanloop[{name}]'"
+    fix = f"{sys.executable} -m pip install '/path/to/spanloop[{name}]'"
     detail = ", ".join(installed) if not missing else f"missing {', '.join(missing)}"
     return Check(f"extra {name}", not missing, detail, fix, needed=name == "server")
 

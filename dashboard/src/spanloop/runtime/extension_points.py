@@ -36,6 +36,7 @@ def extension_point(kind: str) -> "ExtensionPoint[Any]":
         point: ExtensionPoint[Any] = getattr(importlib.import_module(module_name), name)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"Listing {kind} needs {error.name}, which is not installed.", next_step="pip install 'spanloop[all]'"
+            f"Listing {kind} needs {error.name}, which is not installed.",
+            next_step="pip install '/path/to/spanloop[all]'",
         ) from error
     return point

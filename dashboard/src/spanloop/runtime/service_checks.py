@@ -103,6 +103,20 @@ def _check_service(address: ServiceAddress, key: str) -> Iterator[Check]:
         return
     yield _key_check(address, key, answers)
     yield from _check_version(address, health)
+    yield from _check_continuation(address, health)
+
+
+def _check_continuation(address: ServiceAddress, health: "httpx.Response") -> Iterator[Check]:
+    """Check that a gateway continues conversations from exact token ids."""
+    try:
+        continuation = str(health.json()["continuation"])
+    except (ValueError, KeyError, TypeError):
+        return  # another service
+    if continuation:
+        is_exact = continuation == "exact"
+        detail = "conversations go on from exact token ids" if is_exact else f"conversations are {continuation}"
+        fix = "Serve with vLLM 0.32 or newer; start an upstream with --enable-scale-out, and its model's folder here."
+        yield Check(f"{address.service} continuation", ok=is_exact, detail=detail, fix=fix, needed=False)
 
 
 def _ask(client: "httpx.Client", probe: _Probe, key: str) -> int:
@@ -145,7 +159,12 @@ def _check_version(address: ServiceAddress, health: "httpx.Response") -> Iterato
         return  # the dashboard's front or a status page without a version
     ours, name = version("spanloop"), f"{address.service} version"
     detail = f"spanloop {theirs} there" + ("" if theirs == ours else f", {ours} here")
-    yield Check(name, theirs == ours, detail, f"Install the same on all hosts: pip install 'spanloop=={ours}'")
+    yield Check(
+        name,
+        theirs == ours,
+        detail,
+        f"Install the same on all hosts: spanloop {ours}, by pip install /path/to/spanloop",
+    )
 
 
 def _check_clickhouse() -> Iterator[Check]:

@@ -79,6 +79,8 @@ def status_in_text(text: str) -> str:
 
 def status_in_words(text: str) -> str:
     """The code that a sentence names ("HTTP 503", "Fehler 502", ``StatusCode.UNAVAILABLE``); empty without one."""
+    if _MAY_NAME_STATUS.search(text) is None:
+        return ""
     match = (_AT_START.match(text) if text[:1] in STATUS_STARTS else None) or STATUS_IN_WORDS.search(text)
     if match is None:
         return ""
@@ -100,6 +102,10 @@ STATUS_IN_WORDS: Final = re.compile(
     r"|\b(?:returned|responded with|(?:got|received|unexpected) (?:an? )?status)(?: an?)?(?: http)?(?: status)?"
     rf"(?: code)?{_CODE}|\b([45]\d\d) (?:client|server) error)"
 )
+
+
+_MAY_NAME_STATUS: Final = re.compile(r"[45]\d\d|StatusCode\.|code = ")
+"""Every match of the patterns above contains one of these."""
 
 
 def error_status(columns: dict[str, pl.Expr]) -> pl.Expr:

@@ -47,7 +47,7 @@ def _awaited(call: Call) -> Iterator[Key]:
         first -= 1
     if not first:
         return
-    place = (span.input_chain[first - 1], span.service_name)
+    place = (span.history.first(first).number, span.service_name)
     answers = [answer for message in seen[spoke:] for answer in message.tool_responses]
     words = seen[first:spoke]
     text = "".join([message.text for message in words]).strip()
@@ -71,7 +71,7 @@ def _after_silence(span: Span, spoke: int) -> Iterator[Key]:
     counts = accumulate(len(message.tool_responses) for message in reversed(seen[first:]))
     for begins, count in zip(range(end - 1, first - 1, -1), counts, strict=True):
         if begins:
-            place = (span.input_chain[begins - 1], span.service_name)
+            place = (span.history.first(begins).number, span.service_name)
             yield (*place, str(count), "")
             yield (*place, _UNRECORDED)
 
@@ -82,7 +82,7 @@ def _is_anonymous_answer(span: Span, position: int) -> bool:
 
 
 def _with_source(call: Call, keys: Iterable[Key]) -> list[Key]:
-    return [(digest, source(call.span), *others) for digest, *others in keys]
+    return [(number, source(call.span), *others) for number, *others in keys]
 
 
 def _produced_across(call: Call, _: IsUnique) -> list[Key]:

@@ -7,7 +7,8 @@ whose content differs are a conflict, which the call is not trained on.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -110,7 +111,7 @@ def _merged(first: Reading, readings: Sequence[Reading], log: MessageLog) -> _Me
         if _rank(best) > _rank(candidates[0][1]):
             fields |= {field: source.get(field, "") for field in group}
         contents = [messages for _, messages in candidates[1:] if messages]
-        if not conflict and any(_differ(one, other) for one, other in _pairs(contents)):
+        if not conflict and any(_differ(one, other) for one, other in combinations(contents, 2)):
             conflict = f"{_ATTRIBUTE_OF[name]}: two dialects of the span tell of different content"
     return _Merged(fields, conflict)
 
@@ -130,10 +131,6 @@ def _rank(messages: Sequence[Message]) -> tuple[bool, int, int]:
     ids = [*(call.id for call in calls), *(response.id for response in responses)]
     count = sum(call.is_valid and bool(call.name) for call in calls) + len(responses)
     return bool(ids) and all(ids), count, sum(len(message.text) for message in messages)
-
-
-def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return ((one, other) for place, one in enumerate(items) for other in items[place + 1 :])
 
 
 def _differ(one: Sequence[Message], other: Sequence[Message]) -> bool:

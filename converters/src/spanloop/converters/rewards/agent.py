@@ -61,7 +61,7 @@ class Weights:
     tool_timing: float = 0.0
     """Share of the reference calls that were made when they were needed."""
     recovery: float = 0.0
-    """What followed failed tool calls: a fallback that works is worth more than a repetition."""
+    """Value of the calls after failed ones: a fallback that works is worth more than a repetition."""
     rating: float = 0.0
     """A user's rating: the score named ``rating``, from 0 to 1."""
 

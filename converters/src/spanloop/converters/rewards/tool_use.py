@@ -46,12 +46,12 @@ def tool_timing(calls: Sequence[Call], reference: Sequence[ReferenceCall] | None
         return None
     made = [_arguments(call) for call in calls]
     after, values = -1, list[float]()
-    for wanted in reference:
-        matches = [index for index, call in enumerate(made) if _matches(call, wanted)]
+    for needed in reference:
+        matches = [index for index, call in enumerate(made) if _matches(call, needed)]
         in_time = next((index for index in matches if index > after), None)
         if in_time is None:
             continue
-        is_early = any(index <= after for index in matches) and not _is_repeated(reference, wanted)
+        is_early = any(index <= after for index in matches) and not _is_repeated(reference, needed)
         values.append(0.5 if is_early else 1.0)
         after = in_time
     return fsum(values) / len(reference)
@@ -81,12 +81,12 @@ def _arguments(call: Call) -> ReferenceCall:
     return ReferenceCall(call.call.name, values if isinstance(values, dict) else {})
 
 
-def _matches(call: ReferenceCall, wanted: ReferenceCall) -> bool:
+def _matches(call: ReferenceCall, needed: ReferenceCall) -> bool:
     missing = object()
-    return call.name == wanted.name and all(
-        call.arguments.get(name, missing) == value for name, value in wanted.arguments.items()
+    return call.name == needed.name and all(
+        call.arguments.get(name, missing) == value for name, value in needed.arguments.items()
     )
 
 
-def _is_repeated(reference: Sequence[ReferenceCall], wanted: ReferenceCall) -> bool:
-    return sum(_matches(other, wanted) for other in reference) > 1
+def _is_repeated(reference: Sequence[ReferenceCall], needed: ReferenceCall) -> bool:
+    return sum(_matches(other, needed) for other in reference) > 1

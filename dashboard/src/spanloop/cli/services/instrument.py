@@ -10,7 +10,7 @@ def instrument(
 ) -> None:
     """Show what traces each model SDK and agent framework of this environment, what stays off and why.
 
-    Run it in the environment of your app; `pip install spanloop` is enough.
+    Run it in the environment of your app; `pip install /path/to/spanloop` is enough.
 
     Example: `spanloop instrument --install`
     """

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
+from spanloop.runtime.sample import DIRECTORY, restore_sample
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
 
 from ..console import err, out
 from ..learning.models import deploy_with_progress
-from ..options import ConfigOption, DataDirOption, LogFormatOption, data_directory, use_log_format
+from ..options import ConfigOption, DataDirOption, LogFormatOption, configured_directory, data_directory, use_log_format
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
@@ -45,6 +46,9 @@ def up(
     vllm_args: Annotated[
         str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Serve recordings that come with spanloop, from ~/.spanloop-sample.")
+    ] = False,
     config: ConfigOption = None,
     log_format: LogFormatOption = None,
 ) -> None:
@@ -55,7 +59,7 @@ def up(
 
     Then run an app in another terminal: `opentelemetry-instrument python your_app.py`
 
-    Example: `spanloop up --model tiny`
+    Example: `spanloop up --model tiny`, or `spanloop up --sample` to look around first
     """
     try:
         shlex.split(vllm_args)
@@ -63,6 +67,10 @@ def up(
         raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
     use_log_format(log_format)
     stop = _StopRequest()
+    if sample:
+        data_dir = data_dir or Path.home() / DIRECTORY
+        if restore_sample(configured_directory(data_dir, config)):
+            _print_progress("recordings of a tiny demo restored")
     directory = data_directory(data_dir, config)
     if model:
         from spanloop.training.models.registry import Registry

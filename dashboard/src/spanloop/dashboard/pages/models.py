@@ -99,7 +99,9 @@ def _lineage_graph(lines: list[LineageLine], serving: str) -> None:
         for line in graph_lines
     }
     selected = st.query_params.get("model", "")
-    st.graphviz_chart(lineage_graph(graph_lines, notes, served=serving, selected=selected), width="content")
+    is_dark = st.context.theme.type == "dark"
+    graph = lineage_graph(graph_lines, notes, served=serving, selected=selected, is_dark=is_dark)
+    st.graphviz_chart(graph, width="content")
     if len(graph_lines) < len(lines):
         st.caption(f"The graph shows the {_MAX_GRAPH_NODES} newest versions.")
 

@@ -37,19 +37,20 @@ def _rounds(context: PageContext) -> None:
         return
     for opened in (each for each in rounds if each.outcome is None):
         st.info(escape_md(running_text(list(reversed(rounds)), opened, context.now())), icon=":material/autorenew:")
+    rows = tables.to_frame([round_row(each) for each in rounds])
     keys = [f"{each.model}/{each.number}" for each in rounds]
-    chosen = st.query_params.get("round", keys[0])
+    selected = st.query_params.get("round", "")
     tables.show(
-        tables.to_frame([round_row(each) for each in rounds]),
+        rows,
         _round_columns(),
-        [address("rounds", round=key) for key in keys],
+        [address("rounds", round=each) for each in keys],
         key="rounds",
-        current=f"round={chosen}",
+        current=address("rounds", round=selected) if selected else "",
     )
-    shown = rounds[keys.index(chosen)] if chosen in keys else rounds[0]
-    st.subheader(f"Steps of round {shown.number} of {escape_md(shown.model)}", anchor=False)
-    if shown.steps:
-        tables.show(tables.to_frame([step_row(step) for step in shown.steps]), _step_columns(), key="round_steps")
+    chosen = rounds[keys.index(selected)] if selected in keys else rounds[0]
+    st.subheader(f"Steps of round {chosen.number} of {escape_md(chosen.model)}", anchor=False)
+    if chosen.steps:
+        tables.show(tables.to_frame([step_row(step) for step in chosen.steps]), _step_columns())
 
 
 def _round_columns() -> tables.Columns:
@@ -58,12 +59,12 @@ def _round_columns() -> tables.Columns:
         "round": tables.number_column("round", width=60),
         "outcome": tables.text_column("decision", width=105),
         "champion": tables.text_column("champion", width=110),
-        "success": tables.text_column("success", "Of the champion, with its 95 % interval", 120),
+        "success": tables.text_column("success", help="Of the champion, with its 95 % interval", width=120),
         "candidate": tables.text_column("candidate", width=110),
         "its_success": tables.text_column("its success", width=120),
         "started_at": tables.time_column("started"),
         "took": tables.text_column("took", width=90),
-        "tokens": tables.number_column("tokens", ",", width=80),
+        "tokens": tables.number_column("tokens", form=",", width=80),
         "reason": tables.text_column("reason", width=300),
     }
 
@@ -73,6 +74,6 @@ def _step_columns() -> tables.Columns:
         "step": tables.text_column("step", width=220),
         "state": tables.text_column("state", width=90),
         "took": tables.text_column("took", width=90),
-        "tokens": tables.number_column("tokens", ",", width=80),
+        "tokens": tables.number_column("tokens", form=",", width=80),
         "result": tables.text_column("result", width=420),
     }

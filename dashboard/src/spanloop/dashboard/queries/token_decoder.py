@@ -27,7 +27,7 @@ def decode_tokens(policy_version: str, token_ids: Sequence[int]) -> list[str] | 
 def undecodable_reason(policy_version: str) -> str:
     """Return why tokens of the version cannot be decoded; empty when they can."""
     if find_spec("tokenizers") is None:
-        return "the package tokenizers is not installed (pip install 'spanloop[train]')"
+        return "the package tokenizers is not installed (pip install '/path/to/spanloop[train]')"
     try:
         file = _tokenizer_file(policy_version)
     except (ConfigurationError, JobError):

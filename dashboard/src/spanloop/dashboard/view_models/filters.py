@@ -12,6 +12,8 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
+from spanloop.converters.enums import FaultOwner
+
 FieldKind = Literal["choice", "text", "range", "attribute"]
 
 
@@ -35,7 +37,7 @@ FIELDS: Final = (
     Field("model", "model"),
     Field("task", "task", help="test-* finds all that begin so"),
     Field("tool", "tool"),
-    Field("owner", "fault owner", options=("policy", "tool", "environment", "harness", "user", "unknown")),
+    Field("owner", "fault owner", options=tuple(owner.value for owner in FaultOwner)),
     Field("class", "failure class"),
     Field("error", "error text", "text", help="Whole words of a failure's message, in any order."),
     Field("mark", "mark or tag"),

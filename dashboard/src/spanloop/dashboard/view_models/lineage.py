@@ -15,9 +15,8 @@ from spanloop.training.models.registry import ModelVersion
 _INDENT: Final = "\u2003"
 """An em space, because tables collapse ordinary spaces."""
 
-_FILL_COLOUR: Final = "#eef4ff"
-_TEXT_COLOUR: Final = "#1f2328"
-"""Text colour on ``_FILL_COLOUR``; Graphviz has no themes, so nodes look the same in light and dark."""
+_COLOURS: Final = {False: ("#eef4ff", "#1f2328"), True: ("#17253f", "#e6edf7")}
+"""Whether the theme is dark to the colours of a node and of its text; Graphviz has no themes of its own."""
 _FONT: Final = "Helvetica,Arial,sans-serif"
 
 
@@ -66,15 +65,23 @@ def order_lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
     return lines
 
 
-def lineage_graph(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, served: str, selected: str) -> str:
+def lineage_graph(
+    lines: list[LineageLine],
+    notes: Mapping[str, VersionNotes],
+    *,
+    served: str,
+    selected: str,
+    is_dark: bool = False,
+) -> str:
     """Return the tree as a left-to-right graph in Graphviz' DOT language; versions and jobs link to their pages.
 
     ``lines`` have parents first; ``notes`` are by reference. The version that the gateway serves has a green frame, the
     selected one a thick frame.
     """
     references = {line.model.reference for line in lines}
+    fill, text = _COLOURS[is_dark]
     node = (
-        f'shape=box, style="rounded,filled", fillcolor="{_FILL_COLOUR}", color="{BLUE}", fontcolor="{_TEXT_COLOUR}", '
+        f'shape=box, style="rounded,filled", fillcolor="{fill}", color="{BLUE}", fontcolor="{text}", '
         f'fontname="{_FONT}", fontsize=12, margin="0.18,0.12", target="_self"'
     )
     statements = [

@@ -65,7 +65,7 @@ def choose_metrics(names: list[str], at_most: int = 4) -> list[str]:
     """Return up to ``at_most`` metrics that a page draws by default: KL, entropy and losses first."""
     present = set(names)
     chosen = [name for name in FIRST_METRICS if name in present]
-    return (chosen or [name for name in names if name.endswith(("loss", "grad_norm"))])[:at_most]
+    return (chosen or [name for name in names if name.endswith(("loss", "grad_norm"))] or names)[:at_most]
 
 
 def metric_title(name: str) -> str:

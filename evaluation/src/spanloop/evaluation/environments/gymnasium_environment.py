@@ -19,7 +19,7 @@ class GymnasiumEnvironment(Environment):
 
     summary: ClassVar[str] = (
         "An environment of Gymnasium, of any package that registers one. The tool `act` takes the action. "
-        "`pip install 'spanloop[gymnasium]'`."
+        "`pip install '/path/to/spanloop[gymnasium]'`."
     )
 
     id: str
@@ -100,7 +100,7 @@ def _gymnasium() -> Any:
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "Environment 'gymnasium' needs the package gymnasium, which is not installed.",
-            next_step="pip install 'spanloop[gymnasium]'",
+            next_step="pip install '/path/to/spanloop[gymnasium]'",
         ) from error
 
 

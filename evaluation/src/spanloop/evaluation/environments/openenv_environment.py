@@ -38,7 +38,7 @@ class OpenEnvEnvironment(Environment):
 
     summary: ClassVar[str] = (
         "An environment on a server of OpenEnv, without its package. MCP tools are tools; another environment has the "
-        "tool `act`, whose arguments are its action. `pip install 'spanloop[openenv]'`."
+        "tool `act`, whose arguments are its action. `pip install '/path/to/spanloop[openenv]'`."
     )
 
     url: str
@@ -160,7 +160,7 @@ def _connect(url: str, key: str, timeout_s: float) -> Any:
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "Environment 'openenv' needs the package websockets, which is not installed.",
-            next_step="pip install 'spanloop[openenv]'",
+            next_step="pip install '/path/to/spanloop[openenv]'",
         ) from error
     parts = urlsplit(url.rstrip("/"))
     scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)

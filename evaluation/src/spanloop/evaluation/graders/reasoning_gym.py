@@ -35,7 +35,7 @@ class ReasoningGymGrader(Grader):
         if find_spec("reasoning_gym") is None:
             raise ConfigurationError(
                 "The grader reasoning-gym needs the package of this name, which is not installed.",
-                next_step="pip install 'spanloop[tasks]'",
+                next_step="pip install '/path/to/spanloop[tasks]'",
             )
         return self
 

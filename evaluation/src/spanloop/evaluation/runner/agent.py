@@ -91,7 +91,7 @@ def instrumented(words: Sequence[str], settings: AgentSettings) -> list[str]:
             return [str(candidate), *words]
     raise ConfigurationError(
         f"There is no {INSTRUMENT} in the environment of {words[0]!r}.",
-        next_step="Install spanloop there (pip install spanloop), or give --no-instrument.",
+        next_step="Install spanloop there (pip install /path/to/spanloop), or give --no-instrument.",
     )
 
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from spanloop.evaluation.environments import ENVIRONMENT_POINT
-from spanloop.evaluation.environments.pool import PoolSettings
+from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
 from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
@@ -103,9 +102,8 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
     folder = data_dir.runs / request.run_id
     settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
     is_callable = is_callable_target(request.agent)
-    environments = request.environment_settings
     needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
-    judged_by = grader.name if grader else _BY_ENVIRONMENT if environments else ""
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
 
     def make_agent() -> Agent:
         if is_callable:
@@ -127,9 +125,7 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
         answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
-        environments=None
-        if environments is None
-        else PoolSettings(environments, _environment_variables(data_dir, request), mark_prefix(folder), request.cwd),
+        environments=_pool_settings(data_dir, request),
     )
 
 
@@ -177,19 +173,35 @@ def requested_tasks(
 def check_agent(data_dir: DataDir, request: RunRequest) -> None:
     """Check that the agent can be started: its command exists, or its function can be imported, which it does.
 
-    Its environment is found, too, which imports it.
-
     Raises:
-        ConfigurationError: One of both cannot be used.
+        ConfigurationError: It cannot be started.
     """
-    if request.environment_settings is not None:
-        ENVIRONMENT_POINT.find(request.environment_settings.name, request.environment_settings.options)
     folder = data_dir.runs / request.run_id
     settings = _agent_settings(request, _environment(data_dir, request, "", request.model), folder)
     if is_callable_target(request.agent):
         CallableAgent(settings, output=_output(request.answer)).check()
     else:
         CommandAgent(settings, model=request.model, output=_output(request.answer)).check()
+
+
+def check_environment(data_dir: DataDir, request: RunRequest) -> None:
+    """Check that the environment can be used, if there is one: it is imported with its options, in its own process.
+
+    Raises:
+        ConfigurationError: It cannot be used.
+    """
+    settings = _pool_settings(data_dir, request)
+    if settings is not None:
+        with EnvironmentPool(settings) as pool:
+            pool.check()
+
+
+def _pool_settings(data_dir: DataDir, request: RunRequest) -> PoolSettings | None:
+    if request.environment_settings is None:
+        return None
+    prefix = mark_prefix(data_dir.runs / request.run_id)
+    variables = _environment_variables(data_dir, request)
+    return PoolSettings(request.environment_settings, variables, prefix, request.cwd)
 
 
 def _agent_settings(request: RunRequest, environment: dict[str, str], folder: Path) -> AgentSettings:

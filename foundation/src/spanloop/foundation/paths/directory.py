@@ -210,7 +210,11 @@ class DataDir:
             raise DataDirectoryError(
                 f"The data directory {self.path} has layout {layout}, created by spanloop {writer or '(unknown)'}; "
                 f"this is spanloop {version('spanloop')}, which reads layout {LAYOUT}.",
-                next_step=(f"Run pip install 'spanloop=={writer}'" if writer else "Use the spanloop that created it")
+                next_step=(
+                    f"Use spanloop {writer}: pip install /path/to/spanloop"
+                    if writer
+                    else "Use the spanloop that created it"
+                )
                 + ", or name another directory with --data-dir.",
             )
 

@@ -8,6 +8,7 @@ candidate of a canary failed, only if nothing of its response was sent.
 import asyncio
 import contextlib
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -27,7 +28,7 @@ from ..capture.sampling_record import record_sampling
 from ..capture.tokens import CaptureBuilder, CaptureContext
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient, EngineResponse, EngineStream
-from ..client.json_codec import decode_json
+from ..client.json_codec import as_object, decode_json, encode_json
 from ..continuation.answer_messages import AnswerMessages
 from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import EngineSlot
@@ -338,7 +339,7 @@ class ChatHandler:
         if self._call.may_fall_back:
             # The champion may accept what the candidate rejects; if it does not either, its error is the answer.
             raise ApiError(response.status_code, f"status {response.status_code}: {response.content[:200]!r}")
-        await connection.relay_error(response)
+        await connection.relay_error(response, _with_name(response.content, slot))
 
     async def _report_engine_loss(self, connection: ClientConnection, error: EngineConnectionError) -> None:
         what = f"The engine stopped during the response ({error}); it restarts automatically."
@@ -346,6 +347,21 @@ class ChatHandler:
             await connection.end_with_error(what, "engine_lost")
         else:
             await connection.send_error(UnavailableError(what, code="engine_lost", retry_after_s=5))
+
+
+def _with_name(error: bytes, slot: EngineSlot) -> bytes:
+    """Return an engine's error with the caller's name of the model instead of the engine's own."""
+    served, label = slot.endpoint.served_name, slot.endpoint.deployment.label
+    try:
+        document = as_object(decode_json(error))
+    except (ValueError, RecursionError):
+        return error
+    fields = as_object(document.get("error"))
+    message = fields.get("message")
+    if not isinstance(message, str) or served not in message:
+        return error
+    named = re.sub(rf"(?<![\w@/-]){re.escape(served)}(?![\w@/-])", lambda _: label, message)
+    return encode_json({**document, "error": {**fields, "message": named}})
 
 
 def _decode_document(data: bytes) -> dict[str, Any]:

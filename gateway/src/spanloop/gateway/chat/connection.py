@@ -70,9 +70,7 @@ class ClientConnection:
         headers = {} if error.retry_after_s is None else {"retry-after": str(error.retry_after_s)}
         await self.send_whole(self._format.error_body(error), error.status, headers)
 
-    async def relay_error(self, response: EngineResponse) -> None:
-        """Send the engine's error on."""
+    async def relay_error(self, response: EngineResponse, content: bytes) -> None:
+        """Send the engine's error on, with the given content."""
         headers = {name: response.headers[name] for name in _RELAYED_HEADERS if name in response.headers}
-        await self.send_whole(
-            self._format.engine_error(response.content, response.status_code), response.status_code, headers
-        )
+        await self.send_whole(self._format.engine_error(content, response.status_code), response.status_code, headers)

@@ -29,7 +29,9 @@ def as_object(value: object) -> dict[str, Any]:
 
 def as_list(value: object) -> list[Any]:
     """Return a JSON array; empty for another value."""
-    values: list[Any] = value if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    values: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
     return values
 
 

@@ -3,7 +3,7 @@ r"""Align the exact token ids of a conversation with a new rendering of it.
 Both are compared part by part; a part ends before each added token (a mark of a role, a turn, a tool). Parts are equal
 when their texts are, whatever their tokens. In a part that the model sampled, white space and JSON's escapes do not
 count, because tool parsers and templates write the arguments of a call again; nor do special tokens within an
-answer, because parsers drop them.
+answer, because parsers drop them, nor bytes that are no UTF-8.
 
 Invariant: the result is the longest exact beginning that the rendering repeats, followed by the rendering's own tokens.
 Its text differs from the rendering's at most in the white space, escapes and special tokens of what the model sampled.
@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from .vocabulary import Vocabulary
 
-_WHITE_SPACE: Final = re.compile(r"\s+")
+_UNCOUNTED: Final = re.compile("[\\s\ufffd]+")
+"""White space, and what replaces bytes that are no UTF-8, which a text cannot return."""
 _ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
@@ -127,8 +128,8 @@ def _answer_end(
 
 
 def _normalise(text: bytes) -> str:
-    unescaped = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text.decode(errors="surrogateescape"))
-    return _WHITE_SPACE.sub("", unescaped)
+    unescaped = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text.decode(errors="replace"))
+    return _UNCOUNTED.sub("", unescaped)
 
 
 def _common(part: Sequence[int], other: Sequence[int], vocabulary: Vocabulary) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """``app.toml``: an agent, its tasks, and how it learns.
 
 Invariant: the file has no schema of its own. ``[run]`` and ``[evaluation]`` are the options of ``spanloop run``,
-``[environment]`` is the environment of both, each ``[[train]]`` is a job file, ``[promotion]`` is the rule. A key that
-is not known is refused before anything starts.
+``[environment]`` those of the environment that both act in, each ``[[train]]`` is a job file, ``[promotion]`` is the
+rule. A key that is not known is refused before anything starts.
 """
 
 import tomllib
@@ -27,6 +27,7 @@ UNKNOWN: Final = "FILL IN"
 """What ``spanloop init`` writes for a value that stored spans do not tell."""
 _INHERITED: Final = (
     "agent", "grader", "grader_options", "answer", "timeout_s", "cwd", "environment", "parallel", "id_field",
+    "environment_settings", "splits", "split_field", "type_field",
 )  # fmt: skip
 _NEXT: Final = "docs/how-to/loop.md explains the file; spanloop init writes one."
 
@@ -50,6 +51,8 @@ class App(Section):
     evaluation: Evaluation
     """How champion and candidate attempt the evaluation's tasks; what it leaves out is as in ``[run]``, except the
     tasks, their reader and limit, the attempts and the seed."""
+    environment: EnvironmentSettings | None = None
+    """The environment that the agent acts in, in ``[run]`` and in ``[evaluation]``; without it there is none."""
     train: tuple[JobSpec, ...]
     """The training of each round; the last one is that of all further rounds."""
     promotion: Promotion | None = None
@@ -81,9 +84,8 @@ def read_app(path: Path) -> App:
         raise ConfigurationError(f"{path} cannot be read: {error}.", next_step=_NEXT) from error
     _check_filled_in(path, document)
     settings = dict(document)
-    environment = _environment(path, settings.pop("environment", None))
     for table in ("run", "evaluation"):
-        settings[table] = {"environment_settings": environment} | _evaluation(path, document, table)
+        settings[table] = _evaluation(path, document, table)
     settings["train"] = _trainings(path, document)
     try:
         return App.model_validate(settings)
@@ -108,22 +110,8 @@ def _evaluation(path: Path, document: dict[str, Any], name: str) -> dict[str, An
     for key in ("tasks", "agent"):
         if not values.get(key):
             raise ConfigurationError(f"{path}: [{name}] has no {key}.", next_step=_NEXT)
-    return {"cwd": path.absolute().parent} | values
-
-
-def _environment(path: Path, table: object) -> EnvironmentSettings | None:
-    """Return the environment of both runs.
-
-    Raises:
-        ConfigurationError: It has a key that is not known, or a value that is invalid.
-    """
-    if table is None:
-        return None
-    try:
-        return EnvironmentSettings.model_validate(table)
-    except ValidationError as error:
-        problems = problems_of_file(EnvironmentSettings, error)
-        raise ConfigurationError(f"{path}: [environment]: {problems}", next_step=_NEXT) from error
+    shared = {"environment_settings": document["environment"]} if "environment" in document else {}
+    return {"cwd": path.absolute().parent} | shared | values
 
 
 def _trainings(path: Path, document: dict[str, Any]) -> tuple[JobSpec, ...]:

@@ -6,7 +6,14 @@ Invariant: what can be known to be wrong is refused here with one sentence, befo
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from spanloop.evaluation.runner.planning import RunRequest, check_agent, check_request, requested_tasks
+from spanloop.evaluation.runner.planning import (
+    RunRequest,
+    check_agent,
+    check_environment,
+    check_request,
+    requested_tasks,
+)
+from spanloop.evaluation.tasks import Rejected
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Evaluation, Promotion
@@ -71,6 +78,7 @@ def check_app(data_dir: DataDir, app: App, rule: Promotion, store: Store) -> Che
     agents = {(each.agent, each.cwd): each for each in (app.run, app.evaluation)}
     for settings in agents.values():
         check_agent(data_dir, _request(settings))
+        check_environment(data_dir, _request(settings))
     rejected = (("run", training.rejected), ("evaluation", evaluation.rejected))
     notes = tuple(f"[{name}]: {count:,} records are no task; the others are used" for name, count in rejected if count)
     return CheckedApp(app, rule, training, evaluation, notes)

@@ -217,7 +217,10 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
     if kind in _MISSING_SIGNS:
         return JobError(
             f"{where} cannot run: {message}.",
-            next_step=f"{sys.executable} -m pip install 'spanloop[train]'; then spanloop jobs retry {run.plan.job_id}",
+            next_step=(
+                f"{sys.executable} -m pip install '/path/to/spanloop[train]'; "
+                f"then spanloop jobs retry {run.plan.job_id}"
+            ),
         )
     if next_step:
         return JobError(f"{where} cannot run: {message}", next_step=next_step)

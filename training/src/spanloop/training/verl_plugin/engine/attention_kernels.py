@@ -243,7 +243,7 @@ class CudaKernel:
         if not self.is_fused or merged.shape[2] & (merged.shape[2] - 1):
             merge(merged, total, part, index)
             return
-        from .merge_kernel import merge_on_cuda  # noqa: PLC0415 - Triton is there beside CUDA only
+        from .triton_kernels import merge_on_cuda  # noqa: PLC0415 - Triton is there beside CUDA only
 
         merge_on_cuda(merged, total, part.output, part.logsumexp, index)
 

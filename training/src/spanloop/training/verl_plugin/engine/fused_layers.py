@@ -74,7 +74,7 @@ class Gated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         """Keep both inputs."""
-        from .elementwise_kernels import gated  # noqa: PLC0415 - Triton is there beside CUDA only
+        from .triton_kernels import gated  # noqa: PLC0415 - Triton is there beside CUDA only
 
         gate, up = gate.contiguous(), up.contiguous()
         ctx.save_for_backward(gate, up)
@@ -83,7 +83,7 @@ class Gated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the gradients of both inputs."""
-        from .elementwise_kernels import gated_backward  # noqa: PLC0415
+        from .triton_kernels import gated_backward  # noqa: PLC0415
 
         return gated_backward(grads[0].contiguous(), *ctx.saved_tensors)
 
@@ -94,7 +94,7 @@ class Rotated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         """Keep the angles."""
-        from .elementwise_kernels import rotate  # noqa: PLC0415 - Triton is there beside CUDA only
+        from .triton_kernels import rotate  # noqa: PLC0415 - Triton is there beside CUDA only
 
         ctx.save_for_backward(cosine, sine)
         return rotate(states.contiguous(), cosine, sine, 1.0)
@@ -102,7 +102,7 @@ class Rotated(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor, None, None]:
         """Return the gradient of the states."""
-        from .elementwise_kernels import rotate  # noqa: PLC0415
+        from .triton_kernels import rotate  # noqa: PLC0415
 
         cosine, sine = ctx.saved_tensors
         return rotate(grads[0].contiguous(), cosine, sine, -1.0), None, None
@@ -127,7 +127,7 @@ class _Rotary:
         if query.shape[0] != 1 or args or kwargs:
             return self._original(query, key, cosine, sine, *args, **kwargs)
         angles = cosine[0].contiguous(), sine[0].contiguous()
-        rotated: list[Any] = [Rotated.apply(each[0].transpose(0, 1), *angles) for each in (query, key)]  # type: ignore[no-untyped-call]
+        rotated: list[Any] = [Rotated.apply(each.squeeze(0).transpose(0, 1), *angles) for each in (query, key)]  # type: ignore[no-untyped-call]
         return [each.transpose(0, 1)[None] for each in rotated]
 
 

@@ -12,16 +12,13 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_common import TrainingState
 
 
-def recovery_problem(module: Any, ranks: int) -> str:
+def recovery_problem(ranks: int) -> str:
     """Return why a pass cannot be repeated; empty when it can.
 
     Args:
-        module: The root of an FSDP2 model.
-        ranks: Processes that exchange its weights and gradients.
+        ranks: Processes that exchange the model's weights and gradients.
     """
-    if ranks > 1:
-        return f"the other {ranks - 1} ranks wait within the same pass"
-    return ""
+    return f"the other {ranks - 1} ranks wait within the same pass" if ranks > 1 else ""
 
 
 def discard_pass(module: Any) -> None:

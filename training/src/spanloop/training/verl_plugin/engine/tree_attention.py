@@ -1,9 +1,9 @@
 # pyright: basic
 """Causal attention over :class:`~.prefix_tree.PackedRows`, by the calls of an :class:`~.attention_plan.AttentionPlan`.
 
-Partial results of the calls are merged in float32, and rounded to the kernel's type after each call. In the backward pass each call gets the merged output and
-log-sum-exp, so the gradients of the calls add up. Keys and values are not copied for each row or padded: memory is that
-of the packed tokens.
+Partial results of the calls are merged in float32, and rounded to the kernel's type after each call. In the backward
+pass each call gets the merged output and log-sum-exp, so the gradients of the calls add up. Keys and values are not
+copied for each row or padded: memory is that of the packed tokens.
 """
 
 from typing import Any, NamedTuple
@@ -158,8 +158,8 @@ def tree_attention(  # noqa: PLR0917 - transformers passes by position
     if attention_plan is None or attention_mask is not None:
         raise ValueError(f"{type(module).__name__}: {ATTENTION} needs attention_plan and no mask")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    # rotary embeddings can give float32 queries and keys with bfloat16 values
-    inputs = (tensor[0].transpose(0, 1).to(value.dtype).contiguous() for tensor in (query, key, value))
+    # rotary embeddings can give float32 queries and keys with bfloat16 values; an index would copy in the backward pass
+    inputs = (tensor.squeeze(0).transpose(0, 1).to(value.dtype).contiguous() for tensor in (query, key, value))
     layer = getattr(module, "layer_idx", None) if torch.is_grad_enabled() and query.requires_grad else None
     output: Any = TreeAttention.apply(*inputs, attention_plan, scale, layer)  # type: ignore[no-untyped-call]
     return output[None], None

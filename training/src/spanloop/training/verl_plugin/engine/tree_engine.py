@@ -59,6 +59,8 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     """Whether the stock engine's attention computes a mask over a whole pass."""
     _largest_pass = 0
     """Tokens of a pass after one ran out of memory; 0 while none did."""
+    _running: Any = None
+    """The micro-batch of the pass that runs."""
     _kept: KeptActivations
     """Of packed trees only."""
 
@@ -147,11 +149,14 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
                 return self._run_passes(parts, loss_function, forward_only=forward_only), indices
             except torch.OutOfMemoryError as error:
                 keeps_some = not self._stock_reason and self._kept.keeps_some
-                smaller = self._smaller_pass(parts)
-                problem = recovery_problem(self.module, dist.get_world_size())
+                smaller = self._smaller_pass()
+                problem = recovery_problem(dist.get_world_size())
                 if problem or not (keeps_some or smaller):
-                    error.add_note(f"spanloop: the pass is not repeated: {problem or 'each pass has one row'}")
-                    raise
+                    longest = max(map(len, _rows(self._running["input_ids"])))
+                    reason = problem or f"its longest row has {longest:,} tokens, and it cannot be smaller"
+                    raise torch.OutOfMemoryError(
+                        f"A pass does not fit and is not repeated: {reason}. {error}"
+                    ) from error
             # here nothing refers to the failed pass any more
             if keeps_some:
                 self._kept.recompute_all()
@@ -164,6 +169,7 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
     def _run_passes(self, parts: list[Any], loss_function: Any, *, forward_only: bool) -> list[dict[str, Any]]:
         outputs: list[dict[str, Any]] = []
         for number, part in enumerate(parts):
+            self._running = part
             is_last = number == len(parts) - 1
             with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=is_last):
                 loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
@@ -174,11 +180,10 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             outputs.append(output)
         return outputs
 
-    def _smaller_pass(self, parts: list[Any]) -> int:
-        """Return half the tokens of the largest pass; 0 where each has one row, or the stock engine divides them."""
-        if self._stock_reason or all(len(part) == 1 for part in parts):
-            return 0
-        return max(packed_tokens(_rows(part["input_ids"])) for part in parts) // 2
+    def _smaller_pass(self) -> int:
+        """Return half the tokens of the pass that failed; 0 where it has one row, or the stock engine divides rows."""
+        rows = _rows(self._running["input_ids"])
+        return 0 if self._stock_reason or len(rows) == 1 else packed_tokens(rows) // 2
 
     @contextmanager
     def disable_adapter(self) -> Generator[None]:

@@ -1,0 +1,234 @@
+"""Daily tasks in a real browser, with a stopwatch's other half: clicks and keys are counted, and limited.
+
+One dashboard over one store serves every task: seeded rows of an agent, and spans of an agent that sets no name.
+``SPANLOOP_SCREENSHOTS=folder`` keeps screenshots.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from spanloop.foundation.paths import DataDir
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import Store
+from spanloop.store.client import Address
+
+from ...databases import ReusedDatabases
+from .conftest import clickhouse_url
+from .dashboard_driver import PAGES
+from .dashboard_learning import seed_learning, seed_learning_control
+from .dashboard_seeding import seed_nameless
+from .test_login_in_a_browser import chromium
+from .test_service import dashboard, needs_chromium
+
+pytestmark = [needs_chromium, pytest.mark.timeout(300)]
+READY_MS = 60_000
+
+
+@dataclass
+class Person:
+    """Somebody in front of the page, whose clicks and keys are counted."""
+
+    page: Page
+    url: str
+    actions: int = 0
+
+    def open(self, path: str) -> None:
+        self.page.goto(f"{self.url}/{path}")
+        self.settle()
+        self.actions = 0
+
+    def click(self, target: Locator) -> None:
+        target.click()
+        self.actions += 1
+        self.settle()
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+            self.actions += 1
+        self.settle()
+
+    def settle(self) -> None:
+        self.page.wait_for_timeout(120)
+        self.page.wait_for_function(
+            "() => document.querySelector('[data-testid=stApp]')?.dataset.testScriptState === 'notRunning'"
+            " && document.querySelector('h1') && !document.querySelector('[data-testid=stSkeleton]')",
+            timeout=READY_MS,
+        )
+        self.page.wait_for_timeout(250)
+
+    @property
+    def query(self) -> dict[str, list[str]]:
+        return parse_qs(urlsplit(self.page.url).query)
+
+    def rows(self) -> Locator:
+        return self.page.locator("tbody tr")
+
+    def see(self, name: str) -> None:
+        if folder := os.environ.get("SPANLOOP_SCREENSHOTS"):
+            self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+
+@pytest.fixture(scope="module")
+def world(
+    clickhouse: Address, databases: ReusedDatabases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Browser]]:
+    """The address of one dashboard over a store of a trained agent and a nameless one, and a browser."""
+    address = replace(clickhouse, database=databases.take())
+    directory = DataDir(tmp_path_factory.mktemp("tasks") / "data").open()
+    with Store(address) as store:
+        seed_nameless(store)
+        seed_learning(store)
+        seed_learning_control(directory, store, tmp_path_factory.mktemp("folders"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
+        with dashboard(directory) as (url, _), chromium() as browser:
+            yield url, browser
+
+
+@pytest.fixture
+def person(world: tuple[str, Browser]) -> Iterator[Person]:
+    url, browser = world
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin")
+    page = context.new_page()
+    page.set_default_timeout(READY_MS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield Person(page, url)
+    context.close()
+    assert errors == []
+
+
+def test_yesterdays_failed_runs_of_one_agent_in_three(person: Person) -> None:
+    person.open("episodes")
+    person.click(person.page.get_by_role("button", name="Failed"))
+    person.click(person.page.get_by_role("button", name="Yesterday", exact=True).first)
+    row = person.rows().filter(has_text="bare_loop").first
+    row.hover()
+    person.click(row.get_by_role("link", name="Only agent bare_loop"))
+    assert person.actions == 3
+    assert person.query == {"outcome": ["failure"], "time": ["yesterday"], "agent": ["bare_loop"]}
+    expect(person.page.locator(".total")).to_have_text("2 episodes")
+    person.see("yesterday-failed")
+    person.page.go_back()
+    person.settle()
+    assert person.query == {"outcome": ["failure"], "time": ["yesterday"]}  # one step back, and no more
+
+
+def test_why_one_failed_in_two(person: Person) -> None:
+    person.open("episodes?agent=bare_loop&outcome=failure")
+    person.click(person.rows().first.locator("td.preview").first)
+    assert person.actions <= 2
+    expect(person.page.get_by_text("the engine is overloaded").first).to_be_visible()
+    expect(person.page.get_by_text("The call failed, so there is no answer.")).to_be_visible()
+    assert "Episode" in person.page.title()
+    person.page.go_back()
+    person.settle()
+    assert "episode" not in person.query
+
+
+def test_two_episodes_are_compared_in_three(person: Person) -> None:
+    person.open("episodes")
+    person.click(person.rows().nth(0).get_by_role("checkbox"))
+    person.click(person.rows().nth(1).get_by_role("checkbox"))
+    person.click(person.page.get_by_role("link", name="Compare", exact=True))
+    assert person.actions == 3
+    expect(person.page.get_by_role("heading", name="Two episodes")).to_be_visible()
+    person.see("two-episodes")
+
+
+def test_the_tool_that_breaks_most_in_one(person: Person) -> None:
+    person.open("")
+    person.click(person.page.get_by_role("link", name="Failures"))
+    assert person.actions == 1
+    tools = person.page.get_by_role("table", name="tools")
+    expect(tools.locator("tbody tr").first).to_contain_text("lookup")
+
+
+def test_a_trainings_curve_in_two(person: Person) -> None:
+    person.open("")
+    person.click(person.page.get_by_role("link", name="Evaluations"))
+    person.click(
+        person.page.get_by_role("radio", name="Training").or_(person.page.get_by_text("Training", exact=True)).first
+    )
+    assert person.actions == 2
+    expect(person.page.locator("[data-testid=stVegaLiteChart]").first).to_be_visible()
+    expect(person.page.get_by_text("Success before").first).to_be_visible()
+
+
+def test_the_traces_behind_a_version_in_two(person: Person) -> None:
+    person.open("")
+    person.click(person.page.get_by_role("link", name="Models"))
+    person.click(person.page.get_by_role("table", name="models").locator("tbody tr").nth(2).locator("td").nth(3))
+    assert person.actions == 2
+    trace = person.page.get_by_role("table", name="trained_by").locator("tbody a").first
+    assert (trace.get_attribute("href") or "").startswith("traces?trace=")
+
+
+def test_headers_sort_all_rows_and_keys_open_them(person: Person) -> None:
+    person.open("episodes")
+    person.click(person.page.get_by_role("columnheader", name="reward").get_by_role("link"))
+    assert person.query == {"sort": ["-reward"]}
+    assert person.page.get_by_role("columnheader", name="reward").get_attribute("aria-sort") == "descending"
+    person.click(person.page.get_by_role("link", name="Last page"))
+    expect(person.page.get_by_role("link", name="Next page")).to_have_count(0)
+    person.press("/")
+    person.page.keyboard.type("overloaded ENGINE")
+    person.press("Enter")
+    assert person.query["q"] == ["overloaded ENGINE"]
+    expect(person.page.locator("mark").first).to_be_visible()
+    first = person.rows().first.get_attribute("data-id")
+    person.press("ArrowDown", "Enter")
+    assert person.query == {"episode": [first]}
+
+
+def test_links_are_links_and_columns_are_remembered(person: Person) -> None:
+    person.open("episodes")
+    link = person.rows().first.get_by_role("link").first
+    assert (link.get_attribute("href") or "").startswith("episodes?episode=")
+    with person.page.context.expect_page() as opened:
+        link.click(button="middle")
+    opened.value.close()
+    assert person.query == {}
+    person.click(person.page.get_by_text("Columns"))
+    person.click(person.page.get_by_role("checkbox", name="model"))
+    expect(person.page.get_by_role("columnheader", name="model")).to_be_visible()
+    person.open("episodes")
+    expect(person.page.get_by_role("columnheader", name="model")).to_be_visible()
+
+
+def test_values_of_a_filter_are_completed_and_a_view_is_saved(person: Person) -> None:
+    person.open("episodes")
+    person.press("f")
+    person.click(person.page.get_by_role("button", name="attribute"))
+    person.click(person.page.get_by_role("option", name="gen_ai.request.model"))
+    person.click(person.page.get_by_role("option").first)
+    (attribute,) = person.query["attr"]
+    assert attribute.startswith("gen_ai.request.model=")
+    person.click(person.page.get_by_text("Views", exact=True))
+    person.page.get_by_label("Name of this view").fill("mine")
+    person.click(person.page.get_by_role("button", name="Save"))
+    person.open("episodes")
+    person.click(person.page.get_by_text("Views", exact=True))
+    person.click(person.page.get_by_role("link", name="mine", exact=True))
+    assert person.query["attr"] == [attribute]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_has_a_title_of_its_own_and_fits_a_narrow_screen(person: Person, path: str) -> None:
+    person.page.set_viewport_size({"width": 390, "height": 844})
+    person.open(path if path != "overview" else "")
+    assert person.page.title().endswith("· spanloop")
+    assert person.page.title() != "spanloop"
+    assert person.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+
+
+def test_an_unknown_page_is_named(person: Person) -> None:
+    person.open("nonsense")
+    expect(person.page.get_by_text("There is no page /nonsense")).to_be_visible()
