@@ -12,18 +12,19 @@ from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, 
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Promotion
 from spanloop.store import Store
+from spanloop.training.loop import checks, steps
 from spanloop.training.loop import loop as loop_module
-from spanloop.training.loop import steps
 from spanloop.training.loop.app_file import read_app
 from spanloop.training.loop.budget import BudgetSpentError
 from spanloop.training.loop.checks import CheckedApp, CheckedTasks, check_app
 from spanloop.training.loop.goal import Goal
 from spanloop.training.loop.loop import Loop, LoopEnd, LoopOrder
-from spanloop.training.loop.rounds import LoopRounds, StepName
+from spanloop.training.loop.rounds import LoopRounds, StepName, StepRecord
 from spanloop.training.loop.timetable import Timetable
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.evaluation_run import EvaluationRun
 from spanloop.training.run.job_api import JobApi
 
 from ..gateway_stand_in import GatewayStandIn
@@ -46,9 +47,10 @@ def run(
     if not Registry(data_dir).list("m"):
         Registry(data_dir).add("m", write_model_folder(place / "weights"))
 
+    checked = checked_app(data_dir, store, place)
+
     def run(**order: object) -> tuple[LoopEnd, Progress]:
         progress = Progress()
-        checked = checked_app(data_dir, store, place)
         return Loop(data_dir, store, checked, progress).run(LoopOrder(**order)), progress  # type: ignore[arg-type]
 
     return run
@@ -213,6 +215,25 @@ def test_rounds_at_an_interval_begin_when_it_is_time(
     assert [each.outcome for each in LoopRounds(data_dir).list()] == ["kept"]
 
 
+def test_versions_are_measured_again_where_the_evaluation_was_changed_within_the_round(
+    data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, weights = Registry(data_dir), write_model_folder(place / "weights")
+    versions = [registry.add("m", weights), registry.add("m", weights, parent="m@v1")]
+    app = read_app(place / "app.toml")
+    name = EvaluationRun.of(versions[1], app.evaluation).evaluation_name
+    rounds = LoopRounds(data_dir)
+    number = rounds.begin("m", "m@v1")
+    rounds.record(number, StepRecord(StepName.MEASURE, 1.0, 0, "", {"name": "evaluation-before"}))
+    number = rounds.record(number, StepRecord(StepName.TEST, 1.0, 0, "", {"name": name}), candidate="m@v2")
+    measured, asked = Mock(), Mock()
+    for each, replacement in (("measure", measured), ("promote", asked), ("serve", Mock())):
+        monkeypatch.setattr(steps, each, replacement)
+    steps.decide(steps.StepContext(data_dir, store, app, Promotion(), Progress(), Mock()), number)
+    assert [call.args[1].reference for call in measured.call_args_list] == ["m@v1"]
+    assert asked.call_args.kwargs["evaluation"] == name
+
+
 def test_two_loops_on_one_data_directory_are_refused(
     quick: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,7 +330,10 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     assert not list(data_dir.runs.glob("*/ledger.db"))
 
 
-def test_tasks_of_a_broken_file_are_named_with_their_lines(data_dir: DataDir, store: Store, place: Path) -> None:
+def test_tasks_of_a_broken_file_are_named_with_their_lines(
+    data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "check_agent", Mock())
     rows = (place / "train.jsonl").read_text()
     (place / "train.jsonl").write_text("{broken\n" + rows)
     checked = checked_app_with_model(data_dir, store, place)

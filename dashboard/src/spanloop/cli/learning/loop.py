@@ -99,6 +99,8 @@ def run_file(directory: "DataDir", file: Path, order: "LoopOrder", *, dry_run: b
     with _in_folder_of(directory, file):
         app = read_app(Path(file.name))
         rule = app.promotion or load_configuration(directory.path).promotion
+        if not dry_run:
+            require_services(directory)
         with connect(directory, start=dry_run) as store:
             checked = check_app(directory, app, rule, store)
             for note in checked.notes:
@@ -106,7 +108,6 @@ def run_file(directory: "DataDir", file: Path, order: "LoopOrder", *, dry_run: b
             if dry_run:
                 _print_plan(directory, app, checked)
                 return None
-            require_services(directory)
             with LoopDisplay() as display:
                 try:
                     end = Loop(directory, store, checked, display).run(order)

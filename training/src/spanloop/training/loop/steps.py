@@ -186,8 +186,12 @@ def _decision(context: StepContext, number: LoopRound, candidate: ModelVersion) 
     actions = Actions(context.data_dir, on_progress=show)
     if context.app.training(number.number).run.deploy_always:
         return promote_always(candidate.reference, actions)
-    measured = number.step(StepName.TEST).result or {}
-    return promote(context.store, candidate.reference, context.rule, actions, evaluation=str(measured.get("name", "")))
+    name = EvaluationRun.of(candidate, context.app.evaluation).evaluation_name
+    champion = Registry(context.data_dir).get(number.champion)
+    for step, version in ((StepName.MEASURE, champion), (StepName.TEST, candidate)):
+        if (number.step(step).result or {}).get("name") != name:
+            measure(context, version)  # [evaluation] was changed since, and versions are compared on the same tasks
+    return promote(context.store, candidate.reference, context.rule, actions, evaluation=name)
 
 
 def serve(context: StepContext, version: ModelVersion) -> None:
