@@ -74,7 +74,8 @@ def read_columns(frame: pl.DataFrame, attributes: Attributes) -> Columns:
     rows = frame["_row"].to_numpy()
     batch, dialects = _Batch(attributes, _requested_calls(frame, attributes)), registered_dialects()
     parts: list[tuple[Rows, Columns]] = []
-    for number in np.unique(numbers).tolist():
+    present_numbers: list[int] = np.unique(numbers).tolist()
+    for number in present_numbers:
         places = np.flatnonzero(numbers == number)
         part = frame if len(places) == frame.height else frame[places]
         parts.append((places, {} if number == _NO_DIALECT else _read_dialect(part, dialects[number], batch)))
@@ -124,7 +125,7 @@ def _with_attributes(frame: pl.DataFrame, attributes: Attributes, keys: Sequence
 @lru_cache(maxsize=8)
 def _tested_columns(dialects: Sequence[Dialect]) -> frozenset[str]:
     """The columns by which dialects know their spans."""
-    return frozenset().union(*(dialect.condition.roots for dialect in dialects))
+    return frozenset(root for dialect in dialects for root in dialect.condition.roots)
 
 
 @lru_cache(maxsize=64)
