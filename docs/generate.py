@@ -151,8 +151,8 @@ def settings() -> str:
             table(("key", "variable", "default", "meaning"), variable_fields(Evaluation)),
             "## The file of a loop\n",
             (
-                "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the keys\n"
-                "of the section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion\n"
+                "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the\n"
+                "keys of the section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion\n"
                 "rule. `[model]`:\n"
             ),
             table(("key", "default", "meaning"), section_fields(LoopModel)),
