@@ -152,8 +152,8 @@ def settings() -> str:
             "## The file of a loop\n",
             (
                 "`app.toml` ([let an agent learn in rounds](../how-to/loop.md)). `[run]` and `[evaluation]` have the\n"
-                "keys of the section above, each `[[train]]` those of a training job, `[promotion]` those of the promotion\n"
-                "rule. `[model]`:\n"
+                "keys of the section above, each `[[train]]` those of a training job, `[promotion]` those of the\n"
+                "promotion rule. `[model]`:\n"
             ),
             table(("key", "default", "meaning"), section_fields(LoopModel)),
             "`[budget]`:\n",

@@ -41,7 +41,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     finish_reason: str
     json: str
     content: tuple[str, ...]
-    """What the model sees: the role, then a label and a value for each part, the text last."""
+    """The role, then a label and a value for each part that the model sees, the text last."""
     is_redacted: bool
 
     @property
@@ -52,12 +52,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=1024)
 def _content_digest(content: tuple[str, ...]) -> bytes:
-    role, *pieces = content
-    return digest([role, *map("".join, zip(pieces[::2], pieces[1::2], strict=True))])
+    role, *parts = content
+    return digest([role, *map("".join, zip(parts[::2], parts[1::2], strict=True))])
 
 
 def digest(texts: Iterable[str]) -> bytes:
-    """16 bytes that stand for the pieces in their order."""
+    """16 bytes that stand for the texts in their order."""
     framed: list[bytes] = []
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")

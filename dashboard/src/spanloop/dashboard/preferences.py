@@ -18,8 +18,8 @@ _MAX_LENGTH: Final = 4_000
 
 def hidden_columns(directory: DataDir, user: str, table: str) -> list[str] | None:
     """Return the columns that the user hides in a table; None before a choice."""
-    hidden: Any = _read(directory, user).get("columns", {}).get(table)
-    return [str(name) for name in cast("list[Any]", hidden)] if isinstance(hidden, list) else None
+    hidden: list[Any] | None = _read(directory, user).get("columns", {}).get(table)
+    return [str(name) for name in hidden] if isinstance(hidden, list) else None
 
 
 def hide_columns(directory: DataDir, user: str, table: str, hidden: list[str]) -> None:

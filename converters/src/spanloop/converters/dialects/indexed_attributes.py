@@ -210,6 +210,8 @@ def _filled(template: Fields, values: Sequence[str]) -> Fields:
 
 
 def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, list):
-        return [_filled_item(inner, values) for inner in as_list(item)]
-    return values[item] if isinstance(item, int) else _filled(as_fields(item), values)
+    if isinstance(item, int):
+        return values[item]
+    if isinstance(item, dict):
+        return _filled(as_fields(cast("object", item)), values)
+    return [_filled_item(inner, values) for inner in as_list(item)]

@@ -152,7 +152,8 @@ def _not_filled_in(value: Any, place: str) -> "list[str]":
     if isinstance(value, dict):
         items = [(f"{place}.{key}".removeprefix("."), each) for key, each in cast("dict[str, Any]", value).items()]
     elif isinstance(value, list):
-        items = [(f"{place}[{index}]", each) for index, each in enumerate([*value], 1)]
+        values: list[Any] = [*value]
+        items = [(f"{place}[{index}]", each) for index, each in enumerate(values, 1)]
     else:
         return []
     return [name for key, each in items for name in _not_filled_in(each, key)]
