@@ -25,7 +25,7 @@ from spanloop.training.dataset.selector import load_selector
 from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.converters.pipeline_feed import Feed
 from ..dashboard.dashboard.conftest import clickhouse_url
-from ..dashboard.dashboard.dashboard_driver import open_page, registered_pages, table
+from ..dashboard.dashboard.dashboard_driver import open_page, registered_pages
 from ..training.selection_rows import row, rules, select
 
 TAKES_ANY = ("readers", "reasoning-gym")
@@ -136,7 +136,7 @@ def test_the_page_is_in_the_navigation_and_draws_what_is_stored(
     feed.send()
     page = open_page("slow-tools")
     assert not page.exception
-    assert len(table(page)) == 1  # the option `most` of spanloop.toml
+    assert len(page.dataframe[0].value) == 1  # the option `most` of spanloop.toml
     assert open_page("overview").title[0].value == "Overview"
 
 

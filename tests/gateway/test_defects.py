@@ -278,9 +278,10 @@ def test_a_defect_is_a_500_in_openais_format_logged_and_counted_once(
 
 
 def test_a_defect_within_a_stream_ends_it_with_an_error_event(
-    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gateway: RunningGateway, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     break_captures(gateway, monkeypatch)
+    stand_in.token_delay_s = 0.02  # the first events have left before the capture fails
     client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
     stream = client.chat.completions.create(model="stand-in", messages=[{"role": "user", "content": "hi"}], stream=True)
     with caplog.at_level(logging.ERROR), pytest.raises(APIError) as error:

@@ -13,6 +13,8 @@ from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.engine.vllm_server import ChildEngine
 
+STARTED = ("/v1/chat/completions", "/v1/chat/completions/render")
+"""What an engine is asked when it has started: a first answer, and whether it renders prompts."""
 _SERVER = """
 import http.server, os, pathlib, socketserver, sys
 
@@ -99,8 +101,8 @@ async def test_a_gpu_engine_sleeps_and_wakes_up_as_the_same_process(engine: Chil
     await engine.release_memory()
     await engine.start("/models/v1")
     (pid,) = {pid for pid, _ in calls(serving_folder)}
-    chat = "/v1/chat/completions"
-    assert calls(serving_folder) == [(pid, path) for path in (chat, "/sleep?level=1", "/wake_up", chat)]
+    paths = (*STARTED, "/sleep?level=1", "/wake_up", STARTED[0])
+    assert calls(serving_folder) == [(pid, path) for path in paths]
 
 
 @pytest.mark.parametrize("package", ["vllm-0.33.0"])
@@ -124,8 +126,8 @@ async def test_an_engine_that_cannot_sleep_or_wake_up_starts_again(
 async def test_a_cpu_engine_stops_instead(engine: ChildEngine, serving_folder: Path) -> None:
     await engine.start("/models/v1")
     await engine.release_memory()
-    ((pid, path),) = calls(serving_folder)
-    assert path == "/v1/chat/completions"
+    (pid,) = {pid for pid, _ in calls(serving_folder)}
+    assert calls(serving_folder) == [(pid, path) for path in STARTED]
     assert not is_running(pid)
     assert engine.pid is None
 
@@ -137,7 +139,7 @@ async def test_an_adapter_is_replaced_in_the_running_process(serving_folder: Pat
     await engine.start("/models/v1", first)
     assert await engine.swap_adapter("/models/v1", second)
     (pid,) = {pid for pid, _ in calls(serving_folder)}
-    paths = ["/v1/chat/completions", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/chat/completions"]
+    paths = [*STARTED, "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/chat/completions"]
     assert calls(serving_folder) == [(pid, path) for path in paths]
     # other weights, or a larger rank than vLLM was started with, need a new start
     assert not await engine.swap_adapter("/models/other", first)
@@ -145,7 +147,11 @@ async def test_an_adapter_is_replaced_in_the_running_process(serving_folder: Pat
     # it wakes up with the adapter that it serves now, and only with that one
     await engine.release_memory()
     await engine.start("/models/v1", second)
-    assert calls(serving_folder)[4:] == [(pid, "/sleep?level=1"), (pid, "/wake_up"), (pid, "/v1/chat/completions")]
+    assert calls(serving_folder)[len(paths) :] == [
+        (pid, "/sleep?level=1"),
+        (pid, "/wake_up"),
+        (pid, "/v1/chat/completions"),
+    ]
     await engine.release_memory()
     await engine.start("/models/v1")
     assert calls(serving_folder)[-1][0] != pid

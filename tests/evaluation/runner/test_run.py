@@ -91,7 +91,11 @@ def test_each_attempt_gets_its_task_and_its_ids_and_is_graded_and_stored(go: Go,
     assert {(row["run_id"], row["model"], row["state"], row["exit_code"], row["grader"]) for row in rows} == {
         ("r1", MODEL, "finished", 0, "exact")
     }
-    assert json.loads(rows[2]["evidence"]) == {"answer": "Bergen", "expected": "Oslo"}
+    assert json.loads(rows[2]["evidence"]) == {
+        "answer": "Bergen",
+        "expected": "Oslo",
+        "reason": "Grader 'exact' gave 0, a failure.",
+    }
     assert json.loads((place / "town-1.json").read_text()) == {"question": "where?", "answer": "Oslo"}
     pairs = (line.partition("=") for line in (place / "sum-2.env").read_text().splitlines())
     environment = {name: value for name, _, value in pairs}

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Final, Self
 
 from rich.markup import escape
 
-from spanloop.evaluation.results.bootstrap import Interval
-
 from ..console import err, markup_text, print_table
 
 if TYPE_CHECKING:
@@ -16,6 +14,7 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
+    from spanloop.evaluation.results.bootstrap import Interval
     from spanloop.training.loop.progress import RunningStep
     from spanloop.training.loop.rounds import LoopRound, StepRecord
 
@@ -30,6 +29,12 @@ def duration_text(seconds: float) -> str:
     if seconds < 2 * _MINUTE_S:
         return f"{seconds:.0f} s"
     return f"{seconds / _MINUTE_S:.0f} min" if seconds < 2 * _HOUR_S else f"{seconds / _HOUR_S:.1f} h"
+
+
+def _interval(values: "Sequence[float]") -> "Interval":
+    from spanloop.evaluation.results.bootstrap import Interval
+
+    return Interval(*values)
 
 
 class LoopDisplay:
@@ -143,7 +148,7 @@ def result_text(record: "StepRecord") -> str:
     """Return what a finished step found."""
     result = record.result or {}
     if "success" in result:
-        success = Interval(*result["success"])
+        success = _interval(result["success"])
         return f"success {success.text('.0f', scale=100, unit=' %')} on {result['tasks']:,} tasks"
     if "attempts" in result:
         graded = f", {result['successes'] / result['graded']:.0%} succeed" if result.get("graded") else ""
@@ -159,7 +164,7 @@ def print_rounds(rounds: "Sequence[LoopRound]") -> None:
 
     def success(number: "LoopRound", name: "StepName") -> str:
         result = number.step(name).result
-        return Interval(*result["success"]).text(".0f", scale=100, unit=" %") if result and "success" in result else ""
+        return _interval(result["success"]).text(".0f", scale=100, unit=" %") if result and "success" in result else ""
 
     print_table(
         ("round", "champion", "success", "candidate", "its success", "decision", "time", "tokens"),

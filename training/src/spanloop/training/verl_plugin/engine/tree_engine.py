@@ -125,6 +125,8 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             if logprobs is not None and "rollout_log_probs" in data:
                 sampled = {name: self._gathered(data[name]) for name in ("rollout_log_probs", "response_mask")}
                 result["metrics"] |= sampler_gap(self._gathered(logprobs), sampled)
+                if not self._stock_reason:
+                    result["metrics"]["recomputed_layers"] = [self._kept.recomputed]
                 records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
                 if records is not None:
                     records.write_update(data, logprobs)
@@ -132,8 +134,6 @@ class TreeEngine(_STOCK):  # type: ignore[misc]
             if entropy is not None:
                 mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
-            if not self._stock_reason:
-                result["metrics"]["recomputed_layers"] = [self._kept.recomputed]
             result["model_output"] = {}
         return result
 
