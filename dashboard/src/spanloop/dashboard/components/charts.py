@@ -58,7 +58,8 @@ def success_over_time(frame: pl.DataFrame) -> AnyChart:
         (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate")
     )
     base = alt.Chart(rated, height=_HEIGHT).encode(
-        x=alt.X("bucket:T", title=None),
+        # more ticks overlap, and the labels that remain of days and noons name no day
+        x=alt.X("bucket:T", title=None, axis=alt.Axis(tickCount=8)),
         y=alt.Y("rate:Q", title="success rate", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
     )
     points = base.mark_circle(color=GREEN, opacity=1).encode(
