@@ -61,7 +61,7 @@ class Column:
     form: str = ""
     """Format of a number, as of ``format()``; ``%`` at the end multiplies nothing."""
     sort: str = ""
-    """What the query sorts by; empty where the list cannot be sorted by the column."""
+    """Name of the query's order; empty where the list cannot be sorted by the column."""
     filter: str = ""
     """The filter that the column's value sets; empty for none."""
     is_hidden: bool = False
@@ -82,7 +82,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListState:
-    """What surrounds the rows of a list."""
+    """Total, order and neighbouring pages of a list, which are drawn around its rows."""
 
     name: str
     """Name of the list, under which chosen columns are remembered."""

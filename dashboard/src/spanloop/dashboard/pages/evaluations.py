@@ -35,7 +35,7 @@ _REGRESSED: Final = "Succeeded before, fail now"
 
 
 class EvaluationsPage(Page):
-    """How well policy versions do: held-out results, task by task, and while training."""
+    """Policy versions compared: held-out results, task by task, and rewards while training."""
 
     title: ClassVar[str] = "Evaluations"
     icon: ClassVar[str] = ":material/fact_check:"

@@ -19,7 +19,7 @@ _UNSPACED: Final = re.compile(
 """Scripts that put no space between words: there a word of the index is a whole run of letters."""
 _USER_KEYS: Final = ("user.id", "enduser.id", "langfuse.user.id", "langsmith.metadata.user_id", "user_id")
 _MARGIN_S: Final = 86_400
-"""How far spans may lie outside the time of their episode."""
+"""Longest distance of a span from the time of its episode."""
 COMMON_HITS: Final = 200_000
 """Words with more hits are looked for in the newest episodes only."""
 NEWEST_EPISODES: Final = 20_000
@@ -72,7 +72,7 @@ _STEP_RANGES: Final = {
 
 
 class Words(NamedTuple):
-    """What a search box asks for."""
+    """A search of a filter bar, taken apart."""
 
     text: str
     words: tuple[str, ...]

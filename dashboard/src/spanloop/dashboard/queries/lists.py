@@ -32,7 +32,7 @@ _CANDIDATES: Final = 4
 
 
 class SortColumn(NamedTuple):
-    """What a list is sorted by."""
+    """The order of a list."""
 
     expression: str
     sql_type: str = "String"
