@@ -337,7 +337,7 @@ async def test_admission_rejects_holds_and_admits() -> None:
     with pytest.raises(UnavailableError, match="none"):
         async with admission.admit("m"):
             pass
-    admission.hold()
+    admission.gates[0].hold()
 
     async def use(model: str) -> str:
         async with admission.admit(model) as lease:
@@ -346,7 +346,7 @@ async def test_admission_rejects_holds_and_admits() -> None:
     held = [asyncio.create_task(use(model)) for model in ("m", "m@v1", "policy", "", "other")]
     await asyncio.sleep(0)
     assert admission.waiting == 5
-    admission.open(ENDPOINT)
+    admission.gates[0].open(ENDPOINT)
     answers = await asyncio.gather(*held, return_exceptions=True)
     assert answers[:4] == ["m@v1"] * 4
     assert isinstance(answers[4], ApiError)
@@ -356,7 +356,7 @@ async def test_admission_rejects_holds_and_admits() -> None:
 
 async def test_draining_preempts_requests_after_the_timeout() -> None:
     admission = AdmissionControl(UnavailableError("none", code="no_deployment"))
-    admission.open(ENDPOINT)
+    admission.gates[0].open(ENDPOINT)
 
     async def use() -> bool:
         preempted = asyncio.Event()
@@ -367,8 +367,8 @@ async def test_draining_preempts_requests_after_the_timeout() -> None:
 
     running = [asyncio.create_task(use()) for _ in range(3)]
     await asyncio.sleep(0)
-    admission.hold()
-    assert await admission.drain(0.01) == 3
+    admission.gates[0].hold()
+    assert await admission.gates[0].drain(0.01) == 3
     assert admission.running == 0
     assert await asyncio.gather(*running) == [True] * 3
-    assert await admission.drain(0.01) == 0
+    assert await admission.gates[0].drain(0.01) == 0

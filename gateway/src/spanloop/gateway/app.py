@@ -27,6 +27,7 @@ from spanloop.store import Store, connect
 
 from .admin import Admin
 from .api_errors import ApiError, DefectError
+from .apis.body_reader import BodyReader
 from .apis.response_store import ResponseStore
 from .apis.routes import ApiRoutes, error_response
 from .authentication import Authenticator
@@ -40,7 +41,7 @@ from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
 from .drain import Drain
-from .engine.admission import AdmissionControl, EngineEndpoint
+from .engine.admission import AdmissionControl, AdmissionLimits, EngineEndpoint
 from .engine.deployment import DeploymentFile
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
@@ -74,7 +75,11 @@ class Gateway:
         self._version = version("spanloop")
         self.metrics = Metrics()
         self.client = EngineClient()
-        self.admission = AdmissionControl(NO_DEPLOYMENT)
+        self.admission = AdmissionControl(
+            NO_DEPLOYMENT,
+            limits=AdmissionLimits(settings.engine_requests, settings.waiting_requests),
+            on_refusal=lambda: self._count_refusal("overloaded"),
+        )
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
             self._connect,
@@ -84,7 +89,7 @@ class Gateway:
         self._engine = self._make_engine()
         self.lifecycle = EngineLifecycle(
             self._engine,
-            self.admission,
+            self.admission.gates[0],
             DeploymentFile(data_dir),
             settings,
             data_dir=data_dir,
@@ -93,7 +98,7 @@ class Gateway:
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
-        self.drain = Drain()
+        self.drain = Drain(lambda: self._count_refusal("draining"))
         self.continuer = Continuer(
             self.client,
             self.metrics,
@@ -101,11 +106,12 @@ class Gateway:
             log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
             read_ids=self._read_ids,
         )
-        self._authenticator = Authenticator(data_dir, limits)
+        self._authenticator = Authenticator(data_dir, limits, self._count_refusal)
         responses = ResponseStore(
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
-        self._apis = ApiRoutes(self, self._authenticator, responses, settings.max_body_bytes)
+        self._bodies = BodyReader(settings.max_body_bytes, settings.bodies_bytes, lambda: self._count_refusal("memory"))
+        self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -117,6 +123,9 @@ class Gateway:
             shared_dir=data_dir.shared,
         )
         self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
+
+    def _count_refusal(self, reason: str) -> None:
+        self.metrics.count("refused_total", reason=reason)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""
@@ -246,6 +255,8 @@ class Gateway:
             "engine_start_duration_seconds": status.start_duration_s,
             "running_requests": self.admission.running,
             "held_requests": self.admission.waiting,
+            "body_bytes": self._bodies.used_bytes,
+            "engines_serving": len(self.admission.endpoints),
             "conversation_bytes": self.continuer.size_bytes,
             "spool_bytes": spool.bytes,
             "spool_records": spool.records,

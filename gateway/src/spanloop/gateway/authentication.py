@@ -36,13 +36,17 @@ class Authenticator:
 
     Args:
         data_dir: Holds keys and tokens.
-        limits: Limits of rate, concurrency and body size by key; the tokens have none.
+        limits: Limits of rate, concurrency, tokens and body size by key; the tokens of the data directory have none.
+        on_refusal: Called with the name of a limit that refuses a request.
 
     Raises:
         DataDirectoryError: The tokens cannot be written.
     """
 
-    def __init__(self, data_dir: DataDir, limits: Limits | None = None) -> None:
+    def __init__(
+        self, data_dir: DataDir, limits: Limits | None = None, on_refusal: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._on_refusal = on_refusal
         self._keys = KeyRing(data_dir)
         self._limiter = KeyLimiter(limits or Limits())
         self._admin_token = admin_token(data_dir)
@@ -71,10 +75,11 @@ class Authenticator:
         """Check a request and the limits of its key; the caller ends the admission.
 
         Raises:
-            ApiError: As `check`; 429 above the key's rate, 503 above its concurrent requests.
+            ApiError: As `check`; 429 above the key's requests or tokens, 503 above its concurrent requests.
         """
         admission = self._limiter.admit(self.check(request, scope))
         if isinstance(admission, LimitExceeded):
+            self._on_refusal(admission.limit)
             message = f"{admission.message[0].upper()}{admission.message[1:]}."
             raise ApiError(admission.status, message, code="rate_limit_exceeded", retry_after_s=admission.retry_after_s)
         return admission

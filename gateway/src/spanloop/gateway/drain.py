@@ -6,22 +6,28 @@ connection, so that its retry reaches another gateway or the next process.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api_errors import UnavailableError
-from .apis.routes import GENERATION_PATHS
+from .apis.routes import GENERATION_PATHS, error_response
 
 _SHUTTING_DOWN: Final = UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5)
 _log: Final = logging.getLogger(__name__)
 
 
 class Drain:
-    """Counts the chat requests of one gateway."""
+    """Counts the chat requests of one gateway.
 
-    def __init__(self) -> None:
+    Args:
+        on_refusal: Called for each request that is rejected.
+    """
+
+    def __init__(self, on_refusal: Callable[[], None] = lambda: None) -> None:
+        self._on_refusal = on_refusal
         self.is_active = False
         """Whether new requests are rejected."""
         self._running = 0
@@ -35,7 +41,10 @@ class Drain:
                 await app(scope, receive, send)
                 return
             if self.is_active:
-                await _SHUTTING_DOWN.response(Connection="close")(scope, receive, send)
+                self._on_refusal()
+                response = error_response(scope["path"], _SHUTTING_DOWN)
+                response.headers["connection"] = "close"
+                await response(scope, receive, send)
                 return
             self._running += 1
             try:

@@ -1,4 +1,4 @@
-"""Limits of rate, concurrency and body size by API key.
+"""Limits of rate, concurrency, tokens and body size by API key.
 
 Invariant: a refused request holds nothing, and each refusal by rate or concurrency says when to try again, so that a
 client that retries gets through. Each process counts by itself. Requests without a key have no limit.
@@ -14,15 +14,18 @@ from typing import Final, NamedTuple, Self
 from spanloop.foundation.settings import KeyLimits, Limits
 
 _CONCURRENCY_RETRY_S: Final = 1
+_MINUTE_S: Final = 60.0
 
 
 class LimitExceeded(NamedTuple):
     """Why a request is refused now."""
 
     status: HTTPStatus
-    """429 for the rate, 503 for concurrent requests."""
+    """429 for requests and tokens, 503 for concurrent requests."""
     message: str
     retry_after_s: int
+    limit: str
+    """Name of the setting."""
 
 
 class Admission:
@@ -48,6 +51,11 @@ class Admission:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.end()
+
+    def charge(self, tokens: int) -> None:
+        """Count tokens that the request used, before its end."""
+        if self._counted is not None:
+            self._counted.charge(tokens)
 
     def end(self) -> None:
         """End the request; a second call changes nothing."""
@@ -81,31 +89,60 @@ class KeyLimiter:
 
 
 class _KeyState:
-    """A token bucket that holds the requests of one second, and a count of running requests."""
+    """Buckets of one second's requests and one minute's tokens, and a count of running requests."""
 
-    __slots__ = ("_bucket", "_filled_s", "_name", "_tokens", "limits", "running")
+    __slots__ = ("_name", "_requests", "_tokens", "limits", "running")
 
     def __init__(self, name: str, limits: KeyLimits, now_s: float) -> None:
         self._name = name
         self.limits = limits
         self.running = 0
-        self._bucket = max(1.0, limits.requests_per_s or 0.0)
-        self._tokens = self._bucket
-        self._filled_s = now_s
+        rate, tokens = limits.requests_per_s, limits.tokens_per_min
+        self._requests = None if rate is None else _Bucket(max(1.0, rate), rate, now_s)
+        self._tokens = None if tokens is None else _Bucket(float(tokens), tokens / _MINUTE_S, now_s)
 
     def admit(self, now_s: float) -> Admission | LimitExceeded:
-        most = self.limits.concurrent_requests
+        limits, name = self.limits, self._name
+        most = limits.concurrent_requests
         if most is not None and self.running >= most:
-            message = f"the API key {self._name} has {self.running} requests in progress; its limit is {most}"
-            return LimitExceeded(HTTPStatus.SERVICE_UNAVAILABLE, message, _CONCURRENCY_RETRY_S)
-        rate = self.limits.requests_per_s
-        if rate is not None:
-            self._tokens = min(self._bucket, self._tokens + (now_s - self._filled_s) * rate)
-            self._filled_s = now_s
-            if self._tokens < 1.0:
-                message = f"the API key {self._name} has a limit of {rate:g} requests a second"
-                wait_s = max(1, math.ceil((1.0 - self._tokens) / rate))
-                return LimitExceeded(HTTPStatus.TOO_MANY_REQUESTS, message, wait_s)
-            self._tokens -= 1.0
+            message = f"the API key {name} has {self.running} requests in progress; its limit is {most}"
+            busy = HTTPStatus.SERVICE_UNAVAILABLE
+            return LimitExceeded(busy, message, _CONCURRENCY_RETRY_S, "concurrent_requests")
+        # A request that is answered may use any number of tokens, so one left is enough.
+        if self._tokens is not None and (wait_s := self._tokens.wait_s(1.0, now_s)):
+            message = f"the API key {name} has a limit of {limits.tokens_per_min} tokens a minute"
+            return LimitExceeded(HTTPStatus.TOO_MANY_REQUESTS, message, wait_s, "tokens_per_min")
+        if self._requests is not None:
+            if wait_s := self._requests.wait_s(1.0, now_s):
+                message = f"the API key {name} has a limit of {limits.requests_per_s:g} requests a second"
+                return LimitExceeded(HTTPStatus.TOO_MANY_REQUESTS, message, wait_s, "requests_per_s")
+            self._requests.level -= 1.0
         self.running += 1
-        return Admission(self, self._name)
+        return Admission(self, name)
+
+    def charge(self, tokens: int) -> None:
+        if self._tokens is not None:
+            self._tokens.level -= tokens
+
+
+class _Bucket:
+    """A token bucket; its level may be negative.
+
+    Args:
+        size: Its content when it is full.
+        rate: What flows in, a second.
+        now_s: The time; it is full then.
+    """
+
+    __slots__ = ("_filled_s", "_rate", "_size", "level")
+
+    def __init__(self, size: float, rate: float, now_s: float) -> None:
+        self._size = self.level = size
+        self._rate = rate
+        self._filled_s = now_s
+
+    def wait_s(self, amount: float, now_s: float) -> int:
+        """Return the seconds until it holds ``amount``, rounded up; 0 if it does."""
+        self.level = min(self._size, self.level + (now_s - self._filled_s) * self._rate)
+        self._filled_s = now_s
+        return 0 if self.level >= amount else max(1, math.ceil((amount - self.level) / self._rate))

@@ -12,6 +12,9 @@ class KeyLimits(Section):
     """Requests a second; as many may come at once. Above it 429 with ``Retry-After``. None: no limit."""
     concurrent_requests: int | None = Field(default=None, ge=1)
     """Requests at the same time. Above it 503 with ``Retry-After``. None: no limit."""
+    tokens_per_min: int | None = Field(default=None, ge=1)
+    """Tokens of prompts and responses a minute, at the gateway; a minute's may be used at once. A response is counted
+    when it ends. Above it 429 with ``Retry-After``. None: no limit."""
     body_bytes: int | None = Field(default=None, ge=1)
     """Size of one request's body, decompressed. Above it 413. None: the service's own limit alone."""
 

@@ -27,7 +27,9 @@ from ..chat.request import ChatRequest
 from ..chat.sessions import session_of
 from ..client.connection import EngineConnectionError
 from ..client.json_codec import encode_json
+from ..engine.admission import Caller
 from . import messages_request, responses_request
+from .body_reader import BodyReader, BodyShare
 from .fields import expect_text, read_object
 from .messages_format import MessagesFormat, engine_message, messages_error
 from .response_store import ResponseStore, StoredResponse
@@ -60,16 +62,16 @@ class ApiRoutes:
         services: The parts of the gateway that answer.
         authenticator: Checks keys.
         store: Of the Responses API.
-        max_body_bytes: Limit of a request's body.
+        bodies: Reads the bodies of requests.
     """
 
     def __init__(
-        self, services: Services, authenticator: Authenticator, store: ResponseStore, max_body_bytes: int
+        self, services: Services, authenticator: Authenticator, store: ResponseStore, bodies: BodyReader
     ) -> None:
         self._services = services
         self._authenticator = authenticator
         self._store = store
-        self._max_body_bytes = max_body_bytes
+        self._bodies = bodies
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -88,9 +90,9 @@ class ApiRoutes:
 
     def _generating(self, prepare: Prepare) -> Any:
         async def handle(request: Request) -> "_AdmittedGeneration":
-            admission = self._authenticator.admit(request, Scope.SERVE)
+            admission, share = self._authenticator.admit(request, Scope.SERVE), BodyShare(self._bodies)
             try:
-                body = await self._read_body(request, admission.body_bytes)
+                body = await share.read(request, admission.body_bytes)
                 # An API key of this gateway is not the engine's.
                 authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
                 key = admission.key or authorization
@@ -105,9 +107,10 @@ class ApiRoutes:
                     headers={"x-request-id": _request_id(request)},
                 )
             except BaseException:
+                share.end()
                 admission.end()
                 raise
-            return _AdmittedGeneration(handler, admission)
+            return _AdmittedGeneration(handler, admission, share)
 
         return handle
 
@@ -158,10 +161,12 @@ class ApiRoutes:
 
     async def _count_tokens(self, request: Request) -> Response:
         with self._authenticator.admit(request, Scope.SERVE) as admission:
-            document = read_object(await self._read_body(request, admission.body_bytes))
-            chat = messages_request.to_chat(document, needs_limit=False)
-            fields = ("model", "messages", "tools", "chat_template_kwargs")
-            response = await self._call_engine("/tokenize", {name: chat[name] for name in fields if name in chat})
+            with self._bodies.share() as share:
+                document = read_object(await share.read(request, admission.body_bytes))
+                chat = messages_request.to_chat(document, needs_limit=False)
+                fields = ("model", "messages", "tools", "chat_template_kwargs")
+                body = {name: chat[name] for name in fields if name in chat}
+                response = await self._call_engine("/tokenize", body, self._key(request, admission))
             if response.status_code != HTTPStatus.OK:
                 content = messages_error(response.status_code, engine_message(bytes(response.body)))
                 return Response(content, response.status_code, media_type="application/json")
@@ -169,14 +174,14 @@ class ApiRoutes:
             return JSONResponse({"input_tokens": count})
 
     async def _relay_tokens(self, request: Request) -> Response:
-        with self._authenticator.admit(request, Scope.SERVE) as admission:
-            document = read_object(await self._read_body(request, admission.body_bytes))
-            return await self._call_engine(request.url.path, document)
+        with self._authenticator.admit(request, Scope.SERVE) as admission, self._bodies.share() as share:
+            document = read_object(await share.read(request, admission.body_bytes))
+            return await self._call_engine(request.url.path, document, self._key(request, admission))
 
-    async def _call_engine(self, path: str, document: Mapping[str, Any]) -> Response:
+    async def _call_engine(self, path: str, document: Mapping[str, Any], key: str) -> Response:
         """Return the engine's response to a request that generates nothing."""
-        model = document.get("model") or ""
-        async with self._services.canaries.route(str(model), "").admit(str(model)) as slot:
+        model = str(document.get("model") or "")
+        async with self._services.canaries.route(model, "").admit(model, Caller(key)) as slot:
             body = encode_json({**document, "model": slot.endpoint.served_name})
             try:
                 response = await self._services.client.request(
@@ -189,32 +194,22 @@ class ApiRoutes:
     def _key(self, request: Request, admission: Admission) -> str:
         return admission.key or ("" if self._authenticator.is_required else request.headers.get("authorization", ""))
 
-    async def _read_body(self, request: Request, limit_bytes: int | None) -> bytes:
-        most_bytes = self._max_body_bytes
-        if limit_bytes is not None:
-            most_bytes = min(most_bytes, limit_bytes)
-        length = request.headers.get("content-length", "0")
-        if length.isdigit() and int(length) > most_bytes:
-            raise _too_large(most_bytes)
-        body = bytearray()
-        # A chunked body declares no length, so its size is checked as it arrives.
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > most_bytes:
-                raise _too_large(most_bytes)
-        return bytes(body)
-
 
 class _AdmittedGeneration:
     """A request whose admission ends with its response."""
 
-    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
+    def __init__(self, handler: ChatHandler, admission: Admission, share: BodyShare) -> None:
         self._handler = handler
         self._admission = admission
+        self._share = share
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         with self._admission:
-            await self._handler(scope, receive, send)
+            try:
+                await self._handler(scope, receive, send)
+            finally:
+                self._share.end()
+                self._admission.charge(self._handler.used_tokens)
 
 
 def error_response(path: str, error: ApiError) -> Response:
@@ -244,7 +239,3 @@ def _prepare_message(body: bytes, traceparent: str | None, _key: str) -> Generat
 def _request_id(request: Request) -> str:
     identity = request.headers.get("x-request-id", "")
     return identity if _REQUEST_ID.fullmatch(identity) else f"req_{secrets.token_hex(12)}"
-
-
-def _too_large(limit_bytes: int) -> ApiError:
-    return ApiError(413, f"The request is larger than the limit of {limit_bytes} bytes.", code="too_large")

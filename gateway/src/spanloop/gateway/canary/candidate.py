@@ -69,7 +69,7 @@ class Candidate:
         self._champion = champion
         self.lifecycle: Final = EngineLifecycle(
             engine,
-            self.admission,
+            self.admission.gates[0],
             _CandidateFile(canary.candidate),
             settings.model_copy(update={"upstream": canary.upstream}),
             data_dir=data_dir,
@@ -136,6 +136,7 @@ class Candidate:
 
     async def end(self) -> None:
         """Let running requests finish, then stop the engine."""
-        self.admission.close(NO_CANARY)
-        await self.admission.drain(5.0)
+        gate = self.admission.gates[0]
+        gate.close(NO_CANARY)
+        await gate.drain(5.0)
         await self.lifecycle.close()

@@ -10,7 +10,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
-from ..engine.admission import AdmissionControl, EngineSlot
+from ..engine.admission import ANYONE, AdmissionControl, Caller, EngineSlot
 from .candidate import Candidate
 
 _UNCOUNTED: Final = frozenset({"no_canary", "serving_paused", "shutting_down"})
@@ -56,11 +56,11 @@ class RoutedCall:
             return self.candidate.admission.is_held
         return self.champion.is_held
 
-    def admit(self, model: str) -> AbstractAsyncContextManager[EngineSlot]:
+    def admit(self, model: str, caller: Caller = ANYONE) -> AbstractAsyncContextManager[EngineSlot]:
         """Allow a block to use the version that answers; it raises as `AdmissionControl.admit`."""
         if self.candidate is not None and self.uses_candidate:
             return self.candidate.admit()
-        return self.champion.admit(model)
+        return self.champion.admit(model, caller)
 
     def fall_back(self, failure: str, *, code: str | None = None) -> None:
         """Let the champion answer, because the candidate failed."""

@@ -1,21 +1,20 @@
 """``POST /v1/chat/completions``: forward the request to the engine, capture its tokens, respond.
 
 Invariant: the last part of a response (all of it without ``stream``, else the chunk with the last finish reason)
-leaves only after its captures were recorded. A request is repeated, on new weights or by the champion after the
-candidate of a canary failed, only if nothing of its response was sent.
+leaves only after its captures were recorded. A request is repeated, on new weights, by another engine or by the
+champion after the candidate of a canary failed, only if nothing of its response was sent.
 """
 
 import asyncio
 import contextlib
 import logging
-import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from starlette.types import Receive, Scope, Send
 
@@ -28,19 +27,19 @@ from ..capture.sampling_record import record_sampling
 from ..capture.tokens import CaptureBuilder, CaptureContext
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient, EngineResponse, EngineStream
-from ..client.json_codec import as_object, decode_json, encode_json
 from ..continuation.answer_messages import AnswerMessages
 from ..continuation.continuer import Continuation, Continuer
-from ..engine.admission import EngineSlot
+from ..engine.admission import Caller, EngineGate, EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metrics import Metrics
 from . import sse
 from .answer_format import AnswerFormat, ChatFormat
 from .answers import AnswerBuilder
 from .connection import ClientConnection
+from .engine_documents import decode_document, with_label
 from .interruption import ClientGoneError, Interruptible, PreemptedError
 from .request import ChatRequest
-from .sessions import pseudonym_of
+from .sessions import conversation_of, pseudonym_of
 
 _log: Final = logging.getLogger(__name__)
 _CLIENT_GONE: Final = 499
@@ -94,6 +93,10 @@ class ChatHandler:
         self._response_headers = headers
         self._headers = {"authorization": authorization} if authorization else {}
         self._call = services.canaries.route(request.model, session)
+        self._conversation = conversation_of(session, key, request.document)
+        self._is_repeated = False
+        self._failed: EngineGate | None = None
+        """The engine that did not answer."""
         self._answered_by = ""
         self._builder = CaptureBuilder(request.choice_count)
         self._answer = AnswerBuilder()
@@ -101,6 +104,12 @@ class ChatHandler:
         self._running: Interruptible | None = None
         self._began_s = time.monotonic()
         self._started_ns = time.time_ns()
+
+    @property
+    def used_tokens(self) -> int:
+        """Tokens of prompt and response."""
+        usage = self._builder.usage
+        return usage.prompt_tokens + usage.response_tokens
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to the request."""
@@ -110,6 +119,7 @@ class ChatHandler:
         respond = self._answer_stream if self._request.is_stream else self._answer_whole
         try:
             while not await self._try_once(respond, connection):
+                self._is_repeated = True
                 self._services.metrics.count("repeated_total")
         finally:
             watcher.cancel()
@@ -137,7 +147,7 @@ class ChatHandler:
                         "The model was replaced during the response; send the request again.", "model_replaced"
                     )
                 except EngineConnectionError as error:
-                    if self._falls_back(connection, f"the engine stopped: {error}"):
+                    if self._falls_back(connection, f"the engine stopped: {error}") or self._moves(connection, slot):
                         return False
                     await self._report_engine_loss(connection, error)
                 finally:
@@ -183,6 +193,14 @@ class ChatHandler:
             return False
         self._call.fall_back(failure, code=code)
         self._answered_by = ""
+        return True
+
+    def _moves(self, connection: ClientConnection, slot: EngineSlot) -> bool:
+        """Let another engine answer what one did not, once; return False if none can."""
+        if connection.has_started or self._failed is not None or not self._call.champion.has_other(slot):
+            return False
+        self._failed = slot.gate
+        self._services.metrics.count("retried_total")
         return True
 
     def _before_answer(self) -> None:
@@ -236,7 +254,8 @@ class ChatHandler:
     @contextlib.asynccontextmanager
     async def _admit(self) -> AsyncGenerator[EngineSlot]:
         """Wait for admission while the client stays connected."""
-        context = self._call.admit(self._request.model)
+        caller = Caller(self._key, self._conversation, self._is_repeated, self._failed)
+        context = self._call.admit(self._request.model, caller)
         with self._interruptible():
             slot = await context.__aenter__()
         try:
@@ -263,7 +282,7 @@ class ChatHandler:
         if response.status_code != 200:
             await self._relay_engine_error(response, slot, connection)
             return
-        document = _decode_document(response.content)
+        document = decode_document(response.content)
         self._add(builder, document)
         await self._record(slot, builder)
         await connection.send_whole(self._format.whole(document, slot.endpoint.deployment.label))
@@ -283,7 +302,7 @@ class ChatHandler:
                         is_ended = True
                         events.append(self._format.done())
                         continue
-                    document = _decode_document(data)
+                    document = decode_document(data)
                     self._add(builder, document)
                     if builder.is_finished:
                         await self._record(slot, builder)
@@ -343,7 +362,7 @@ class ChatHandler:
         if self._call.may_fall_back:
             # The champion may accept what the candidate rejects; if it does not either, its error is the answer.
             raise ApiError(response.status_code, f"status {response.status_code}: {response.content[:200]!r}")
-        await connection.relay_error(response, _with_name(response.content, slot))
+        await connection.relay_error(response, with_label(response.content, slot))
 
     async def _report_engine_loss(self, connection: ClientConnection, error: EngineConnectionError) -> None:
         what = f"The engine stopped during the response ({error}); it restarts automatically."
@@ -351,28 +370,3 @@ class ChatHandler:
             await connection.end_with_error(what, "engine_lost")
         else:
             await connection.send_error(UnavailableError(what, code="engine_lost", retry_after_s=5))
-
-
-def _with_name(error: bytes, slot: EngineSlot) -> bytes:
-    """Return an engine's error with the caller's name of the model instead of the engine's own."""
-    served, label = slot.endpoint.served_name, slot.endpoint.deployment.label
-    try:
-        document = as_object(decode_json(error))
-    except (ValueError, RecursionError):
-        return error
-    fields = as_object(document.get("error"))
-    message = fields.get("message")
-    if not isinstance(message, str) or served not in message:
-        return error
-    named = re.sub(rf"(?<![\w@/-]){re.escape(served)}(?![\w@/-])", lambda _: label, message)
-    return encode_json({**document, "error": {**fields, "message": named}})
-
-
-def _decode_document(data: bytes) -> dict[str, Any]:
-    try:
-        document = decode_json(data)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(502, f"The engine's response is not JSON, or nested too deep: {data[:200]!r}") from error
-    if not isinstance(document, dict):
-        raise ApiError(502, f"The engine's response is JSON of type {type(document).__name__}, expected an object.")
-    return cast("dict[str, Any]", document)

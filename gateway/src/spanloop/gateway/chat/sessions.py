@@ -9,18 +9,22 @@ import logging
 import os
 import struct
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 
+from ..client.json_codec import as_list, as_object, encode_json
 from .request import TraceContext
 
 SESSION_HEADER: Final = "x-session-id"
 _BAGGAGE_KEYS: Final = ("session.id", "gen_ai.conversation.id")
 _RECORD: Final = struct.Struct("<QQ")
 _LIMIT: Final = 100_000
+_BEGINNING: Final = 1000
+"""Characters of a text."""
 _MICROSECONDS: Final = 1e6
 _log: Final = logging.getLogger(__name__)
 
@@ -36,6 +40,21 @@ def session_of(headers: Headers, trace: TraceContext) -> str:
     members = [member.split(";")[0].partition("=") for line in headers.getlist("baggage") for member in line.split(",")]
     baggage = {unquote(key.strip()): unquote(value.strip()) for key, _, value in members}
     return next((baggage[key] for key in _BAGGAGE_KEYS if baggage.get(key)), trace.trace_id)
+
+
+def conversation_of(session: str, key: str, document: Mapping[str, Any]) -> bytes:
+    """Return what the requests of one conversation share: the session, else the key and the beginning of its texts.
+
+    Args:
+        session: Of the call; empty without one.
+        key: The caller's.
+        document: The request, a chat or a text completion.
+    """
+    if session:
+        return session.encode("utf-8", "surrogatepass")
+    texts = [as_object(message).get("content") for message in as_list(document.get("messages"))[:2]]
+    beginning = [text[:_BEGINNING] if isinstance(text, str) else None for text in (*texts, document.get("prompt"))]
+    return encode_json([key, beginning])
 
 
 def fraction_of(session: str, salt: str) -> float:

@@ -1,17 +1,28 @@
-"""Admission control: which requests may use the engine, and with which weights.
+"""Admission control: which requests may use which engine, and with which weights.
 
-Invariant: while a slot exists, the deployment it names is loaded in the engine. So the version in a capture is the
-version that sampled it: weights change only between `drain` and `open` of `AdmissionControl`, when no slot exists.
+Invariant: while a slot exists, the deployment it names is loaded in its engine. So the version in a capture is the
+version that sampled it: weights change only between `drain` and `open` of `EngineGate`, when it has no slot. Requests
+beyond the limits wait in a `FairQueue`, and those beyond its limit are refused.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import hashlib
+import math
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from ..api_errors import ApiError, UnavailableError
 from .deployment import Deployment
 from .facts import EngineFacts
+from .fair_queue import FairQueue, WaitingRequest
+
+_SLACK: Final = 4
+"""Requests by which the engine of a conversation may be busier than twice the least busy one."""
+_MAX_RETRY_S: Final = 60
+_SMOOTHING: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +43,9 @@ class EngineEndpoint:
 
 @dataclass(eq=False, slots=True)
 class EngineSlot:
-    """Permission for one request to use the engine; ends with the block of `AdmissionControl.admit`."""
+    """Permission for one request to use an engine; ends with the block of `AdmissionControl.admit`."""
 
+    gate: "EngineGate"
     endpoint: EngineEndpoint
     is_preempted: bool = False
     """Whether a swap no longer waits: the request must stop using the engine at once."""
@@ -47,15 +59,20 @@ class EngineSlot:
             self.on_preempt()
 
 
-class AdmissionControl:
-    """Admits requests (open), queues them during a swap (held), or rejects them with a reason (closed)."""
+class EngineGate:
+    """The entrance to one engine: it admits requests (open), lets them wait (held), or rejects them (closed).
 
-    def __init__(self, reason: UnavailableError) -> None:
+    Args:
+        reason: Why it is closed at first.
+        on_change: Called when it opens, holds or closes, and when a slot ends.
+    """
+
+    def __init__(self, reason: UnavailableError, on_change: Callable[[], None]) -> None:
         self._endpoint: EngineEndpoint | None = None
         self._reason: UnavailableError | None = reason
         self._slots: set[EngineSlot] = set()
+        self._on_change = on_change
         self._changed = asyncio.Event()
-        self._waiting = 0
 
     @property
     def endpoint(self) -> EngineEndpoint | None:
@@ -63,8 +80,13 @@ class AdmissionControl:
         return self._endpoint
 
     @property
+    def reason(self) -> UnavailableError | None:
+        """Why it is closed; None while it is not."""
+        return self._reason
+
+    @property
     def is_held(self) -> bool:
-        """Whether new requests wait."""
+        """Whether requests wait for it."""
         return self._endpoint is None and self._reason is None
 
     @property
@@ -72,28 +94,18 @@ class AdmissionControl:
         """Number of requests that use the engine now."""
         return len(self._slots)
 
-    @property
-    def waiting(self) -> int:
-        """Number of requests that wait."""
-        return self._waiting
-
-    async def settled(self) -> None:
-        """Wait until requests are admitted or rejected."""
-        while self.is_held:
-            await self._changed.wait()
-
     def open(self, endpoint: EngineEndpoint) -> None:
         """Admit requests. The engine must have loaded the endpoint's weights already."""
         self._endpoint, self._reason = endpoint, None
         self._notify()
 
     def hold(self) -> None:
-        """Make new requests wait; running ones continue."""
+        """Admit no request; running ones continue."""
         self._endpoint, self._reason = None, None
         self._notify()
 
     def close(self, reason: UnavailableError) -> None:
-        """Reject new and waiting requests with ``reason``."""
+        """Reject requests with ``reason``."""
         self._endpoint, self._reason = None, reason
         self._notify()
 
@@ -114,36 +126,16 @@ class AdmissionControl:
             await self._until_idle()
         return preempted
 
-    @asynccontextmanager
-    async def admit(self, model: str) -> AsyncGenerator[EngineSlot]:
-        """Wait while held, then allow the block to use the engine.
-
-        Raises:
-            UnavailableError: Admission is closed.
-            ApiError: 404, the engine serves another model.
-        """
-        slot = EngineSlot(await self._enter(model))
+    def take(self, endpoint: EngineEndpoint) -> EngineSlot:
+        """Return a new slot."""
+        slot = EngineSlot(self, endpoint)
         self._slots.add(slot)
-        try:
-            yield slot
-        finally:
-            self._slots.discard(slot)
-            self._notify()
+        return slot
 
-    async def _enter(self, model: str) -> EngineEndpoint:
-        self._waiting += 1
-        try:
-            while self._endpoint is None:
-                if self._reason is not None:
-                    raise self._reason.with_traceback(None)
-                await self._changed.wait()
-        finally:
-            self._waiting -= 1
-        endpoint = self._endpoint
-        if model and model not in endpoint.accepted_names:
-            served = ", ".join(repr(name) for name in endpoint.accepted_names)
-            raise ApiError(404, f"The model {model!r} is not served here; served: {served}.", code="model_not_found")
-        return endpoint
+    def leave(self, slot: EngineSlot) -> None:
+        """End a slot."""
+        self._slots.discard(slot)
+        self._notify()
 
     async def _until_idle(self) -> None:
         while self._slots:
@@ -153,3 +145,227 @@ class AdmissionControl:
         # Each waiter checks its own condition again, so all of them are woken.
         self._changed.set()
         self._changed = asyncio.Event()
+        self._on_change()
+
+
+class Caller(NamedTuple):
+    """The request that asks for an engine."""
+
+    key: str = ""
+    """API key, which shares are fair among; empty without one."""
+    conversation: bytes = b""
+    """Names the conversation: its requests go to one engine, whose prefix cache holds it. Empty: to any."""
+    is_repeated: bool = False
+    """Whether it was admitted before and nothing of an answer was sent."""
+    failed: EngineGate | None = None
+    """The engine that did not answer it: another one is taken, if there is one."""
+
+
+ANYONE: Final = Caller()
+"""A request without key and conversation."""
+
+
+class AdmissionLimits(NamedTuple):
+    """Limits of `AdmissionControl`."""
+
+    running: int = 256
+    """Requests of each engine at the same time."""
+    waiting: int = 1024
+    """Requests that wait, for room or for new weights."""
+
+
+_DEFAULT_LIMITS: Final = AdmissionLimits()
+
+
+class _Wanted(NamedTuple):
+    model: str
+    caller: Caller
+
+
+class AdmissionControl:
+    """Admits requests to the engines whose gates are open.
+
+    Args:
+        reason: Why the gates are closed at first.
+        engines: Number of engines.
+        limits: Of running and waiting requests.
+        on_refusal: Called when the queue is full.
+    """
+
+    def __init__(
+        self,
+        reason: UnavailableError,
+        *,
+        engines: int = 1,
+        limits: AdmissionLimits = _DEFAULT_LIMITS,
+        on_refusal: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.gates: Final = tuple(EngineGate(reason, self._on_change) for _ in range(engines))
+        self._limits = limits
+        self._on_refusal = on_refusal
+        self._queue = FairQueue[EngineSlot]()
+        self._running = Counter[str]()
+        self._changed = asyncio.Event()
+        self._mean_s = 1.0
+        """Of a request's time in an engine, a moving mean."""
+
+    @property
+    def endpoint(self) -> EngineEndpoint | None:
+        """The first engine in use; None while all are held or closed."""
+        return next(iter(self.endpoints), None)
+
+    @property
+    def endpoints(self) -> tuple[EngineEndpoint, ...]:
+        """The engines in use."""
+        return tuple(gate.endpoint for gate in self.gates if gate.endpoint is not None)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether new requests wait for an engine to open."""
+        return not self.endpoints and any(gate.is_held for gate in self.gates)
+
+    @property
+    def running(self) -> int:
+        """Number of requests that use an engine now."""
+        return sum(gate.running for gate in self.gates)
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait."""
+        return len(self._queue)
+
+    async def settled(self) -> None:
+        """Wait until requests are admitted or rejected."""
+        while self.is_held:
+            await self._changed.wait()
+
+    def has_other(self, slot: EngineSlot) -> bool:
+        """Return whether another engine than that of ``slot`` serves the same model now."""
+        name = slot.endpoint.deployment.name
+        return slot.gate in self.gates and any(
+            gate is not slot.gate and gate.endpoint is not None and gate.endpoint.deployment.name == name
+            for gate in self.gates
+        )
+
+    @asynccontextmanager
+    async def admit(self, model: str, caller: Caller = ANYONE) -> AsyncGenerator[EngineSlot]:
+        """Wait for an engine, then allow the block to use it.
+
+        Raises:
+            UnavailableError: No engine runs, or too many requests wait.
+            ApiError: 404, no engine serves the model.
+        """
+        slot = await self._enter(WaitingRequest(caller.key, _Wanted(model, caller), caller.is_repeated))
+        began_s = asyncio.get_running_loop().time()
+        try:
+            yield slot
+        finally:
+            self._mean_s += _SMOOTHING * (asyncio.get_running_loop().time() - began_s - self._mean_s)
+            self._leave(slot, caller.key)
+
+    async def _enter(self, request: WaitingRequest[EngineSlot]) -> EngineSlot:
+        # Whatever waits already finds no room, so nothing is overtaken.
+        self._queue.push(request)
+        if not self._settle(request) and len(self._queue) > self._limits.waiting:
+            self._refuse(self._queue.newest_of_longest())
+        try:
+            return await request.result
+        except asyncio.CancelledError:
+            if not self._queue.remove(request) and not request.result.cancelled() and not request.result.exception():
+                self._leave(request.result.result(), request.key)
+            raise
+
+    def _leave(self, slot: EngineSlot, key: str) -> None:
+        self._running[key] -= 1
+        if not self._running[key]:
+            del self._running[key]
+        slot.gate.leave(slot)
+
+    def _refuse(self, request: WaitingRequest[EngineSlot] | None) -> None:
+        if request is None or not self._queue.remove(request) or request.result.done():
+            return
+        self._on_refusal()
+        room = max(1, len(self.endpoints)) * self._limits.running
+        wait_s = min(_MAX_RETRY_S, max(1, math.ceil(self._mean_s * (1 + len(self._queue) / room))))
+        request.result.set_exception(
+            UnavailableError(
+                f"The model is overloaded: {len(self._queue)} requests wait already. Try again in {wait_s} s.",
+                code="overloaded",
+                retry_after_s=wait_s,
+            )
+        )
+
+    def _on_change(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._admit_waiting()
+
+    def _admit_waiting(self) -> None:
+        """Admit as many waiting requests as there is room for."""
+        while self._settle_next():
+            pass
+
+    def _settle_next(self) -> bool:
+        """Admit or reject the next request that needs not wait; return False if all wait."""
+        blocked = set[str]()
+        for request in self._queue.in_turn(self._running):
+            model = request.wanted.model
+            if model not in blocked and self._settle(request):
+                return True
+            blocked.add(model)
+        return False
+
+    def _settle(self, request: WaitingRequest[EngineSlot]) -> bool:
+        """Admit or reject a request; return False if it waits on."""
+        if request.result.done():
+            return self._queue.remove(request)
+        try:
+            slot = self._take(request.wanted)
+        except ApiError as error:
+            self._queue.remove(request)
+            request.result.set_exception(error.with_traceback(None))
+            return True
+        if slot is None:
+            return False
+        self._queue.remove(request)
+        self._running[request.key] += 1
+        request.result.set_result(slot)
+        return True
+
+    def _take(self, wanted: _Wanted) -> EngineSlot | None:
+        """Return a slot; None while the request has to wait. It raises as `admit`."""
+        opened = [(gate, gate.endpoint) for gate in self.gates if gate.endpoint is not None]
+        serving = [each for each in opened if not wanted.model or wanted.model in each[1].accepted_names]
+        if not serving:
+            self._check_pending(wanted.model, [endpoint for _, endpoint in opened])
+            return None
+        others = [each for each in serving if each[0] is not wanted.caller.failed] or serving
+        free = [each for each in others if each[0].running < self._limits.running]
+        if not free:
+            return None
+        gate, endpoint = free[self._choose([gate for gate, _ in free], wanted.caller.conversation)]
+        return gate.take(endpoint)
+
+    def _check_pending(self, model: str, endpoints: Sequence[EngineEndpoint]) -> None:
+        """Raise unless an engine that is held may serve the model soon."""
+        if any(gate.is_held for gate in self.gates):
+            return
+        if endpoints:
+            names = dict.fromkeys(name for endpoint in endpoints for name in endpoint.accepted_names)
+            served = ", ".join(map(repr, names))
+            raise ApiError(404, f"The model {model!r} is not served here; served: {served}.", code="model_not_found")
+        reasons = [gate.reason for gate in self.gates if gate.reason is not None]
+        raise next((reason for reason in reasons if reason.retry_after_s is not None), reasons[0])
+
+    def _choose(self, gates: Sequence[EngineGate], conversation: bytes) -> int:
+        """Return the index of the conversation's engine, or of the least busy one if that has much less to do."""
+        least = min(range(len(gates)), key=lambda at: gates[at].running)
+        if not conversation or len(gates) == 1:
+            return least
+        # Rendezvous hashing: an engine that goes away moves its own conversations only, and gets them back.
+        preferred = max(range(len(gates)), key=lambda at: _weight(conversation, self.gates.index(gates[at])))
+        return preferred if gates[preferred].running <= 2 * gates[least].running + _SLACK else least
+
+
+def _weight(conversation: bytes, engine: int) -> bytes:
+    return hashlib.blake2b(b"%d " % engine + conversation, digest_size=8).digest()

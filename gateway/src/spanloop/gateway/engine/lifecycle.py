@@ -16,7 +16,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
-from .admission import AdmissionControl, EngineEndpoint
+from .admission import EngineEndpoint, EngineGate
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .served_adapter import ServedAdapter
 from .status import DeployResult, EngineState, EngineStatus
@@ -40,7 +40,7 @@ class EngineLifecycle:
 
     Args:
         engine: A child process or an external server.
-        admission: Opened, held and closed only by this object.
+        gate: The entrance to the engine; opened, held and closed only by this object.
         file: Holds the last deployment.
         settings: Timeouts and limits.
         data_dir: The gateway's; it remembers which files were checked.
@@ -50,7 +50,7 @@ class EngineLifecycle:
     def __init__(
         self,
         engine: Engine,
-        admission: AdmissionControl,
+        gate: EngineGate,
         file: LastDeployment,
         settings: GatewaySettings,
         *,
@@ -58,7 +58,7 @@ class EngineLifecycle:
         upstream_weights: UpstreamWeights,
     ) -> None:
         self._engine = engine
-        self._admission = admission
+        self._gate = gate
         self._file = file
         self._settings = settings
         self._data_dir = data_dir
@@ -118,9 +118,9 @@ class EngineLifecycle:
                 )
             await self._cancel_supervisor()
             self._state = EngineState.SWAPPING if was_serving else EngineState.STARTING
-            self._admission.hold()
+            self._gate.hold()
             self._logprobs_before_swap = None
-            preempted = await self._admission.drain(self._settings.drain_timeout_s)
+            preempted = await self._gate.drain(self._settings.drain_timeout_s)
             try:
                 method = await self._load(target, folder, was_serving=was_serving)
                 await asyncio.to_thread(self._file.write, target)
@@ -170,20 +170,20 @@ class EngineLifecycle:
 
     async def close(self) -> None:
         """Stop the engine at once, because the gateway ends."""
-        self._admission.close(UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5))
+        self._gate.close(UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5))
         await self._cancel_supervisor()
         await self._engine.stop()
 
     def _start_in_background(self) -> None:
         self._state = EngineState.STARTING
-        self._admission.hold()
+        self._gate.hold()
         self._start_supervisor(is_up=False)
 
     async def _drain(self, reason: UnavailableError) -> None:
         """Refuse new requests for ``reason``, and let running ones finish."""
         await self._cancel_supervisor()
-        self._admission.close(reason)
-        await self._admission.drain(self._settings.drain_timeout_s)
+        self._gate.close(reason)
+        await self._gate.drain(self._settings.drain_timeout_s)
 
     async def _load(self, target: Deployment, folder: ModelFolder, *, was_serving: bool) -> str:
         if was_serving:
@@ -338,13 +338,13 @@ class EngineLifecycle:
     def _set_serving(self, deployment: Deployment) -> None:
         self._state, self._error = EngineState.SERVING, ""
         name = deployment.label if deployment.adapter else self._engine.served_name
-        self._admission.open(EngineEndpoint(deployment, self._engine.api.base_url, name, self._engine.facts))
+        self._gate.open(EngineEndpoint(deployment, self._engine.api.base_url, name, self._engine.facts))
 
     def _set_restarting(self, reason: str, failures: int) -> None:
         wait_s = self._backoff_s(failures)
         _log.error("%s; restarting it in %.0f s", reason, wait_s)
         self._state, self._error = EngineState.RESTARTING, reason
-        self._admission.close(
+        self._gate.close(
             UnavailableError(
                 f"The model is unavailable: {reason}. It restarts automatically; try again in a minute.",
                 code="engine_restarting",
@@ -355,7 +355,7 @@ class EngineLifecycle:
     def _set_failed(self, error: SpanloopError) -> None:
         _log.error("the engine stays stopped: %s", error)
         self._state, self._error = EngineState.FAILED, str(error)
-        self._admission.close(
+        self._gate.close(
             UnavailableError(f"The engine does not run: {error.what}; {_DEPLOY_NEXT}", code="engine_failed")
         )
 

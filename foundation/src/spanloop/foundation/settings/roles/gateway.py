@@ -61,6 +61,12 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     the 10 s in which a service must stop."""
     max_body_bytes: int = Field(default=32 * 2**20, gt=0)
     """Refuse larger request bodies with 413."""
+    engine_requests: int = Field(default=256, gt=0)
+    """Requests that each engine gets at the same time; more wait, and keys with fewer running requests come first."""
+    waiting_requests: int = Field(default=1024, ge=0)
+    """Requests that wait for an engine; above it the key with the most waiting ones gets 503 with Retry-After."""
+    bodies_bytes: int = Field(default=512 * 2**20, gt=0)
+    """Limit of the bodies of all requests in progress together; above it 503 with Retry-After."""
     spool_bytes: int = Field(default=2 * 2**30, gt=0)
     """Limit of the bytes of captures that wait for ClickHouse."""
     conversation_bytes: int = Field(default=64 * 2**20, ge=0)
