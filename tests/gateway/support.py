@@ -95,6 +95,8 @@ class StandIn:
     """A reload leaves weights that are neither the old nor the new ones."""
     has_dev_mode: bool = True
     healthy: bool = True
+    name: str = "stand-in"
+    """Its own name for the model."""
     first_id: int = 1
     """Of its responses; two servers need ids that differ."""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -137,7 +139,7 @@ class StandIn:
         return Response(status_code=200 if self.healthy else 503)
 
     async def _models(self, _request: Request) -> Response:
-        card: dict[str, Any] = {"id": "stand-in", "object": "model", "root": str(self.root)}
+        card: dict[str, Any] = {"id": self.name, "object": "model", "root": str(self.root)}
         if self.max_model_len is not None:
             card["max_model_len"] = self.max_model_len
         return JSONResponse({"object": "list", "data": [card]})

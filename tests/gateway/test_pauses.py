@@ -65,7 +65,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -
     """Give every gateway a fake child engine; the newest is the last."""
     engines_made: list[FakeChildEngine] = []
 
-    def make(gateway: Gateway) -> FakeChildEngine:
+    def make(gateway: Gateway, _at: int) -> FakeChildEngine:
         engines_made.append(FakeChildEngine(stand_in, VllmApi(upstream, gateway.client)))
         return engines_made[-1]
 

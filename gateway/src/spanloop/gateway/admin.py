@@ -15,7 +15,7 @@ from .authentication import Authenticator
 from .canary.canaries import Canaries
 from .chat.request_body import read_body
 from .engine.deployment import Deployment, in_shared_folder
-from .engine.lifecycle import EngineLifecycle
+from .engine.engine_group import EngineGroup
 from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
@@ -38,7 +38,7 @@ class Admin:
 
     def __init__(
         self,
-        lifecycle: EngineLifecycle,
+        lifecycle: EngineGroup,
         pauses: Pauses,
         metrics: Metrics,
         *,

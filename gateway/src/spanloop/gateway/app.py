@@ -41,11 +41,14 @@ from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
 from .drain import Drain
-from .engine.admission import AdmissionControl, AdmissionLimits, EngineEndpoint
-from .engine.deployment import DeploymentFile
+from .engine.admission import AdmissionControl, AdmissionLimits, EngineEndpoint, EngineGate
+from .engine.deployment import DeploymentFile, LastDeployment
+from .engine.engine_group import EngineGroup, SharedDeployment
+from .engine.gpus import assign_gpus, visible_gpus
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
-from .engine.status import EngineState
+from .engine.serving_environment import find_serving_environment
+from .engine.status import EngineState, EngineStatus
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
@@ -75,26 +78,20 @@ class Gateway:
         self._version = version("spanloop")
         self.metrics = Metrics()
         self.client = EngineClient()
-        self.admission = AdmissionControl(
-            NO_DEPLOYMENT,
-            limits=AdmissionLimits(settings.engine_requests, settings.waiting_requests),
-            on_refusal=lambda: self._count_refusal("overloaded"),
-        )
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
             self._connect,
             data_dir.gateway / "rejected.jsonl",
             self.metrics,
         )
-        self._engine = self._make_engine()
-        self.lifecycle = EngineLifecycle(
-            self._engine,
-            self.admission.gates[0],
-            DeploymentFile(data_dir),
-            settings,
-            data_dir=data_dir,
-            upstream_weights=UpstreamWeights(data_dir),
+        self._engines = [self._make_engine(at) for at in range(len(settings.upstreams) or settings.engines)]
+        self.admission = AdmissionControl(
+            NO_DEPLOYMENT,
+            engines=len(self._engines),
+            limits=AdmissionLimits(settings.engine_requests, settings.waiting_requests),
+            on_refusal=lambda: self._count_refusal("overloaded"),
         )
+        self.lifecycle = EngineGroup([self._make_lifecycle(at) for at in range(len(self._engines))])
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
@@ -196,8 +193,8 @@ class Gateway:
         return JSONResponse(card)
 
     def _model_cards(self) -> list[dict[str, Any]]:
-        endpoint = self.admission.endpoint
-        models = [] if endpoint is None else [(name, endpoint) for name in endpoint.accepted_names[:2]]
+        served = {name: endpoint for endpoint in self.admission.endpoints for name in endpoint.accepted_names[:2]}
+        models = list(served.items())
         candidate = self.canaries.candidate
         if candidate is not None and candidate.admission.endpoint is not None:
             models.append((candidate.canary.candidate.label, candidate.admission.endpoint))
@@ -211,7 +208,8 @@ class Gateway:
     async def _healthz(self, _request: Request) -> Response:
         status, spool = self.lifecycle.status, self.recorder.stats
         deployment, candidate = status.deployment, self.canaries.candidate
-        is_degraded = status.state in _DEGRADED_STATES or bool(self.recorder.last_error)
+        engines = list(zip(self.lifecycle.statuses, self.admission.gates, strict=True))
+        is_degraded = any(each.state in _DEGRADED_STATES for each, _ in engines) or bool(self.recorder.last_error)
         return JSONResponse(
             {
                 "status": "draining" if self.drain.is_active else "degraded" if is_degraded else "ok",
@@ -221,6 +219,7 @@ class Gateway:
                 "version": None if deployment is None else deployment.version,
                 "canary": None if candidate is None else candidate.canary.candidate.label,
                 "error": status.error,
+                "engines": [_engine_document(*engine) for engine in engines],
                 "continuation": self._continuation_state(),
                 "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
@@ -274,14 +273,13 @@ class Gateway:
 
     def _make_candidate(self, canary: Canary) -> Candidate:
         champion, settings = self.lifecycle.status.deployment, self._settings
-        is_shared = (
-            not canary.upstream and isinstance(self._engine, ChildEngine) and fits_beside(champion, canary.candidate)
-        )
+        host = self._engines[0]
+        is_shared = not canary.upstream and isinstance(host, ChildEngine) and fits_beside(champion, canary.candidate)
         engine: Engine
         if canary.upstream:
             engine = ExternalEngine(canary.upstream, self.client)
-        elif is_shared and isinstance(self._engine, ChildEngine):
-            engine = SecondAdapter(self._engine, settings.start_timeout_s)
+        elif is_shared and isinstance(host, ChildEngine):
+            engine = SecondAdapter(host, settings.start_timeout_s)
         else:
             engine = ChildEngine(settings, self.client, self._data_dir.logs / "engine-candidate.log")
         weights = FixedWeights(self._data_dir, canary.candidate)
@@ -289,10 +287,26 @@ class Gateway:
             canary, engine, self.admission, settings, data_dir=self._data_dir, weights=weights, is_shared=is_shared
         )
 
-    def _make_engine(self) -> Engine:
-        if self._settings.upstream:
-            return ExternalEngine(self._settings.upstream, self.client)
-        return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine.log")
+    def _make_engine(self, at: int) -> Engine:
+        settings = self._settings
+        if settings.upstream:
+            return ExternalEngine(settings.upstreams[at], self.client)
+        gpus: tuple[str, ...] = ()
+        if settings.engines * settings.tensor_parallel > 1 and not find_serving_environment().is_cpu:
+            gpus = assign_gpus(settings.engines, settings.tensor_parallel, visible_gpus())[at]
+        return ChildEngine(settings, self.client, self._data_dir.logs / f"engine{f'-{at}' if at else ''}.log", gpus)
+
+    def _make_lifecycle(self, at: int) -> EngineLifecycle:
+        file: LastDeployment = DeploymentFile(self._data_dir)
+        upstream = self._settings.upstreams[at] if self._settings.upstream else ""
+        return EngineLifecycle(
+            self._engines[at],
+            self.admission.gates[at],
+            file if at == len(self._engines) - 1 else SharedDeployment(file),
+            self._settings.model_copy(update={"upstream": upstream}),
+            data_dir=self._data_dir,
+            upstream_weights=UpstreamWeights(self._data_dir, at),
+        )
 
     def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:
         with self._connect() as store:
@@ -301,6 +315,17 @@ class Gateway:
 
     def _connect(self) -> Store:
         return connect(self._data_dir)
+
+
+def _engine_document(status: EngineStatus, gate: EngineGate) -> dict[str, Any]:
+    served = status.deployment
+    return {
+        "state": status.state.value,
+        "model": None if served is None else served.label,
+        "running_requests": gate.running,
+        "restarts": status.restarts,
+        "error": status.error,
+    }
 
 
 def _log_writer_failure(writer: asyncio.Task[None]) -> None:

@@ -17,7 +17,7 @@ from spanloop.foundation.paths import DataDir
 from ..api_errors import ApiError, UnavailableError
 from ..chat.sessions import SessionLog
 from ..engine.admission import AdmissionControl
-from ..engine.lifecycle import EngineLifecycle
+from ..engine.engine_group import EngineGroup
 from ..engine.serving_environment import SERVED_NAME
 from ..engine.status import EngineState
 from .canary import Canary, CanaryFile, CanaryMode
@@ -42,7 +42,7 @@ class Canaries:
         self,
         data_dir: DataDir,
         champion: AdmissionControl,
-        lifecycle: EngineLifecycle,
+        lifecycle: EngineGroup,
         make_candidate: Callable[[Canary], Candidate],
     ) -> None:
         self._champion = champion

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from spanloop.foundation.cpu_features import computes_bfloat16
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings.roles import EngineSettings
 
+from .gpus import VISIBLE_ENV
 from .served_adapter import ServedAdapter
 
 SERVED_NAME: Final = "policy"
@@ -86,8 +87,13 @@ def launch_command(
     socket: Path,
     settings: EngineSettings,
     adapter: ServedAdapter | None = None,
+    *,
+    gpus: Sequence[str] = (),
 ) -> LaunchCommand:
-    """Return the command that serves ``model_path``, and ``adapter`` beside it, on a Unix socket."""
+    """Return the command that serves ``model_path``, and ``adapter`` beside it, on a Unix socket.
+
+    ``gpus`` are those that it may use; empty for all.
+    """
     # With "auto", weights stored as bfloat16 are computed in bfloat16: several times slower on a CPU that emulates it.
     is_emulated = settings.dtype == "auto" and serving.is_cpu and not computes_bfloat16()
     command = [
@@ -119,7 +125,11 @@ def launch_command(
         ]  # fmt: skip
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
+    if settings.tensor_parallel > 1:
+        command += ["--tensor-parallel-size", str(settings.tensor_parallel)]
     environment = _environment(serving, settings)
+    if gpus:
+        environment[VISIBLE_ENV] = ",".join(gpus)
     if adapter is not None:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     return LaunchCommand((*command, *settings.extra_args), environment)

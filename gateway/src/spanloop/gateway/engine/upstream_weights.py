@@ -41,15 +41,16 @@ class LoadedWeights:
 
 
 class UpstreamWeights:
-    """``gateway/upstream_weights.json``.
+    """``gateway/upstream_weights.json``, and one such file for each further upstream.
 
     Args:
         data_dir: The data directory.
+        index: Of the upstream.
     """
 
-    def __init__(self, data_dir: DataDir) -> None:
+    def __init__(self, data_dir: DataDir, index: int = 0) -> None:
         self._data_dir = data_dir
-        self._path = data_dir.gateway / "upstream_weights.json"
+        self._path = data_dir.gateway / f"upstream_weights{f'-{index}' if index else ''}.json"
 
     def read(self, url: str) -> LoadedWeights | None:
         """Return the last deployment to ``url``; None without one, and when the file is damaged."""

@@ -12,6 +12,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,6 +34,10 @@ _TAIL_LINES: Final = 15
 _SEARCHED_LINES: Final = 200
 _ERROR: Final = re.compile(r"\bERROR\b|Error: |died")
 _KILL_MARGIN_S: Final = 2.0
+_CHECK_EVERY_S: Final = 10.0
+_SILENT_CHECKS: Final = 6
+"""A child that answers none of them is started again; a busy one answers late, but answers."""
+_CHECK_UPSTREAM_EVERY_S: Final = 1.0
 
 
 class Engine(Protocol):
@@ -100,12 +105,16 @@ class ChildEngine:
         settings: The settings of the vLLM process.
         client: The HTTP client for its API.
         log_path: The file for its output; the previous run's output is kept beside it with the suffix ``.1``.
+        gpus: Those that it may use; empty for all.
     """
 
     can_restart = True
     served_name = SERVED_NAME
 
-    def __init__(self, settings: EngineSettings, client: EngineClient, log_path: Path) -> None:
+    def __init__(
+        self, settings: EngineSettings, client: EngineClient, log_path: Path, gpus: Sequence[str] = ()
+    ) -> None:
+        self._gpus = gpus
         self._settings = settings
         self._client = client
         self._log_path = log_path
@@ -143,7 +152,7 @@ class ChildEngine:
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
         try:
-            command = launch_command(serving, model_path, endpoint.path, self._settings, adapter)
+            command = launch_command(serving, model_path, endpoint.path, self._settings, adapter, gpus=self._gpus)
             self._process = await self._spawn(command)
         except OSError as error:
             self._remove_socket()
@@ -246,14 +255,25 @@ class ChildEngine:
         return True
 
     async def wait_until_down(self) -> str:
-        """Wait for the end of the process reaper, which ends with vLLM."""
+        """Wait for the end of the process reaper, which ends with vLLM, or until vLLM answers no health check."""
         if self._process is None:
             return "the engine (vLLM) does not run"
-        status = await self._process.wait()
+        end, silence = asyncio.ensure_future(self._process.wait()), asyncio.ensure_future(self._until_silent())
+        try:
+            await asyncio.wait((end, silence), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            end.cancel()
+            silence.cancel()
+        status = self._process.returncode
+        if status is None:
+            return f"the engine (vLLM) answered no health check for {_SILENT_CHECKS * _CHECK_EVERY_S:.0f} s"
         if status > 128:
             # The signal is the cause, whatever the log ends with.
             return f"the engine (vLLM) was killed by signal {status - 128}"
         return f"the engine (vLLM) ended with exit status {status}: {self._last_error_line()}"
+
+    async def _until_silent(self) -> None:
+        await _until_silent(self.api, _CHECK_EVERY_S, _SILENT_CHECKS)
 
     async def _wait_healthy(self, api: VllmApi, started_at: float) -> None:
         process = self._process
@@ -333,8 +353,13 @@ class ExternalEngine:
 
     async def wait_until_down(self) -> str:
         """Poll the server's health until two consecutive checks fail."""
-        failed_checks = 0
-        while failed_checks < 2:
-            await asyncio.sleep(1.0)
-            failed_checks = 0 if await self.api.is_healthy() else failed_checks + 1
+        await _until_silent(self.api, _CHECK_UPSTREAM_EVERY_S, 2)
         return f"the upstream {self.api.base_url} stopped responding"
+
+
+async def _until_silent(api: VllmApi, every_s: float, checks: int) -> None:
+    """Wait until consecutive health checks have failed."""
+    failed_checks = 0
+    while failed_checks < checks:
+        await asyncio.sleep(every_s)
+        failed_checks = 0 if await api.is_healthy() else failed_checks + 1

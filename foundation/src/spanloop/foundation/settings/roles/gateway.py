@@ -1,8 +1,9 @@
 """Settings of the gateway, and of the engine that it starts."""
 
 import shlex
+from typing import Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from spanloop.semconv.environment import GATEWAY_PORT
 
@@ -19,6 +20,8 @@ class EngineSettings(Section):
     """Size of the key/value cache on a CPU, GiB."""
     max_model_len: int | None = Field(default=None, gt=0)
     """Longest prompt plus response, tokens. Default: the model's own."""
+    tensor_parallel: int = Field(default=1, ge=1)
+    """GPUs of one engine, as vLLM's --tensor-parallel-size."""
     vllm_args: str = ""
     """Further arguments for vLLM in one quoted string; they override earlier ones."""
     start_timeout_s: float = Field(default=900.0, gt=0)
@@ -51,8 +54,8 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     allow_anonymous: bool = False
     """Listen beyond the loopback without API keys: every client that reaches the address may use the model."""
     upstream: str = ""
-    """URL of a running vLLM server to use instead of starting one. To train on its samples, start it with
-    --logprobs-mode processed_logprobs --generation-config vllm."""
+    """URL of a running vLLM server to use instead of starting one; several are separated by spaces. To train on its
+    samples, start it with --logprobs-mode processed_logprobs --generation-config vllm."""
     drain_timeout_s: float = Field(default=60.0, gt=0)
     """Longest wait of a swap of weights for running requests, seconds. Requests that have sent nothing by then are
     repeated on the new weights; started streams end with an error."""
@@ -61,6 +64,9 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     the 10 s in which a service must stop."""
     max_body_bytes: int = Field(default=32 * 2**20, gt=0)
     """Refuse larger request bodies with 413."""
+    engines: int = Field(default=1, ge=1)
+    """Engines to start with the same model. Each uses tensor_parallel GPUs of its own, and a conversation stays with
+    one."""
     engine_requests: int = Field(default=256, gt=0)
     """Requests that each engine gets at the same time; more wait, and keys with fewer running requests come first."""
     waiting_requests: int = Field(default=1024, ge=0)
@@ -85,5 +91,16 @@ class GatewaySettings(EngineSettings, ListeningSettings):
 
     @field_validator("upstream")
     @classmethod
-    def _without_version(cls, url: str) -> str:
-        return url.rstrip("/").removesuffix("/v1")
+    def _without_version(cls, urls: str) -> str:
+        return " ".join(url.rstrip("/").removesuffix("/v1") for url in urls.split())
+
+    @model_validator(mode="after")
+    def _engines_are_children(self) -> Self:
+        if self.upstream and self.engines > 1:
+            raise ValueError("engines counts the engines that the gateway starts; name several URLs in upstream")
+        return self
+
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        """The single URLs of ``upstream``."""
+        return tuple(self.upstream.split())
