@@ -138,7 +138,9 @@ def test_an_engine_that_is_down_leaves_and_comes_back(replicated: RunningGateway
     assert [engine["error"] for engine in replicated.health()["engines"]] == ["", ""]
 
 
-def test_a_rolling_swap_serves_all_the_time(replicated: RunningGateway, engines: list[StandIn], tmp_path: Path) -> None:
+def test_a_rolling_swap_serves_all_the_time(
+    replicated: RunningGateway, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop = threading.Event()
     models: list[str] = []
 
@@ -150,9 +152,16 @@ def test_a_rolling_swap_serves_all_the_time(replicated: RunningGateway, engines:
 
     admission = replicated.gateway.admission
     held: list[bool] = []
-    hold = [gate.hold for gate in admission.gates]
-    for gate, original in zip(admission.gates, hold, strict=True):
-        gate.hold = lambda original=original: (original(), held.append(admission.is_held))[0]  # type: ignore[method-assign]
+
+    def watched(hold: Callable[[], None]) -> Callable[[], None]:
+        def hold_and_note() -> None:
+            hold()
+            held.append(admission.is_held)
+
+        return hold_and_note
+
+    for gate in admission.gates:
+        monkeypatch.setattr(gate, "hold", watched(gate.hold))
     with ThreadPoolExecutor(4) as pool:
         workers = [pool.submit(ask, number) for number in range(4)]
         for number in (2, 3):

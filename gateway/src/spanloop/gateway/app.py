@@ -78,6 +78,10 @@ class Gateway:
         self._version = version("spanloop")
         self.metrics = Metrics()
         self.client = EngineClient()
+        if settings.upstream_key_file is not None:
+            key = settings.upstream_key_file.read_text(encoding="utf-8").strip()
+            for url in settings.upstreams:
+                self.client.authorize(url, key)
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
             self._connect,

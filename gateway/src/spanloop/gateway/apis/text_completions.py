@@ -3,7 +3,7 @@
 Invariant: a capture has the ids and log-probabilities of the tokens as with a chat.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Self
@@ -47,11 +47,16 @@ class TextRequest(ChatRequest):
             trace=TraceContext.parse(traceparent),
         )
 
-    def for_engine(self, served_name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    def for_engine(
+        self,
+        served_name: str,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        refused: Collection[str] = (),
+    ) -> bytes:
         """Return the body for the engine."""
-        logprobs = self.document.get("logprobs") or 0
-        overrides = {"model": served_name, "logprobs": logprobs, "return_token_ids": True, **fields}
-        return encode_json({**self.document, **overrides})
+        added = {"logprobs": self.document.get("logprobs") or 0, "return_token_ids": True}
+        accepted = {name: value for name, value in added.items() if name not in refused}
+        return encode_json({**self.document, "model": served_name, **accepted, **fields})
 
     def to_capture(self, document: dict[str, Any]) -> Mapping[str, Any]:
         """Return the engine's document in the form of a chat's."""

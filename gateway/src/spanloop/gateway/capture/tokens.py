@@ -110,6 +110,7 @@ class CaptureBuilder:
         self._choices: dict[int, _Choice] = {}
         self._prompt_token_ids: list[int] = []
         self._response_id = ""
+        self._reported_usage: Mapping[str, Any] = {}
         self._is_built = False
 
     def add(self, document: Mapping[str, Any]) -> None:
@@ -117,6 +118,7 @@ class CaptureBuilder:
         self._response_id = self._response_id or str(document.get("id") or "")
         if not self._prompt_token_ids:
             self._prompt_token_ids = list[int](document.get("prompt_token_ids") or ())
+        self._reported_usage = document.get("usage") or self._reported_usage
         choices: list[dict[str, Any]] = document.get("choices") or []
         for fragment in choices:
             choice = self._choices.setdefault(int(fragment["index"]), _Choice())
@@ -128,9 +130,11 @@ class CaptureBuilder:
 
     @property
     def usage(self) -> Usage:
-        """The tokens received so far."""
+        """The tokens received so far; of an engine without ids those that it reported."""
+        reported = self._reported_usage
+        prompt_tokens = len(self._prompt_token_ids) or int(reported.get("prompt_tokens") or 0)
         response_tokens = sum(len(choice.token_ids) for choice in self._choices.values())
-        return Usage(self._response_id, len(self._prompt_token_ids), response_tokens)
+        return Usage(self._response_id, prompt_tokens, response_tokens or int(reported.get("completion_tokens") or 0))
 
     @property
     def is_finished(self) -> bool:

@@ -270,7 +270,8 @@ class ChatHandler:
         continuation = self._continuation = await self._services.continuer.continue_exactly(
             request, endpoint, self._key, self._headers
         )
-        body = request.for_engine(endpoint.served_name, {} if continuation is None else continuation.fields)
+        fields = {} if continuation is None else continuation.fields
+        body = request.for_engine(endpoint.served_name, fields, endpoint.facts.refused_fields)
         if continuation is not None and not continuation.alignment.is_whole:
             connection.headers[HISTORY_HEADER] = f"differs after token {continuation.alignment.exact}"
         url = endpoint.base_url + request.path

@@ -5,7 +5,7 @@ them.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Self, cast
@@ -87,19 +87,25 @@ class ChatRequest:
             trace=TraceContext.parse(traceparent),
         )
 
-    def for_engine(self, served_name: str, fields: Mapping[str, Any] = MappingProxyType({})) -> bytes:
+    def for_engine(
+        self,
+        served_name: str,
+        fields: Mapping[str, Any] = MappingProxyType({}),
+        refused: Collection[str] = (),
+    ) -> bytes:
         """Return the body for the engine, with its own model name and a request for logprobs and token ids.
 
         Args:
             served_name: The engine's name for the model.
             fields: Further fields.
+            refused: Fields that the engine does not accept.
 
         Raises:
             ApiError: 400; the request is nested too deep to be written.
         """
-        overrides = {"model": served_name, "logprobs": True, "return_token_ids": True, **fields}
+        added = {name: True for name in ("logprobs", "return_token_ids") if name not in refused}
         try:
-            return encode_json({**self.document, **overrides})
+            return encode_json({**self.document, "model": served_name, **added, **fields})
         except RecursionError as error:
             raise nested_too_deep() from error
 

@@ -25,6 +25,8 @@ class EngineFacts(NamedTuple):
     """Of an engine that takes token ids; None where conversations cannot be continued exactly."""
     no_exact_ids: str = "the engine was not asked"
     """Why they cannot; empty where they can."""
+    refused_fields: frozenset[str] = frozenset()
+    """Fields that the gateway adds to requests elsewhere (``logprobs``, ``return_token_ids``), and not for this one."""
 
     @classmethod
     async def of_child(cls, api: VllmApi, command: Sequence[str], model_path: str, name: str) -> Self:
@@ -45,19 +47,28 @@ class EngineFacts(NamedTuple):
     @classmethod
     async def of_upstream(cls, api: VllmApi, name: str) -> Self:
         """Read the facts of a server that the gateway did not start; it raises as `VllmApi.max_model_len`."""
+        root = await api.served_root()
+        # Servers of other makers name no folder; some refuse fields that they do not know.
+        refused_fields = frozenset[str]() if root else await api.refused_fields(name)
+        if refused_fields:
+            _log.warning(
+                "the upstream %s does not accept %s, so captures of its answers are incomplete and train no policy",
+                api.base_url,
+                " and ".join(sorted(refused_fields)),
+            )
         max_model_len = await api.max_model_len()
-        exact_ids = await _exact_ids(api, name, await api.served_root())
+        exact_ids = await _exact_ids(api, name, root)
         try:
             sampling = _log_settings(EngineSampling.of_server_info(await api.server_info()))
-            return cls(max_model_len, sampling, *exact_ids)
         except ServiceError as error:
+            sampling = EngineSampling()
             _log.warning(
                 "the upstream %s does not tell its sampling defaults, so captures leave them out: %s; start it with "
                 "VLLM_SERVER_DEV_MODE=1, or with --generation-config vllm and --logprobs-mode processed_logprobs",
                 api.base_url,
                 error.what,
             )
-            return cls(max_model_len, EngineSampling(), *exact_ids)
+        return cls(max_model_len, sampling, *exact_ids, refused_fields)
 
 
 async def _exact_ids(api: VllmApi, name: str, folder: str) -> tuple[Vocabulary | None, str]:

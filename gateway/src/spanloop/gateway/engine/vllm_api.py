@@ -1,6 +1,7 @@
 """Calls to a vLLM server besides chat: health, models, weight probe, weight reload."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -44,43 +45,50 @@ class VllmApi:
     Args:
         base_url: The server's URL, without ``/v1``.
         client: The HTTP client to use.
+        model: Its name of the model; empty for the first that it lists.
     """
 
-    def __init__(self, base_url: str, client: EngineClient) -> None:
+    def __init__(self, base_url: str, client: EngineClient, model: str = "") -> None:
         self.base_url = base_url.rstrip("/")
         self._client = client
+        self._model = model
+        self.has_health_route = True
+        """Whether ``/health`` exists, as the last check said; other servers than vLLM and SGLang have none."""
 
     async def is_healthy(self) -> bool:
-        """Return whether ``/health`` responds with 200."""
+        """Return whether ``/health``, or ``/v1/models`` of a server without it, responds with 200."""
         try:
             response = await self._client.get(f"{self.base_url}/health", timeout_s=_HEALTH_TIMEOUT_S)
+            self.has_health_route = not 400 <= response.status_code < 500
+            if not self.has_health_route:
+                response = await self._client.get(f"{self.base_url}/v1/models", timeout_s=_HEALTH_TIMEOUT_S)
         except EngineConnectionError:
             return False
         return response.status_code == 200
 
     async def served_model(self) -> str:
-        """Return the id of the first model that the server lists.
+        """Return the model's id.
 
         Raises:
-            ServiceError: It lists none, or its response is not in OpenAI's format.
+            ServiceError: The server lists none, or its response is not in OpenAI's format.
         """
-        return str((await self._first_model())["id"])
+        return str((await self._model_card())["id"])
 
     async def served_root(self) -> str:
-        """Return the folder, or hub name, that the server's first model was loaded from; empty if the server omits it.
+        """Return the folder, or hub name, that the model was loaded from; empty if the server omits it.
 
         Raises:
             ServiceError: It lists no model.
         """
-        return str((await self._first_model()).get("root") or "")
+        return str((await self._model_card()).get("root") or "")
 
     async def max_model_len(self) -> int | None:
-        """Return the longest prompt plus response of the server's first model, tokens; None if the server omits it.
+        """Return the longest prompt plus response of the model, tokens; None if the server omits it.
 
         Raises:
             ServiceError: It lists no model.
         """
-        length = (await self._first_model()).get("max_model_len")
+        length = (await self._model_card()).get("max_model_len")
         return length if isinstance(length, int) else None
 
     async def server_info(self) -> dict[str, Any]:
@@ -101,6 +109,22 @@ class VllmApi:
         except (ServiceError, KeyError, TypeError):
             return False
         return answer.get("prompt_token_ids") == ids
+
+    async def refused_fields(self, served_name: str) -> frozenset[str]:
+        """Return those of the gateway's additional fields that the server refuses in a chat request.
+
+        Raises:
+            ServiceError: It does not answer a chat without them either.
+        """
+        body = {"model": served_name, "messages": _WARM_UP["messages"], "max_completion_tokens": 16}
+        fields = {"logprobs": True, "return_token_ids": True}
+        for refused in (frozenset[str](), frozenset({"return_token_ids"})):
+            accepted = {name: value for name, value in fields.items() if name not in refused}
+            with contextlib.suppress(ServiceError):
+                await self._call("POST", "/v1/chat/completions", {**body, **accepted})
+                return refused
+        await self._call("POST", "/v1/chat/completions", body)
+        return frozenset(fields)
 
     async def warm_up(self, served_name: str) -> None:
         """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.
@@ -189,11 +213,12 @@ class VllmApi:
         """
         await self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, is_json=False)
 
-    async def _first_model(self) -> Mapping[str, Any]:
+    async def _model_card(self) -> Mapping[str, Any]:
         document = await self._call("GET", "/v1/models")
         try:
-            model = document["data"][0]
-            return {**model, "id": model["id"]}
+            cards: list[Mapping[str, Any]] = [{**card, "id": card["id"]} for card in document["data"]]
+            named = [card for card in cards if card["id"] == self._model]
+            return {"id": self._model} if self._model and not named else (named or cards)[0]
         except (KeyError, IndexError, TypeError) as error:
             raise ServiceError(f"{self.base_url}/v1/models lists no model: {document!r:.200}") from error
 

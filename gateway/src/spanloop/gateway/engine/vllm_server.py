@@ -316,18 +316,19 @@ class ChildEngine:
 
 
 class ExternalEngine:
-    """A vLLM server that the gateway did not start: it is monitored, never started or stopped.
+    """A server that the gateway did not start, vLLM or another of OpenAI's API: it is monitored, never stopped.
 
     Args:
-        base_url: The server's URL.
+        url: The server's URL; ``#MODEL`` at its end names one of its models, else it is the first.
         client: The HTTP client for its API.
     """
 
     can_restart = False
     pid = None
 
-    def __init__(self, base_url: str, client: EngineClient) -> None:
-        self.api = VllmApi(base_url, client)
+    def __init__(self, url: str, client: EngineClient) -> None:
+        base_url, _, model = url.partition("#")
+        self.api = VllmApi(base_url, client, model)
         self.served_name = ""
         self.facts = EngineFacts()
 
@@ -353,7 +354,8 @@ class ExternalEngine:
 
     async def wait_until_down(self) -> str:
         """Poll the server's health until two consecutive checks fail."""
-        await _until_silent(self.api, _CHECK_UPSTREAM_EVERY_S, 2)
+        every_s = _CHECK_UPSTREAM_EVERY_S if self.api.has_health_route else _CHECK_EVERY_S
+        await _until_silent(self.api, every_s, 2)
         return f"the upstream {self.api.base_url} stopped responding"
 
 

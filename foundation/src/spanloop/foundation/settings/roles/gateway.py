@@ -3,7 +3,7 @@
 import shlex
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FilePath, field_validator, model_validator
 
 from spanloop.semconv.environment import GATEWAY_PORT
 
@@ -54,8 +54,11 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     allow_anonymous: bool = False
     """Listen beyond the loopback without API keys: every client that reaches the address may use the model."""
     upstream: str = ""
-    """URL of a running vLLM server to use instead of starting one; several are separated by spaces. To train on its
-    samples, start it with --logprobs-mode processed_logprobs --generation-config vllm."""
+    """URL of a running vLLM server, or another of OpenAI's API, to use instead of starting one; #MODEL after it names
+    one of its models. Several URLs are separated by spaces. To train on vLLM's samples, start it with
+    --logprobs-mode processed_logprobs --generation-config vllm."""
+    upstream_key_file: FilePath | None = None
+    """File with the API key that the upstreams need. It replaces the callers'."""
     drain_timeout_s: float = Field(default=60.0, gt=0)
     """Longest wait of a swap of weights for running requests, seconds. Requests that have sent nothing by then are
     repeated on the new weights; started streams end with an error."""
@@ -92,7 +95,8 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     @field_validator("upstream")
     @classmethod
     def _without_version(cls, urls: str) -> str:
-        return " ".join(url.rstrip("/").removesuffix("/v1") for url in urls.split())
+        parts = [url.partition("#") for url in urls.split()]
+        return " ".join(url.rstrip("/").removesuffix("/v1") + mark + model for url, mark, model in parts)
 
     @model_validator(mode="after")
     def _engines_are_children(self) -> Self:
