@@ -14,7 +14,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
-from spanloop.gateway.apis.response_store import ResponseStore
+from spanloop.gateway.apis.response_store import ResponseStore, erase_responses
 from spanloop.gateway.engine.serving_environment import find_serving_environment
 
 from .rendering_engine import RenderingEngine, write_rendering_model
@@ -104,6 +104,39 @@ def test_a_response_goes_on_from_a_stored_one(client: OpenAI, gateway: RunningGa
     client.responses.delete(first.id)
     with pytest.raises(NotFoundError):
         client.responses.retrieve(first.id)
+
+
+def test_erasing_a_response_erases_those_that_continue_it(gateway: RunningGateway) -> None:
+    folder = gateway.data_dir.gateway / "responses"
+
+    def respond(previous: str | None = None, headers: dict[str, str] | None = None, **fields: str) -> str:
+        body = {"model": "stand-in", "input": "hi", "previous_response_id": previous, **fields}
+        identity: str = post(gateway, "/v1/responses", body, **(headers or {})).json()["id"]
+        return identity
+
+    def stored() -> set[str]:
+        return {path.stem for path in folder.iterdir()}
+
+    kept = respond()
+    trace = "a" * 32
+    erased: list[dict[str, Any]] = [
+        {"user_id": "u-1"},
+        {"session_id": "s-1"},
+        {"trace_ids": {trace}},
+        {"response_ids": {kept}},
+    ]
+    respond(respond(user="u-1"))
+    respond(respond(headers={"x-session-id": "s-1"}))
+    respond(respond(headers={"traceparent": f"00-{trace}-{'b' * 16}-01"}))
+    assert len(stored()) == 7
+    for left, target in zip((5, 3, 1, 0), erased, strict=True):
+        assert erase_responses(folder, **target) == (2 if left else 1)
+        assert len(stored()) == left
+        assert (kept in stored()) == bool(left)
+        assert erase_responses(folder, **target) == 0
+    assert erase_responses(folder / "missing", user_id="u-1") == 0
+    (folder / "resp_damaged.json").write_text("{")
+    assert erase_responses(folder, user_id="u-1") == 0
 
 
 def test_the_events_of_a_response(client: OpenAI) -> None:

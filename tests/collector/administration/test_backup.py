@@ -36,6 +36,7 @@ FILES = {
     "models/tiny/v1.serving/config.json": "{}",
     "gateway/admin.token": "secret",
     "gateway/rejected.jsonl": "{}\n",
+    "gateway/responses/resp_1.json": "{}",
     "redaction.toml": "builtin = []",
     "users.json": '{"users": []}',
     "audit.jsonl": "{}\n",

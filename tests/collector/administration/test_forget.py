@@ -229,3 +229,16 @@ def test_a_forgotten_conversation_can_be_imported_again(store: Store, tmp_path: 
     )
     assert forget(store, trace_id=str(trace)).spans == 2
     assert import_paths(store, [path], on_reject=lambda _: None).new == first.new
+
+
+def test_responses_kept_elsewhere_are_named_before_their_rows_are_erased(store: Store, frame_of: MakeFrame) -> None:
+    for name in ("erased", "kept"):
+        insert_episode(store, frame_of, name)
+
+    def refuse(response_ids: AbstractSet[str], trace_ids: AbstractSet[str]) -> None:
+        assert (response_ids, trace_ids) == ({"response-erased"}, {TRACES["erased"]})
+        raise JobError("the folder cannot be read")
+
+    with pytest.raises(JobError):
+        forget(store, trace_id=TRACES["erased"], before_responses=refuse)
+    assert forget(store, trace_id=TRACES["erased"]).spans == 2

@@ -66,6 +66,8 @@ def _copy(source: Path, target: Path) -> None:
 def _files(data_dir: DataDir, *, models: bool) -> Iterator[NamedFile]:
     """Yield the files to back up."""
     paths = {name: place_of(data_dir, name) for name in _NAMES}
+    responses = data_dir.gateway / "responses"
+    paths |= {f"gateway/responses/{path.name}": path for path in sorted(responses.glob("resp_*.json"))}
     for name in _JOB_FILES:
         paths |= {f"jobs/{path.parent.name}/{name}": path for path in sorted(data_dir.jobs.glob(f"*/{name}"))}
     if data_dir.generations.exists() and data_dir.running("gateway") is None:

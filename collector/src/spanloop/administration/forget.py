@@ -53,6 +53,7 @@ def forget(
     session_id: str = "",
     user_id: str = "",
     before: Callable[[AbstractSet[str]], None] | None = None,
+    before_responses: Callable[[AbstractSet[str], AbstractSet[str]], None] | None = None,
 ) -> Forgotten:
     """Erase all data with one of the ids.
 
@@ -65,6 +66,7 @@ def forget(
         user_id: All traces with this ``user.id`` or ``enduser.id``.
         before: Called with the ids of episodes before they are erased, to erase their data elsewhere, because they
             cannot be found afterwards. An exception from it keeps the episodes.
+        before_responses: Called with the ids of responses and those of their traces, as ``before``.
 
     Raises:
         ConfigurationError: All ids are empty.
@@ -80,7 +82,7 @@ def forget(
     for part in _chunks(traces):
         for name, count in store.query("store_forget_counts", trace_ids=part).row(0, named=True).items():
             counts[name] += int(count)
-        episodes |= _erase(store, part, frozenset(traces), before)
+        episodes |= _erase(store, part, frozenset(traces), before, before_responses)
         counts["dead_letters"] += _erase_bodies(store, [needle for trace in part for needle in _body_encodings(trace)])
     if session_id or user_id:
         # Data without a trace id.
@@ -93,13 +95,19 @@ def forget(
 
 
 def _erase(
-    store: Store, part: list[str], traces: frozenset[str], before: Callable[[AbstractSet[str]], None] | None
+    store: Store,
+    part: list[str],
+    traces: frozenset[str],
+    before: Callable[[AbstractSet[str]], None] | None,
+    before_responses: Callable[[AbstractSet[str], AbstractSet[str]], None] | None,
 ) -> set[str]:
     """Erase some of the traces; return the ids of their episodes."""
     derived = cast("dict[str, list[str]]", store.query("store_forget_derived", trace_ids=part).row(0, named=True))
     if before is not None:
         # An episode without an id of the app has its smallest trace id as its id.
         before({*derived["episode_ids"], *part})
+    if before_responses is not None:
+        before_responses(set(derived["response_ids"]), set(part))
     remaining = set(derived["trace_ids"]) - traces
     for ids in _chunks(remaining):
         store.execute("store_forget_touch", trace_ids=ids)

@@ -183,13 +183,14 @@ def forget(
     """Erase the spans, logs, scores, captures, dead letters and episodes of a trace, a session or a user.
 
     Episodes that lose a part are converted again from the rest. Data that the same app sends later is stored again.
-    Rows in datasets of jobs, and answers in runs on tasks, are erased too; a running job or run has to end first.
-    Models, exports and backups are not erased.
+    Rows in datasets of jobs, answers in runs on tasks, and the gateway's stored responses on this machine are erased
+    too; a running job or run has to end first. Models, exports and backups are not erased.
 
     Example: `spanloop forget --user u-1234`
     """
     from spanloop.administration.forget import forget as erase
     from spanloop.evaluation.runner.erasing import erase_answers
+    from spanloop.gateway.apis.response_store import erase_responses
     from spanloop.pipeline import run_lease
     from spanloop.store import connect
     from spanloop.training.run.dataset_erasing import Erased, erase_episodes
@@ -206,8 +207,22 @@ def forget(
             datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
             erase_answers(directory.runs, episode_ids)
 
+        def before_responses(response_ids: "AbstractSet[str]", trace_ids: "AbstractSet[str]") -> None:
+            responses.append(erase_responses(stored_responses, response_ids=response_ids, trace_ids=trace_ids))
+
+        stored_responses = directory.gateway / "responses"
         with run_lease.acquire(store):
-            done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)
+            # Before the rows: an interrupted command is repeated, and finds what it did not erase.
+            traces = {trace} if trace else set[str]()
+            responses = [erase_responses(stored_responses, trace_ids=traces, session_id=session, user_id=user)]
+            done = erase(
+                store,
+                trace_id=trace,
+                session_id=session,
+                user_id=user,
+                before=before,
+                before_responses=before_responses,
+            )
     rows = [
         ("traces", len(done.trace_ids)),
         ("spans", done.spans),
@@ -215,6 +230,7 @@ def forget(
         ("captures", done.captures),
         ("dead letters", done.dead_letters),
         ("episodes", len(done.episode_ids)),
+        ("stored responses", sum(responses)),
         ("rows of datasets", sum(each.rows for each in datasets)),
     ]
     print_table(("erased", "count"), ((name, f"{count:,}") for name, count in rows), numbers=("count",))

@@ -9,10 +9,11 @@ import logging
 import os
 import re
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from ..client.json_codec import decode_json, encode_json
+from ..client.json_codec import as_object, decode_json, encode_json
 
 _ID: Final = re.compile(r"resp_[A-Za-z0-9-]{1,100}")
 _log: Final = logging.getLogger(__name__)
@@ -31,6 +32,20 @@ class StoredResponse(NamedTuple):
         return [*self.input_items, *self.response["output"]]
 
 
+class Origin(NamedTuple):
+    """What a response belongs to, by which it is erased; each part is empty where the caller does not say it."""
+
+    trace_id: str = ""
+    session_id: str = ""
+    user_id: str = ""
+    """``user``, or ``safety_identifier``."""
+    previous: str = ""
+    """Id of the response that it continues, whose texts it holds too."""
+
+
+_UNKNOWN: Final = Origin()
+
+
 class ResponseStore:
     """The folder.
 
@@ -46,9 +61,12 @@ class ResponseStore:
         self._retention_s = retention_s
         self._size_bytes: int | None = None
 
-    def write(self, key: str, response: dict[str, Any], input_items: list[dict[str, Any]]) -> None:
+    def write(
+        self, key: str, response: dict[str, Any], input_items: list[dict[str, Any]], origin: Origin = _UNKNOWN
+    ) -> None:
         """Store a response. A failure is logged; the response was made nevertheless, and a later request gets 404."""
-        content = encode_json({"key": _digest(key), "response": response, "input_items": input_items})
+        document = {"key": _digest(key), "origin": origin._asdict(), "response": response, "input_items": input_items}
+        content = encode_json(document)
         path = self._path(str(response["id"]))
         if path is None:
             return
@@ -100,6 +118,51 @@ class ResponseStore:
                     break
                 file.unlink(missing_ok=True)
                 self._size_bytes -= size
+
+
+def erase_responses(
+    folder: Path,
+    *,
+    response_ids: Collection[str] = (),
+    trace_ids: Collection[str] = (),
+    session_id: str = "",
+    user_id: str = "",
+) -> int:
+    """Delete stored responses, and those that continue them; a gateway that runs finds them no more.
+
+    Args:
+        folder: Of the stored responses; it may be missing.
+        response_ids: Their ids.
+        trace_ids: Of the requests.
+        session_id: Of the requests; empty for none.
+        user_id: Of the requests; empty for none.
+
+    Returns:
+        The number of deleted responses.
+    """
+    origins = {path.stem: _origin(path) for path in folder.glob("resp_*.json")}
+    erased = {
+        identity
+        for identity, origin in origins.items()
+        if identity in response_ids
+        or origin.trace_id in trace_ids
+        or (session_id and origin.session_id == session_id)
+        or (user_id and origin.user_id == user_id)
+    }
+    while following := {identity for identity, origin in origins.items() if origin.previous in erased} - erased:
+        erased |= following
+    for identity in erased:
+        (folder / f"{identity}.json").unlink(missing_ok=True)
+    return len(erased)
+
+
+def _origin(path: Path) -> Origin:
+    """Return the origin of a stored response; an empty one of a file that is damaged or gone."""
+    try:
+        fields = as_object(as_object(decode_json(path.read_bytes())).get("origin"))
+    except (OSError, ValueError):
+        return Origin()
+    return Origin(**{name: str(fields.get(name) or "") for name in Origin._fields})
 
 
 def _digest(key: str) -> str:

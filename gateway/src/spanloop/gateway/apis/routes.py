@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -32,7 +33,7 @@ from . import messages_request, responses_request
 from .body_reader import BodyReader, BodyShare
 from .fields import expect_text, read_object
 from .messages_format import MessagesFormat, engine_message, messages_error
-from .response_store import ResponseStore, StoredResponse
+from .response_store import Origin, ResponseStore, StoredResponse
 from .responses_format import ResponsesFormat
 from .text_completions import TextFormat, TextRequest
 
@@ -51,8 +52,8 @@ class Generation(NamedTuple):
     answer_format: AnswerFormat
 
 
-Prepare = Callable[[bytes, str | None, str], Generation]
-"""From the body, the header ``traceparent`` and the caller's key."""
+Prepare = Callable[[bytes, Headers, str], Generation]
+"""From the body, the header fields and the caller's key."""
 
 
 class ApiRoutes:
@@ -96,7 +97,7 @@ class ApiRoutes:
                 # An API key of this gateway is not the engine's.
                 authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
                 key = admission.key or authorization
-                generation = prepare(body, request.headers.get("traceparent"), key)
+                generation = prepare(body, request.headers, key)
                 handler = ChatHandler(
                     generation.request,
                     self._services,
@@ -114,7 +115,7 @@ class ApiRoutes:
 
         return handle
 
-    def _prepare_response(self, body: bytes, traceparent: str | None, key: str) -> Generation:
+    def _prepare_response(self, body: bytes, headers: Headers, key: str) -> Generation:
         document = read_object(body)
         items = responses_request.input_items(document)
         previous = document.get("previous_response_id")
@@ -122,11 +123,18 @@ class ApiRoutes:
             stored = self._stored(key, expect_text(previous, "previous_response_id"), "previous_response_id")
             items = [*stored.conversation, *items]
 
+        request = ChatRequest.of_document(responses_request.to_chat(document, items), headers.get("traceparent"))
+        origin = Origin(
+            trace_id=request.trace.trace_id,
+            session_id=session_of(headers, request.trace),
+            user_id=str(document.get("user") or document.get("safety_identifier") or ""),
+            previous=str(previous or ""),
+        )
+
         def store(response: dict[str, Any]) -> None:
             if document.get("store") is not False:
-                self._store.write(key, response, items)
+                self._store.write(key, response, items, origin)
 
-        request = ChatRequest.of_document(responses_request.to_chat(document, items), traceparent)
         return Generation(request, ResponsesFormat(document, store))
 
     def _stored(self, key: str, identity: str, param: str | None = None) -> StoredResponse:
@@ -221,18 +229,18 @@ def error_response(path: str, error: ApiError) -> Response:
     return response
 
 
-def _prepare_chat(body: bytes, traceparent: str | None, _key: str) -> Generation:
-    request = ChatRequest.parse(body, traceparent)
+def _prepare_chat(body: bytes, headers: Headers, _key: str) -> Generation:
+    request = ChatRequest.parse(body, headers.get("traceparent"))
     return Generation(request, ChatFormat(request))
 
 
-def _prepare_text(body: bytes, traceparent: str | None, _key: str) -> Generation:
-    request = TextRequest.parse(body, traceparent)
+def _prepare_text(body: bytes, headers: Headers, _key: str) -> Generation:
+    request = TextRequest.parse(body, headers.get("traceparent"))
     return Generation(request, TextFormat(request))
 
 
-def _prepare_message(body: bytes, traceparent: str | None, _key: str) -> Generation:
-    request = ChatRequest.of_document(messages_request.to_chat(read_object(body)), traceparent)
+def _prepare_message(body: bytes, headers: Headers, _key: str) -> Generation:
+    request = ChatRequest.of_document(messages_request.to_chat(read_object(body)), headers.get("traceparent"))
     return Generation(request, MessagesFormat())
 
 
