@@ -18,6 +18,7 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings.roles import EngineSettings
 
 from .gpus import VISIBLE_ENV
+from .parsers import parsers_of
 from .served_adapter import ServedAdapter
 
 SERVED_NAME: Final = "policy"
@@ -102,7 +103,6 @@ def launch_command(
         "--served-model-name", SERVED_NAME,
         "--uds", str(socket),
         "--dtype", "float32" if is_emulated else settings.dtype,
-        "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
         # The logprobs of the distribution sampled from, temperature and top-p included: importance ratios need
         # these, and verl's own rollouts request them.
         "--logprobs-mode", "processed_logprobs",
@@ -117,6 +117,11 @@ def launch_command(
     if _numbers(serving.version) >= _FIRST_WITH_RENDERING:
         # Renders chats to token ids, from which conversations are continued exactly.
         command.append("--enable-scale-out")
+    parsers = parsers_of(Path(model_path), tool_call=settings.tool_call_parser, reasoning=settings.reasoning_parser)
+    if parsers.tool_call:
+        command += ["--enable-auto-tool-choice", "--tool-call-parser", parsers.tool_call]
+    if parsers.reasoning:
+        command += ["--reasoning-parser", parsers.reasoning]
     if adapter is not None:
         command += [
             # Two at once: a canary's beside the champion's.

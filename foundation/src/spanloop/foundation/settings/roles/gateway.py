@@ -20,6 +20,10 @@ class EngineSettings(Section):
     """Size of the key/value cache on a CPU, GiB."""
     max_model_len: int | None = Field(default=None, gt=0)
     """Longest prompt plus response, tokens. Default: the model's own."""
+    tool_call_parser: str = ""
+    """As vLLM's --tool-call-parser. Default: by the model's family, hermes for an unknown one; none: no tool calls."""
+    reasoning_parser: str = ""
+    """As vLLM's --reasoning-parser. Default: by the model's family; none leaves thinking in the text."""
     tensor_parallel: int = Field(default=1, ge=1)
     """GPUs of one engine, as vLLM's --tensor-parallel-size."""
     vllm_args: str = ""
