@@ -14,6 +14,7 @@ from openai import BadRequestError, NotFoundError, OpenAI
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
+from spanloop.gateway.apis.blocks import Block, BlockKind, text_logprobs
 from spanloop.gateway.apis.response_store import ResponseStore, erase_responses
 from spanloop.gateway.engine.serving_environment import find_serving_environment
 
@@ -386,3 +387,32 @@ def test_a_malformed_body_is_refused_in_each_api(gateway: RunningGateway, client
         client.responses.create(model="stand-in", input=[])
     chunks = data_of(post(gateway, "/v1/completions", {"model": "stand-in", "prompt": "a", "stream": True}))
     assert chunks[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("asked", [{"top_logprobs": 2}, {"include": ["message.output_text.logprobs"]}, {}])
+@pytest.mark.parametrize("stream", [False, True])
+def test_responses_have_the_log_probabilities_of_their_text(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, asked: Any, *, stream: bool
+) -> None:
+    gateway = start_gateway(upstream=upstream)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    with OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0, timeout=TIMEOUT_S) as client:
+        response: Any = client.responses.create(model="stand-in", input="hi", stream=stream, **asked)
+        if stream:
+            events = list(response)
+            response = events[-1].response
+            deltas = [event for event in events if event.type == "response.output_text.delta"]
+            assert [[entry.token for entry in event.logprobs] for event in deltas] == [
+                [event.delta] if asked else [] for event in deltas
+            ]
+    part = response.output[0].content[0]
+    assert [entry.logprob for entry in part.logprobs] == (stand_in.logprobs()[:3] if asked else [])
+    assert "".join(entry.token for entry in part.logprobs) == (part.text if asked else "")
+    assert stand_in.requests[-1].get("top_logprobs") == asked.get("top_logprobs")
+
+
+def test_the_log_probabilities_of_a_text_are_found_among_those_of_a_whole_answer() -> None:
+    entries = [{"token": token} for token in ("<think>", "a", "</think>", "he", "re", "<call>", "")]
+    assert text_logprobs(Block(BlockKind.TEXT, parts=["here"], logprobs=entries)) == entries[3:5]
+    assert text_logprobs(Block(BlockKind.TEXT, parts=["elsewhere"], logprobs=entries)) == []
+    assert text_logprobs(Block(BlockKind.TEXT)) == []

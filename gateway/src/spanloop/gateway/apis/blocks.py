@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ..client.json_codec import as_list, as_object
+
 
 class BlockKind(StrEnum):
     """What a block holds."""
@@ -26,6 +28,8 @@ class Block:
     name: str = ""
     """Of the tool."""
     parts: list[str] = field(default_factory=list[str])
+    logprobs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Of the tokens that came with a text, in order; a whole answer's are those of its other blocks too."""
 
     @property
     def text(self) -> str:
@@ -41,6 +45,8 @@ class BlockChange:
     block: Block
     is_new: bool
     delta: str
+    logprobs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Of the tokens of a text."""
 
 
 @dataclass(slots=True)
@@ -63,7 +69,10 @@ class Blocks:
             if thinking := message.get("reasoning") or message.get("reasoning_content"):
                 yield self._append(BlockKind.THINKING, str(thinking))
             if text := message.get("content"):
-                yield self._append(BlockKind.TEXT, str(text))
+                change = self._append(BlockKind.TEXT, str(text))
+                change.logprobs = as_list(as_object(choice.get("logprobs")).get("content"))
+                change.block.logprobs += change.logprobs
+                yield change
             calls: list[dict[str, Any]] = message.get("tool_calls") or []
             for position, call in enumerate(calls):
                 yield self._append_call(call, int(call.get("index", position)))
@@ -89,3 +98,20 @@ class Blocks:
         arguments = str(function.get("arguments") or "")
         last.parts.append(arguments)
         return BlockChange(len(self.items) - 1, last, is_new, arguments)
+
+
+def text_logprobs(block: Block) -> list[dict[str, Any]]:
+    """Return the log-probabilities of the tokens that a text consists of; empty where its tokens are not told apart.
+
+    Tokens beside the text are the end of the turn, and those of thinking and calls in a whole answer.
+    """
+    tokens = [str(entry.get("token") or "") for entry in block.logprobs]
+    begin = "".join(tokens).find(block.text)
+    if begin < 0 or not block.text:
+        return []
+    end, position, entries = begin + len(block.text), 0, list[dict[str, Any]]()
+    for token, entry in zip(tokens, block.logprobs, strict=True):
+        if token and position < end and position + len(token) > begin:
+            entries.append(entry)
+        position += len(token)
+    return entries

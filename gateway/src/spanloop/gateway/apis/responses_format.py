@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..api_errors import ApiError
-from ..client.json_codec import encode_json
-from .blocks import Block, BlockChange, BlockKind, Blocks
+from ..client.json_codec import as_list, encode_json
+from .blocks import Block, BlockChange, BlockKind, Blocks, text_logprobs
 
 _ECHOED: Final = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning",
-    "store", "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "user",
+    "store", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
 )  # fmt: skip
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "metadata": {}, "parallel_tool_calls": True, "store": True, "text": {"format": {"type": "text"}},
-    "tool_choice": "auto", "tools": [], "truncation": "disabled",
+    "tool_choice": "auto", "tools": [], "top_logprobs": 0, "truncation": "disabled",
 }  # fmt: skip
+LOGPROBS_INCLUDE: Final = "message.output_text.logprobs"
+"""The value of ``include`` that asks for log-probabilities."""
 Store = Callable[[dict[str, Any]], None]
 
 
@@ -38,6 +40,8 @@ class ResponsesFormat:
         self._id = ""
         self._model = ""
         self._open: int | None = None
+        included = as_list(document.get("include"))
+        self._wants_logprobs = bool(document.get("top_logprobs")) or LOGPROBS_INCLUDE in included
 
     def response_id(self, engine_id: str) -> str:
         """Return the id of the response."""
@@ -107,7 +111,8 @@ class ResponsesFormat:
         place["content_index"] = 0
         if change.block.kind is BlockKind.THINKING:
             return [*events, self._event("response.reasoning_text.delta", **place, delta=change.delta)]
-        return [*events, self._event("response.output_text.delta", **place, delta=change.delta, logprobs=[])]
+        logprobs = change.logprobs if self._wants_logprobs else []
+        return [*events, self._event("response.output_text.delta", **place, delta=change.delta, logprobs=logprobs)]
 
     def _begin(self, change: BlockChange) -> list[bytes]:
         events = self._close()
@@ -132,7 +137,7 @@ class ResponsesFormat:
         else:
             is_text = block.kind is BlockKind.TEXT
             kind = "response.output_text.done" if is_text else "response.reasoning_text.done"
-            extra: dict[str, Any] = {"logprobs": []} if is_text else {}
+            extra: dict[str, Any] = {"logprobs": self._logprobs(block)} if is_text else {}
             events = [self._event(kind, **place, content_index=0, text=block.text, **extra)]
             events.append(self._part_event("done", index, block))
         item = self._item(index, block)
@@ -140,7 +145,7 @@ class ResponsesFormat:
 
     def _part_event(self, change: str, index: int, block: Block) -> bytes:
         place = {"item_id": self._item_id(index), "output_index": index, "content_index": 0}
-        return self._event(f"response.content_part.{change}", **place, part=_part(block))
+        return self._event(f"response.content_part.{change}", **place, part=self._part(block))
 
     def _item_id(self, index: int) -> str:
         prefix = {BlockKind.THINKING: "rs", BlockKind.TEXT: "msg", BlockKind.TOOL_CALL: "fc"}
@@ -154,21 +159,23 @@ class ResponsesFormat:
             arguments = block.text or ("{}" if status == "completed" else "")
             call = {"call_id": block.call_id, "name": block.name, "arguments": arguments}
             return {"id": identity, "type": "function_call", "status": status, **call}
-        content = [_part(block)] if status == "completed" else []
+        content = [self._part(block)] if status == "completed" else []
         if block.kind is BlockKind.THINKING:
             return {"id": identity, "type": "reasoning", "summary": [], "content": content, "status": status}
         return {"id": identity, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _part(self, block: Block) -> dict[str, Any]:
+        if block.kind is BlockKind.THINKING:
+            return {"type": "reasoning_text", "text": block.text}
+        return {"type": "output_text", "text": block.text, "annotations": [], "logprobs": self._logprobs(block)}
+
+    def _logprobs(self, block: Block) -> list[dict[str, Any]]:
+        return text_logprobs(block) if self._wants_logprobs else []
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode_json(event))
-
-
-def _part(block: Block) -> dict[str, Any]:
-    if block.kind is BlockKind.THINKING:
-        return {"type": "reasoning_text", "text": block.text}
-    return {"type": "output_text", "text": block.text, "annotations": [], "logprobs": []}
 
 
 def _usage(usage: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -58,6 +58,8 @@ def to_chat(document: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> 
         model=document.get("model"),
         max_completion_tokens=document.get("max_output_tokens"),
         temperature=document.get("temperature"),
+        logprobs=True if document.get("top_logprobs") else None,
+        top_logprobs=document.get("top_logprobs") or None,
         top_p=document.get("top_p"),
         seed=document.get("seed"),
         stream=document.get("stream"),
@@ -78,8 +80,6 @@ def _refuse_unsupported(document: Mapping[str, Any]) -> None:
         raise unsupported("background")
     if document.get("truncation") not in {None, "disabled"}:
         raise unsupported(f"truncation: {document['truncation']}")
-    if document.get("top_logprobs"):
-        raise unsupported("top_logprobs")
     for value in expect_list(document.get("include") or [], "include"):
         if value not in _INCLUDABLE:
             raise unsupported(f"include: {value}")

@@ -34,8 +34,8 @@ class _Family(NamedTuple):
 _DEFAULT: Final = Parsers("hermes")
 _QWEN: Final = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"})
 _FAMILIES: Final = (
-    # From vLLM 0.32's documentation of tool calling and reasoning; the first that matches counts. That of Mistral is left
-    # out: it constrains every request by a grammar, and constrained rows train no policy.
+    # From the documentation of vLLM 0.32; the first that matches counts. Mistral's parser is left out: it constrains
+    # every request by a grammar, and constrained rows train no policy.
     _Family(_QWEN, Parsers("qwen3_coder"), "<function="),
     _Family(_QWEN, _DEFAULT),
     _Family(frozenset({"llama"}), Parsers("llama3_json"), "<|start_header_id|>"),
