@@ -151,7 +151,7 @@ class StandIn:
 
     async def _probe(self, _request: Request) -> Response:
         entries = [None, {"5": {"logprob": -0.5 * self.weights}}]
-        return JSONResponse({"choices": [{"text": "", "prompt_logprobs": entries}]})
+        return JSONResponse({"choices": [{"index": 0, "text": "", "prompt_logprobs": entries}]})
 
     async def _reload(self, request: Request) -> Response:
         body = await request.json()
