@@ -95,3 +95,27 @@ def test_a_call_that_another_scope_recorded_in_a_trace_of_its_own_counts_once(
     run(store)
     assert [(episode["episode_id"], episode["step_count"]) for episode in feed.episodes()] == [("e", 1)]
     assert_converted(feed)
+
+
+def test_a_late_call_does_not_join_its_twins_successor_to_another_calls_twin(store: Store, feed: Feed) -> None:
+    """The twin of the late call leaves its episode, whose other call is converted with all that is near in time."""
+    asked, said = [text("user", "?")], asks("c")
+    for number in (1, 2):
+        trace, root = trace_id(f"held-{number}"), f"{number:016x}"
+        common: dict[str, Any] = {"response_id": f"r{number}", "start_s": number + 0.1, "duration_s": 0.2}
+        feed.world.span("task", {"spanloop.episode.id": f"e{number}"}, trace=trace, span_id=root, start_s=number)
+        feed.world.call(asked, said, trace=trace, parent=root, scope="one", **common)
+        feed.world.call(asked, said, trace=trace_id(f"twin-{number}"), scope="two", **common)
+    after = [*asked, said, answers("c", "ok")]
+    feed.world.call(after, text("assistant", "!"), trace=trace_id("successor"), scope="two", start_s=4)
+    feed.world.span("task", {}, trace=trace_id("other"), start_s=5)
+    late, other = 4, 7
+    feed.send([position for position in range(7) if position != late])
+    run(store)
+    assert [episode["step_count"] for episode in feed.episodes()] == [1, 2]
+    for position in (other, late):
+        # So late that a run reads no earlier row again.
+        feed.send([position], minutes=60)
+        run(store)
+    assert_converted(feed)
+    assert [episode["step_count"] for episode in feed.episodes()] == [1, 1, 1]
