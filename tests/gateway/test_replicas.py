@@ -220,6 +220,9 @@ def test_engines_of_several_models_are_found_by_name(
         assert "serve other, stand-in" in refused.json()["error"]["message"]
         engines[1].healthy, engines[1].error_response = False, (500, {})
         assert gateway.chat(model="other").status_code == 503
+        wait_until(lambda: states(gateway) == ["serving", "restarting"])
+        assert gateway.chat(model="other").json()["error"]["code"] == "engine_restarting"
+        assert gateway.chat(model="stand-in").status_code == 200
 
 
 def test_engines_get_gpus_of_their_own() -> None:

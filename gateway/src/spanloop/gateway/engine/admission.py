@@ -70,6 +70,8 @@ class EngineGate:
     def __init__(self, reason: UnavailableError, on_change: Callable[[], None]) -> None:
         self._endpoint: EngineEndpoint | None = None
         self._reason: UnavailableError | None = reason
+        self.last_names: tuple[str, ...] = ()
+        """The names of the model that it admitted to last."""
         self._slots: set[EngineSlot] = set()
         self._on_change = on_change
         self._changed = asyncio.Event()
@@ -97,6 +99,7 @@ class EngineGate:
     def open(self, endpoint: EngineEndpoint) -> None:
         """Admit requests. The engine must have loaded the endpoint's weights already."""
         self._endpoint, self._reason = endpoint, None
+        self.last_names = endpoint.accepted_names
         self._notify()
 
     def hold(self) -> None:
@@ -350,6 +353,9 @@ class AdmissionControl:
         """Raise unless an engine that is held may serve the model soon."""
         if any(gate.is_held for gate in self.gates):
             return
+        for gate in self.gates:
+            if gate.reason is not None and model in gate.last_names:
+                raise gate.reason
         if endpoints:
             names = dict.fromkeys(name for endpoint in endpoints for name in endpoint.accepted_names)
             served = ", ".join(map(repr, names))
