@@ -32,6 +32,8 @@ from spanloop.spool import Spool
 START_TIMEOUT_S = 400.0
 TIMEOUT_S = 60.0
 """Timeout of operations that take milliseconds on an idle machine."""
+MOST_CHOICES = 16384
+"""As ``VLLM_MAX_N_SEQUENCES``."""
 PROMPT_IDS = [1, 5, 9]
 WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 """The text of each token; U+2028 must arrive unchanged, the last one is the end of turn."""
@@ -181,6 +183,8 @@ class StandIn:
         self.headers.append(dict(request.headers))
         if self.error_response is not None:
             return JSONResponse(self.error_response[1], status_code=self.error_response[0])
+        if (body.get("n") or 1) > MOST_CHOICES:
+            return JSONResponse({"error": {"message": f"n must be at most {MOST_CHOICES}"}}, status_code=400)
         if body.get("stream"):
             return StreamingResponse(self._chunks(body), media_type="text/event-stream")
         with self._counted(self.weights):

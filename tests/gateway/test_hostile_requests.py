@@ -119,7 +119,7 @@ class Hostile:
 
     def _value(self, depth: int) -> Any:
         chance = self._chance
-        leaves = [None, True, -1, 0, 10**400, 1e308, float("nan"), "", "hi", "x" * 10_000, "\u2028", [], {}]
+        leaves: list[Any] = [None, True, -1, 0, 10**400, 1e308, float("nan"), "", "hi", "x" * 10_000, "\u2028", [], {}]
         if depth > 3 or chance.random() < 0.5:
             return chance.choice(leaves)
         if chance.random() < 0.5:
