@@ -195,9 +195,13 @@ class ChatHandler:
         self._answered_by = ""
         return True
 
+    def _can_move(self, connection: ClientConnection, slot: EngineSlot) -> bool:
+        """Return whether another engine may answer what one did not: once, while the client has received nothing."""
+        return not connection.has_started and self._failed is None and self._call.champion.has_other(slot)
+
     def _moves(self, connection: ClientConnection, slot: EngineSlot) -> bool:
-        """Let another engine answer what one did not, once; return False if none can."""
-        if connection.has_started or self._failed is not None or not self._call.champion.has_other(slot):
+        """Let another engine answer; return False if none can."""
+        if not self._can_move(connection, slot):
             return False
         self._failed = slot.gate
         self._services.metrics.count("retried_total")
@@ -354,10 +358,13 @@ class ChatHandler:
     async def _relay_engine_error(
         self, response: EngineResponse, slot: EngineSlot, connection: ClientConnection
     ) -> None:
-        """Send the engine's error on; a 500 of an unhealthy server means that vLLM's engine process died."""
-        if (
-            response.status_code >= 500
-            and not await VllmApi(slot.endpoint.base_url, self._services.client).is_healthy()
+        """Send the engine's error on, unless it is a 500 that another engine may not have.
+
+        A 500 of an unhealthy server means that vLLM's engine process died.
+        """
+        if response.status_code >= 500 and (
+            self._can_move(connection, slot)
+            or not await VllmApi(slot.endpoint.base_url, self._services.client).is_healthy()
         ):
             raise EngineConnectionError(f"status {response.status_code}")
         if self._call.may_fall_back:
