@@ -42,7 +42,7 @@ class _Handler(BaseHTTPRequestHandler):
         gateway.asked.append((path, body))
         status, text = gateway.refusals.get(path, (200, ""))
         if status == 200:
-            gateway.state = {"pause": "paused", "resume": "starting", "deploy": "serving"}[path]
+            gateway.state = {"pause": "paused", "resume": "starting"}.get(path, "serving")
             if path == "deploy":
                 gateway.served = f"{body['name']}@{body['version']}"
             text = json.dumps({"state": gateway.state})

@@ -18,6 +18,7 @@ from .engine.deployment import Deployment, in_shared_folder
 from .engine.engine_group import EngineGroup
 from .fencing import FencingTokens
 from .metrics import Metrics
+from .model_names import ModelNames
 from .pauses import Pauses
 
 _MAX_PAUSE_S: Final = 3600
@@ -33,6 +34,7 @@ class Admin:
         authenticator: Checks each request.
         tokens: Refuses stale deployments.
         canaries: A deployment of its candidate ends a canary.
+        names: Further names of models.
         shared_dir: Of this host; relative paths of a deployment are in it.
     """
 
@@ -45,6 +47,7 @@ class Admin:
         authenticator: Authenticator,
         tokens: FencingTokens,
         canaries: Canaries,
+        names: ModelNames,
         shared_dir: Path,
     ) -> None:
         self._lifecycle = lifecycle
@@ -53,6 +56,7 @@ class Admin:
         self._authenticator = authenticator
         self._tokens = tokens
         self._canaries = canaries
+        self._names = names
         self._shared_dir = shared_dir
 
     async def deploy(self, request: Request) -> Response:
@@ -82,6 +86,16 @@ class Admin:
                 "preempted": result.preempted,
             }
         )
+
+    async def names(self, request: Request) -> Response:
+        """Replace the further names of a model, by which apps call it."""
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
+        try:
+            self._names.set(body.get("model"), body.get("names"))
+        except ConfigurationError as error:
+            raise ApiError(400, str(error), code="invalid_request") from error
+        return JSONResponse({"model": body["model"], "names": body["names"]})
 
     async def stop(self, request: Request) -> Response:
         """Stop the engine, and end a canary; respond when their processes have ended."""

@@ -188,7 +188,7 @@ class ApiRoutes:
 
     async def _call_engine(self, path: str, document: Mapping[str, Any], key: str) -> Response:
         """Return the engine's response to a request that generates nothing."""
-        model = str(document.get("model") or "")
+        model = self._services.names.resolve(str(document.get("model") or ""))
         async with self._services.canaries.route(model, "").admit(model, Caller(key)) as slot:
             body = encode_json({**document, "model": slot.endpoint.served_name})
             try:

@@ -32,6 +32,7 @@ from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import Caller, EngineGate, EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metrics import Metrics
+from ..model_names import ModelNames
 from . import sse
 from .answer_format import AnswerFormat, ChatFormat
 from .answers import AnswerBuilder
@@ -51,6 +52,7 @@ class Services(Protocol):
     """The parts of the gateway that a chat request uses."""
 
     canaries: Canaries
+    names: ModelNames
     recorder: Recorder
     shadows: Shadows
     metrics: Metrics
@@ -92,7 +94,8 @@ class ChatHandler:
         self._format = answer_format or ChatFormat(request)
         self._response_headers = headers
         self._headers = {"authorization": authorization} if authorization else {}
-        self._call = services.canaries.route(request.model, session)
+        self._model = services.names.resolve(request.model)
+        self._call = services.canaries.route(self._model, session)
         self._conversation = conversation_of(session, key, request.document)
         self._is_repeated = False
         self._failed: EngineGate | None = None
@@ -259,7 +262,7 @@ class ChatHandler:
     async def _admit(self) -> AsyncGenerator[EngineSlot]:
         """Wait for admission while the client stays connected."""
         caller = Caller(self._key, self._conversation, self._is_repeated, self._failed)
-        context = self._call.admit(self._request.model, caller)
+        context = self._call.admit(self._model, caller)
         with self._interruptible():
             slot = await context.__aenter__()
         try:

@@ -28,6 +28,7 @@ from spanloop.store import Store
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.deploy import name_model
 from spanloop.training.promotion.evaluation_run import EvaluationRun
 from spanloop.training.promotion.evidence import Decision
 from spanloop.training.promotion.outcome import PromotionOutcome
@@ -199,7 +200,9 @@ def _decision(context: StepContext, number: LoopRound, candidate: ModelVersion) 
 
 
 def serve(context: StepContext, version: ModelVersion) -> None:
-    """Let the gateway serve a version, unless it does."""
+    """Let the gateway serve a version, unless it does, by the names that the agent calls."""
+    if context.app.model.called:
+        name_model(context.data_dir, version.name, context.app.model.called)
     try:
         if resolve_model(context.data_dir, version.reference)[1] == version.reference:
             return
