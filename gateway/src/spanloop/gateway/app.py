@@ -48,6 +48,7 @@ from .engine.status import EngineState
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
+from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .pauses import Pauses
 
@@ -101,7 +102,8 @@ class Gateway:
             log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
             read_ids=self._read_ids,
         )
-        self._authenticator = Authenticator(data_dir, limits)
+        self.metered = MeteredKeys()
+        self._authenticator = Authenticator(data_dir, limits, self.metered)
         responses = ResponseStore(
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
@@ -114,6 +116,7 @@ class Gateway:
             authenticator=self._authenticator,
             tokens=tokens,
             canaries=self.canaries,
+            metered=self.metered,
             shared_dir=data_dir.shared,
         )
         self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
@@ -131,6 +134,7 @@ class Gateway:
                 Route("/admin/stop", self._admin.stop, methods=["POST"]),
                 Route("/admin/pause", self._admin.pause, methods=["POST"]),
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
+                Route("/admin/metered", self._admin.metered, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
                 Route("/admin/canary", self._canary_admin.status, methods=["GET"]),
                 Route("/admin/canary", self._canary_admin.start, methods=["POST"]),

@@ -7,6 +7,7 @@ an error has the form of the API that was called.
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from spanloop.foundation.keys.api_keys import Scope
 from spanloop.foundation.keys.limits import Admission
 
 from ..api_errors import ApiError
-from ..authentication import Authenticator
+from ..authentication import Authenticator, secret_of
 from ..chat.answer_format import AnswerFormat, ChatFormat
 from ..chat.completions import ChatHandler, Services
 from ..chat.request import ChatRequest
@@ -88,8 +89,9 @@ class ApiRoutes:
 
     def _generating(self, prepare: Prepare) -> Any:
         async def handle(request: Request) -> "_AdmittedGeneration":
-            admission = self._authenticator.admit(request, Scope.SERVE)
+            held = ExitStack()
             try:
+                admission = held.enter_context(self._authenticator.admit(request, Scope.SERVE))
                 body = await self._read_body(request, admission.body_bytes)
                 # An API key of this gateway is not the engine's.
                 authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
@@ -103,11 +105,12 @@ class ApiRoutes:
                     key=key,
                     answer_format=generation.answer_format,
                     headers={"x-request-id": _request_id(request)},
+                    metered=held.enter_context(self._services.metered.begin(secret_of(request))),
                 )
             except BaseException:
-                admission.end()
+                held.close()
                 raise
-            return _AdmittedGeneration(handler, admission)
+            return _AdmittedGeneration(handler, held)
 
         return handle
 
@@ -206,14 +209,14 @@ class ApiRoutes:
 
 
 class _AdmittedGeneration:
-    """A request whose admission ends with its response."""
+    """A request whose admission, and metered call, end with its response."""
 
-    def __init__(self, handler: ChatHandler, admission: Admission) -> None:
+    def __init__(self, handler: ChatHandler, held: ExitStack) -> None:
         self._handler = handler
-        self._admission = admission
+        self._held = held
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._admission:
+        with self._held:
             await self._handler(scope, receive, send)
 
 
