@@ -41,7 +41,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         gateway.asked.append((path, body))
         status, text = gateway.refusals.get(path, (200, ""))
-        if status == 200:
+        if status == 200 and path == "metered":
+            text = json.dumps({"tokens": gateway.tokens, "refused": 0})
+        elif status == 200:
             gateway.state = {"pause": "paused", "resume": "starting", "deploy": "serving"}[path]
             if path == "deploy":
                 gateway.served = f"{body['name']}@{body['version']}"

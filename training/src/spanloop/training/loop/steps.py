@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from spanloop.evaluation.results.bootstrap import Interval
 from spanloop.evaluation.runner.attempt import EndedAttempt, EndState
 from spanloop.evaluation.runner.ledger import Counts, Summary
-from spanloop.evaluation.runner.planning import RunRequest, plan_run
+from spanloop.evaluation.runner.planning import API_KEY_ENV, RunRequest, plan_run
 from spanloop.evaluation.runner.run import run_attempts
 from spanloop.evaluation.runner.served_model import resolve_model
 from spanloop.evaluation.runner.stored_tasks import tasks_of_run
@@ -209,7 +209,9 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
     stop = threading.Event()
     log = _RunProgress(context.progress, stop)
     plan = plan_run(context.data_dir, request, context.store, on_reject=log.rejected)
-    summary = run_attempts(gated(plan, context.gate), context.store, log, stop)
+    summary = run_attempts(
+        gated(plan, context.gate, has_key=API_KEY_ENV in request.environment), context.store, log, stop
+    )
     context.gate.check()
     if log.is_hopeless or (summary.attempts and summary.states == {EndState.CRASHED.value: summary.attempts}):
         shutil.rmtree(plan.folder)  # with a corrected agent the attempts are made again
