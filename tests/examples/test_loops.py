@@ -38,7 +38,7 @@ FOLDERS = [
 
 
 @pytest.fixture
-def services(
+def services(  # noqa: PLR0917 - fixtures
     data_dir: DataDir, store: Store, address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> Iterator[GatewayStandIn]:
     """A collector, and stand-ins for gateway and scheduler, on the data directory."""
