@@ -29,7 +29,7 @@ from ..training.training_running import url_of
 
 TRAIN_TASKS, TEST_TASKS = 4, 21
 """The promotion rule needs twenty."""
-QUICK = {r"(?m)^attempts = \d+": "attempts = 1", r"(?m)^parallel = \d+": "parallel = 2"}
+QUICK = {r"(?m)^attempts = \d+": "attempts = 1", r"(?m)^parallel = \d+": "parallel = 1"}
 SLOW = pytest.mark.slow
 FOLDERS = [
     "patient",
