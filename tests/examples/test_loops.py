@@ -55,6 +55,7 @@ def services(  # noqa: PLR0917 - fixtures
         scheduler.stop()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FOLDERS)
 def test_its_loop_completes(
     data_dir: DataDir, store: Store, services: GatewayStandIn, tmp_path: Path, *, name: str

@@ -330,6 +330,21 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     assert not list(data_dir.runs.glob("*/ledger.db"))
 
 
+def test_a_reward_that_raises_ends_the_step_and_attempts_are_graded_again(
+    data_dir: DataDir, place: Path, run: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(place))
+    (place / "judging.py").write_text("def grade(task, answer):\n    raise ZeroDivisionError('no reward')\n")
+    (place / "app.toml").write_text((place / "app.toml").read_text().replace('"exact"', '"judging:grade"'))
+    message = r"No attempt of 'solver:solve' could be graded: .*judging:grade.* raised ZeroDivisionError: no reward"
+    with pytest.raises(steps.GraderBrokenError, match=message) as caught:
+        run()
+    assert "the same command grades the attempts again" in caught.value.next_step
+    (opened,) = LoopRounds(data_dir).list()
+    assert opened.outcome is None
+    assert list(data_dir.runs.glob("*/ledger.db"))
+
+
 def test_tasks_of_a_broken_file_are_named_with_their_lines(
     data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

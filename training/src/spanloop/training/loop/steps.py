@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from spanloop.evaluation.results.bootstrap import Interval
+from spanloop.evaluation.runner.acting import has_failed_environment
 from spanloop.evaluation.runner.attempt import EndedAttempt, EndState
 from spanloop.evaluation.runner.ledger import Counts, Summary
 from spanloop.evaluation.runner.planning import API_KEY_ENV, RunRequest, plan_run
@@ -52,6 +53,10 @@ Result = dict[str, Any]
 
 class AgentBrokenError(SpanloopError):
     """Raised when every attempt of a run crashed."""
+
+
+class GraderBrokenError(SpanloopError):
+    """Raised when no attempt of a run has a verdict, because the grader raises."""
 
 
 class StepContext(NamedTuple):
@@ -217,7 +222,13 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
         shutil.rmtree(plan.folder)  # with a corrected agent the attempts are made again
         raise AgentBrokenError(
             f"Every attempt of {request.agent!r} crashed: {log.last_error}",
-            next_step=f"Read all of them: spanloop runs show {request.run_id}; correct the agent",
+            next_step=f"Read all of them: spanloop runs show {request.run_id}; correct "
+            f"{'the environment, or raise its timeouts' if log.failed_in_environment else 'the agent'}",
+        )
+    if summary.grading_failures and not summary.graded:
+        raise GraderBrokenError(
+            f"No attempt of {request.agent!r} could be graded: {log.last_grading_error}",
+            next_step="Correct the grader; the same command grades the attempts again without making them again.",
         )
     return summary
 
@@ -230,6 +241,9 @@ class _RunProgress:
         self._stop = stop
         self._total = self._done = self._graded = self._successes = self._crashed = self._ended = 0
         self.last_error = ""
+        self.last_grading_error = ""
+        self.failed_in_environment = False
+        """Whether the last crash was the environment's."""
 
     @property
     def is_hopeless(self) -> bool:
@@ -250,6 +264,8 @@ class _RunProgress:
             self._crashed += 1
             lines = ended.end.error.strip().splitlines()
             self.last_error = lines[-1] if lines else f"exit status {ended.end.exit_code}"
+            self.failed_in_environment = has_failed_environment(ended.end)
+        self.last_grading_error = ended.grading_error or self.last_grading_error
         if ended.verdict is not None:
             self._graded += 1
             self._successes += ended.verdict.is_success
