@@ -8,8 +8,8 @@ played by the model of an endpoint: with the gateway's, the agent plays against 
 import random
 from functools import cache
 
-from agent import OPENING, speak
 from openai import OpenAI, OpenAIError
+from player import OPENING, speak
 from pydantic import Field, JsonValue, PrivateAttr
 
 from spanloop.evaluation.environments import Action, Environment, EnvironmentFailedError, Fields, StepResult

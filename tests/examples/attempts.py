@@ -109,7 +109,7 @@ def _call(
     }
     return subprocess.run(
         [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(rest)],
-        env=clean_environment() | environment | variables,
+        env={**clean_environment(), **environment, **variables},
         cwd=EXAMPLES / name,
         capture_output=True,
         text=True,

@@ -1,15 +1,15 @@
 """The village with one wolf: who knows what, who wins, self-play, and a whole game from spans to an episode."""
 
-import importlib
-import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import werewolves
 from examples.werewolves.tasks import NAMES, make_tasks
+from werewolves import Werewolves
 
 from spanloop.evaluation.environments import Action, Environment, EnvironmentFailedError, EnvironmentSettings
 from spanloop.store.client import Address
@@ -18,19 +18,13 @@ from ..instrumentation.support import EXAMPLES, modelling, says
 from .attempts import run_acting
 
 SETTINGS = EnvironmentSettings(**tomllib.loads((EXAMPLES / "werewolves" / "app.toml").read_text())["environment"])
-VILLAGER = {"task_id": "t", "names": ["Kim", "Liam", "Mona", "Nils", "Olga"], "role": "villager", "seed": 3}
-WOLF = {**VILLAGER, "role": "wolf"}
-
-
-@pytest.fixture
-def village(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Environment]]:
-    """The class, imported beside its agent as in the environment's process."""
-    monkeypatch.syspath_prepend(str(EXAMPLES / "werewolves"))
-    before = {name: sys.modules.pop(name) for name in ("agent", "werewolves") if name in sys.modules}
-    yield importlib.import_module("werewolves").Werewolves
-    for name in ("agent", "werewolves"):
-        sys.modules.pop(name, None)
-    sys.modules.update(before)
+VILLAGER: dict[str, Any] = {
+    "task_id": "t",
+    "names": ["Kim", "Liam", "Mona", "Nils", "Olga"],
+    "role": "villager",
+    "seed": 3,
+}
+WOLF: dict[str, Any] = {**VILLAGER, "role": "wolf"}
 
 
 def claims(text: object) -> dict[str, str]:
@@ -51,12 +45,12 @@ def test_training_and_test_share_no_name_and_each_role_is_half() -> None:
 
 
 @pytest.mark.parametrize("players", [3, 4, 5])
-def test_a_villager_finds_the_wolf_by_asking(village: type[Environment], players: int) -> None:
+def test_a_villager_finds_the_wolf_by_asking(players: int) -> None:
     won = 0
     for seed in range(8):
-        game = village(players=players)  # type: ignore[call-arg]
+        game = Werewolves(players=players)
         told = claims(game.reset({**VILLAGER, "seed": seed}, 0))
-        assert list(told) == VILLAGER["names"][1:players]  # type: ignore[index]
+        assert list(told) == VILLAGER["names"][1:players]
         wolf = ""
         for name, place in told.items():
             if claims(say(game, f"ask {name}").observation) != {name: place}:
@@ -70,18 +64,18 @@ def test_a_villager_finds_the_wolf_by_asking(village: type[Environment], players
     assert won == 8
 
 
-def test_a_wrong_vote_loses(village: type[Environment]) -> None:
+def test_a_wrong_vote_loses() -> None:
     rewards = set[float]()
     for name in ("Liam", "Mona"):
-        game = village()
+        game = Werewolves()
         game.reset(VILLAGER, 0)
         rewards.add(say(game, f"vote {name}").reward)
     assert rewards == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(("second", "reward"), [("say inn", 1.0), ("say mill", 0.0)])
-def test_a_wolf_that_stays_with_its_place_is_not_found(village: type[Environment], second: str, reward: float) -> None:
-    game = village()
+def test_a_wolf_that_stays_with_its_place_is_not_found(second: str, reward: float) -> None:
+    game = Werewolves()
     assert "You are Kim, the wolf." in str(game.reset(WOLF, 0))
     assert say(game, "vote Liam").error, "the wolf says a place first"
     assert say(game, "say Inn.").observation == "Liam asks you: where were you?"
@@ -89,9 +83,9 @@ def test_a_wolf_that_stays_with_its_place_is_not_found(village: type[Environment
     assert (result.reward, result.done) == (reward, True)
 
 
-def test_a_task_without_a_role_fails(village: type[Environment]) -> None:
+def test_a_task_without_a_role_fails() -> None:
     with pytest.raises(EnvironmentFailedError, match="lacks 3 names, or a role"):
-        village().reset({**VILLAGER, "role": "mayor"}, 0)
+        Werewolves().reset({**VILLAGER, "role": "mayor"}, 0)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +96,7 @@ def test_a_task_without_a_role_fails(village: type[Environment]) -> None:
         (WOLF, ("say inn", "say inn"), "vote Kim", 0.0),
     ],
 )
-def test_in_self_play_the_endpoints_model_plays_the_others(  # noqa: PLR0917 - one row of the table each
-    village: type[Environment],
+def test_in_self_play_the_endpoints_model_plays_the_others(
     monkeypatch: pytest.MonkeyPatch,
     task: dict[str, Any],
     moves: tuple[str, ...],
@@ -112,14 +105,13 @@ def test_in_self_play_the_endpoints_model_plays_the_others(  # noqa: PLR0917 - o
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "not-needed")
     with modelling() as model:
-        monkeypatch.setattr(sys.modules["werewolves"], "_model", lambda _: "m")
-        game = village(opponents=model.url)  # type: ignore[call-arg]
+        monkeypatch.setattr(werewolves, "_model", Mock(return_value="m"))
+        game = Werewolves(opponents=model.url)
         told = claims(game.reset(task, 0))
-        wolf = str(game._wolf)  # type: ignore[attr-defined]
+        wolf = game._wolf
         names = {"wolf": wolf, "claim": told.get(wolf, "")}
         model.script = (says(spoken.format(**names)),)
-        for move in moves:
-            result = say(game, move.format(**names))
+        result = [say(game, move.format(**names)) for move in moves][-1]
         shown = [message["content"] for message in model.requests[-1]["messages"]]
     assert result.reward == reward
     assert shown[-1].endswith("where were you?" if task is VILLAGER else f"Kim: I was at the {moves[1].split()[1]}.")

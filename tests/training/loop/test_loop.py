@@ -1,6 +1,7 @@
 """The loop over real parts, but for the model: rounds, continuation, what is refused before anything starts."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -333,7 +334,7 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
 def test_a_reward_that_raises_ends_the_step_and_attempts_are_graded_again(
     data_dir: DataDir, place: Path, run: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setattr(sys, "path", [str(place), *sys.path])
     (place / "judging.py").write_text("def grade(task, answer):\n    raise ZeroDivisionError('no reward')\n")
     (place / "app.toml").write_text((place / "app.toml").read_text().replace('"exact"', '"judging:grade"'))
     message = r"No attempt of 'solver:solve' could be graded: .*judging:grade.* raised ZeroDivisionError: no reward"

@@ -214,5 +214,5 @@ def gated(plan: RunPlan, gate: AttemptGate, *, has_key: bool = False) -> RunPlan
     """
     if not gate.limits_attempts:
         return plan
-    variables = {} if has_key else gate.variables
+    variables: Mapping[str, str] = {} if has_key else gate.variables
     return plan._replace(make_agent=lambda: _GatedAgent(plan.make_agent(), gate, variables))
