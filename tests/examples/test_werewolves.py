@@ -1,4 +1,5 @@
 """The village with one wolf: who knows what, who wins, self-play, and a whole game from spans to an episode."""
+# pyright: reportPrivateUsage=false
 
 import tomllib
 from collections import Counter

@@ -1,7 +1,6 @@
 """The loop over real parts, but for the model: rounds, continuation, what is refused before anything starts."""
 
 import json
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -331,19 +330,32 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     assert not list(data_dir.runs.glob("*/ledger.db"))
 
 
-def test_a_reward_that_raises_ends_the_step_and_attempts_are_graded_again(
-    data_dir: DataDir, place: Path, run: Callable[..., tuple[LoopEnd, Progress]], monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def judged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The app's grader raises until this file exists."""
+    monkeypatch.syspath_prepend(place)
+    correction = place / "corrected"
+    (place / "judge.py").write_text(
+        "from pathlib import Path\n\n"
+        "def judge(task, answer):\n"
+        "    assert (Path(__file__).parent / 'corrected').exists(), 'no verdict'\n"
+        "    return answer == task.fields['answer']\n"
+    )
+    (place / "app.toml").write_text(APP.replace('grader = "exact"', 'grader = "judge:judge"'))
+    return correction
+
+
+def test_a_grader_that_raises_ends_the_round_and_then_grades_the_stored_answers(
+    store: Store, judged: Path, run: Callable[..., tuple[LoopEnd, Progress]]
 ) -> None:
-    monkeypatch.setattr(sys, "path", [str(place), *sys.path])
-    (place / "judging.py").write_text("def grade(task, answer):\n    raise ZeroDivisionError('no reward')\n")
-    (place / "app.toml").write_text((place / "app.toml").read_text().replace('"exact"', '"judging:grade"'))
-    message = r"No attempt of 'solver:solve' could be graded: .*judging:grade.* raised ZeroDivisionError: no reward"
-    with pytest.raises(steps.GraderBrokenError, match=message) as caught:
+    broken = rf"Grader 'judge:judge' graded none of {EVALUATION_TASKS} attempts: .*no verdict"
+    with pytest.raises(steps.GraderBrokenError, match=broken):
         run()
-    assert "the same command grades the attempts again" in caught.value.next_step
-    (opened,) = LoopRounds(data_dir).list()
-    assert opened.outcome is None
-    assert list(data_dir.runs.glob("*/ledger.db"))
+    judged.touch()
+    end, _ = run()
+    assert end.rounds[0].outcome == "promoted"
+    runs = {row["run_id"]: row["attempts"] for row in store.query("attempt_runs", run_id="").to_dicts()}
+    assert sorted(runs.values()) == [TRAINING_TASKS, EVALUATION_TASKS, EVALUATION_TASKS]
 
 
 def test_tasks_of_a_broken_file_are_named_with_their_lines(

@@ -56,7 +56,7 @@ class AgentBrokenError(SpanloopError):
 
 
 class GraderBrokenError(SpanloopError):
-    """Raised when no attempt of a run has a verdict, because the grader raises."""
+    """Raised when the grader gave no verdict on any attempt of a run."""
 
 
 class StepContext(NamedTuple):
@@ -227,9 +227,11 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
         )
     if summary.grading_failures and not summary.graded:
         raise GraderBrokenError(
-            f"No attempt of {request.agent!r} could be graded: {log.last_grading_error}",
-            next_step="Correct the grader; the same command grades the attempts again without making them again.",
+            f"Grader {request.grader!r} graded none of {summary.grading_failures} attempts: {log.last_grading_error}",
+            next_step="Correct the grader; the same command grades the stored answers, and repeats no attempt.",
         )
+    if summary.grading_failures:
+        log.note(f"{summary.grading_failures} attempts could not be graded: {log.last_grading_error}")
     return summary
 
 
@@ -240,8 +242,7 @@ class _RunProgress:
         self._progress = progress
         self._stop = stop
         self._total = self._done = self._graded = self._successes = self._crashed = self._ended = 0
-        self.last_error = ""
-        self.last_grading_error = ""
+        self.last_error = self.last_grading_error = ""
         self.failed_in_environment = False
         """Whether the last crash was the environment's."""
 
