@@ -52,6 +52,7 @@ from .engine.status import EngineState, EngineStatus
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
+from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
 from .pauses import Pauses
@@ -109,7 +110,8 @@ class Gateway:
             read_ids=self._read_ids,
         )
         self.names = ModelNames(data_dir)
-        self._authenticator = Authenticator(data_dir, limits, self._count_refusal)
+        self.metered = MeteredKeys()
+        self._authenticator = Authenticator(data_dir, limits, self._count_refusal, self.metered)
         responses = ResponseStore(
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
@@ -124,6 +126,7 @@ class Gateway:
             tokens=tokens,
             canaries=self.canaries,
             names=self.names,
+            metered=self.metered,
             shared_dir=data_dir.shared,
         )
         self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
@@ -145,6 +148,7 @@ class Gateway:
                 Route("/admin/names", self._admin.names, methods=["POST"]),
                 Route("/admin/pause", self._admin.pause, methods=["POST"]),
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
+                Route("/admin/metered", self._admin.metered, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
                 Route("/admin/canary", self._canary_admin.status, methods=["GET"]),
                 Route("/admin/canary", self._canary_admin.start, methods=["POST"]),

@@ -31,6 +31,7 @@ from ..continuation.answer_messages import AnswerMessages
 from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import Caller, EngineGate, EngineSlot
 from ..engine.vllm_api import VllmApi
+from ..metered_keys import UNMETERED, MeteredCall, MeteredKeys
 from ..metrics import Metrics
 from ..model_names import ModelNames
 from . import sse
@@ -55,6 +56,7 @@ class Services(Protocol):
     names: ModelNames
     recorder: Recorder
     shadows: Shadows
+    metered: MeteredKeys
     metrics: Metrics
     continuer: Continuer
     client: EngineClient
@@ -72,6 +74,7 @@ class ChatHandler:
         key: The caller's API key, by its name, or the header ``Authorization`` where the gateway has no keys.
         answer_format: The format of the answer; None is that of Chat Completions.
         headers: Further header fields of the response.
+        metered: Counts the tokens of the call.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class ChatHandler:
         key: str = "",
         answer_format: AnswerFormat | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        metered: MeteredCall = UNMETERED,
     ) -> None:
         self._request = request
         self._services = services
@@ -93,6 +97,7 @@ class ChatHandler:
         """Of an answer from which the conversation can be continued."""
         self._format = answer_format or ChatFormat(request)
         self._response_headers = headers
+        self._metered = metered
         self._headers = {"authorization": authorization} if authorization else {}
         self._model = services.names.resolve(request.model)
         self._call = services.canaries.route(self._model, session)
@@ -347,6 +352,7 @@ class ChatHandler:
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
         captures = builder.build(context, duration_ns=duration_ns)
+        self._metered.count(builder.usage.prompt_tokens + builder.usage.response_tokens)
         if self._messages is not None:
             self._services.continuer.keep(
                 self._request,
