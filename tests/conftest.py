@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 from uuid import uuid4
 
-import certifi
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
@@ -101,11 +100,16 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _certificates_are_read_once() -> Iterator[None]:
     """Share the context in which httpx would read all authorities for each client, even of a plain HTTP server."""
     create = ssl.create_default_context
-    authorities: dict[str, Any] = {"cafile": certifi.where()}
-    shared = create(**authorities)
+    shared: dict[str, ssl.SSLContext] = {}
 
     def create_or_share(*arguments: Any, **named: Any) -> ssl.SSLContext:
-        return shared if not arguments and named == authorities else create(*arguments, **named)
+        # httpx names the file of certifi, or that of SSL_CERT_FILE.
+        if arguments or named.keys() != {"cafile"}:
+            return create(*arguments, **named)
+        file = str(named["cafile"])
+        if file not in shared:
+            shared[file] = create(cafile=file)
+        return shared[file]
 
     with patch.object(ssl, "create_default_context", create_or_share):
         yield
