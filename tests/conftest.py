@@ -122,11 +122,16 @@ def data_dir(tmp_path: Path) -> DataDir:
 
 
 @pytest.fixture(scope="session")
-def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def clickhouse_dir(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
+    """The data directory of the session's embedded ClickHouse."""
+    return DataDir(tmp_path_factory.mktemp("clickhouse"))
+
+
+@pytest.fixture(scope="session")
+def clickhouse(clickhouse_dir: DataDir) -> Iterator[Address]:
     """The session's embedded ClickHouse."""
-    directory = DataDir(tmp_path_factory.mktemp("clickhouse"))
-    with EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES):
-        yield embedded_address(directory)
+    with EmbeddedClickHouse(clickhouse_dir, memory_cap_bytes=MEMORY_CAP_BYTES):
+        yield embedded_address(clickhouse_dir)
 
 
 @pytest.fixture(scope="session")
@@ -138,9 +143,9 @@ def server(clickhouse: Address) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="session")
-def databases(clickhouse: Address, server: Connection) -> ReusedDatabases:
+def databases(clickhouse: Address, clickhouse_dir: DataDir, server: Connection) -> ReusedDatabases:
     """The session's databases with spanloop's tables."""
-    return ReusedDatabases(clickhouse, server)
+    return ReusedDatabases(clickhouse, server, clickhouse_dir.clickhouse)
 
 
 @pytest.fixture
