@@ -62,14 +62,14 @@ def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, Indexe
     listed = _listed_keys(attributes, prefixes)
     is_key = np.zeros(len(attributes.keys), dtype=np.bool_)
     is_key[list(listed)] = True
-    keys = {code: key for code, key in listed.items() if key.index.isascii()}
-    numbers = sorted({(int(key.index), key.index) for key in keys.values()})
+    keys = {code: key for code, key in listed.items() if key.index_text.isascii()}
+    numbers = sorted({(int(key.index_text), key.index_text) for key in keys.values()})
     ranks = {number_and_text: rank for rank, number_and_text in enumerate(numbers)}
     paths: dict[tuple[str, str], int] = {}
     slots = np.full(len(attributes.keys), -1, dtype=np.int64)
     fields = np.zeros(len(attributes.keys), dtype=np.int64)
     for code, key in keys.items():
-        slots[code] = key.prefix * len(ranks) + ranks[int(key.index), key.index]
+        slots[code] = key.prefix * len(ranks) + ranks[int(key.index_text), key.index_text]
         fields[code] = paths.setdefault((prefixes[key.prefix][0], key.path), len(paths))
     places = np.flatnonzero((slots >= 0)[attributes.codes] & is_read[attributes.rows])
     if not len(places):
@@ -85,20 +85,24 @@ def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, Indexe
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
     read = _read(entries, distinct, list(paths), indexed)
-    rows, slot_of_entry = attributes.rows[places[starts]], slots[codes[starts]]
-    prefix_of_entry, rank_of_entry = np.divmod(slot_of_entry, len(ranks))
-    index_of_entry = np.array([min(number, _MOST) for number, _ in numbers], dtype=np.int64)[rank_of_entry]
+    rows = attributes.rows[places[starts]]
+    prefix_of_entry, rank_of_entry = np.divmod(slots[codes[starts]], len(ranks))
+    indexes = np.array([min(number, _MOST) for number, _ in numbers], dtype=np.int64)[rank_of_entry]
     lists: dict[str, Lists] = {}
     for name in indexed:
         of_name = np.array([owner == name for owner, _ in prefixes], dtype=np.bool_)
         chosen = _of_first_prefix(np.flatnonzero(of_name[prefix_of_entry]), rows, prefix_of_entry)
         if len(chosen):
-            starts_of_rows = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=attributes.height))])
-            expected = np.arange(len(chosen)) - starts_of_rows[rows[chosen]]
-            is_gapless = np.ones(attributes.height, dtype=np.bool_)
-            is_gapless[rows[chosen][index_of_entry[chosen] != expected]] = False
-            lists[name] = Lists(starts_of_rows.tolist(), which[chosen].tolist(), read, is_gapless)
+            first_of_row = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=attributes.height))])
+            is_gapless = _are_gapless(indexes[chosen], rows[chosen], first_of_row)
+            lists[name] = Lists(first_of_row.tolist(), which[chosen].tolist(), read, is_gapless)
     return IndexedLists(lists, is_key)
+
+
+def _are_gapless(indexes: Rows, rows: Rows, first_of_row: Rows) -> Mask:
+    is_gapless = np.ones(len(first_of_row) - 1, dtype=np.bool_)
+    is_gapless[rows[indexes != np.arange(len(rows)) - first_of_row[rows]]] = False
+    return is_gapless
 
 
 class _Key(NamedTuple):
@@ -106,7 +110,7 @@ class _Key(NamedTuple):
 
     prefix: int
     """Number among the prefixes."""
-    index: str
+    index_text: str
     path: str
     """Within the entry; empty for an entry that is no object."""
 
@@ -128,7 +132,8 @@ def _of_first_prefix(entries: Rows, rows: Rows, prefixes: Rows) -> Rows:
     """Those of a list's ``entries`` (by row, then by prefix) that have the first prefix of which a row has any."""
     first = np.zeros(int(rows.max()) + 1, dtype=np.int64)
     first[rows[entries[::-1]]] = prefixes[entries[::-1]]
-    return entries[prefixes[entries] == first[rows[entries]]]
+    chosen: Rows = entries[prefixes[entries] == first[rows[entries]]]
+    return chosen
 
 
 class _Entries(NamedTuple):
