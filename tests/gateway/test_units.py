@@ -216,6 +216,7 @@ def test_the_serving_environment_detects_a_cpu_build(
     assert (serving.package, serving.is_cpu) == (package, is_cpu)
     started = launch_command(serving, "/m", SOCKET, EngineSettings(max_model_len=64, vllm_args="--max-num-seqs 8"))
     assert ("--enforce-eager" in started.command) == is_cpu
+    assert ("--block-size" in started.command) == is_cpu
     assert ("LD_PRELOAD" in started.environment) == is_cpu
     assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
     assert started.environment["HF_HUB_OFFLINE"] == started.environment["VLLM_NO_USAGE_STATS"] == "1"

@@ -80,18 +80,50 @@ def test_a_trace_that_its_root_names_is_converted_by_itself(
     assert_converted(feed)
 
 
+def send_late(store: Store, feed: Feed, late: int) -> None:
+    """Convert all spans but one, then that one alone: the run that reads it reads no earlier row again."""
+    count = len(feed.world.spans)
+    feed.world.span("task", {}, trace=trace_id("between"))
+    feed.send([position for position in range(count) if position != late])
+    run(store)
+    for position in (count, late):
+        feed.send([position], minutes=60)
+        run(store)
+
+
 @pytest.mark.parametrize("late", [0, 1, 2], ids=["call", "root", "twin"])
+@pytest.mark.parametrize("attributes", [{}, {"spanloop.episode.id": "e"}], ids=["root-named", "call-named"])
 def test_a_call_that_another_scope_recorded_in_a_trace_of_its_own_counts_once(
-    store: Store, feed: Feed, late: int
+    store: Store, feed: Feed, attributes: dict[str, str], late: int
 ) -> None:
     trace, root = trace_id("held"), "f" * 16
     asked, said = [text("user", "?")], text("assistant", "!")
-    feed.world.call(asked, said, trace=trace, parent=root, scope="one", start_s=1, response_id="r")
+    common: dict[str, Any] = {"trace": trace, "parent": root, "scope": "one", "attributes": attributes}
+    feed.world.call(asked, said, start_s=1, response_id="r", **common)
     feed.world.span("task", {"spanloop.episode.id": "e"}, trace=trace, span_id=root, start_s=0, duration_s=2)
     feed.world.call(asked, said, trace=trace_id("twin"), scope="two", start_s=1.1, duration_s=0.2, response_id="r")
-    feed.send([position for position in range(3) if position != late])
-    run(store)
-    feed.send([late])
-    run(store)
+    send_late(store, feed, late)
     assert [(episode["episode_id"], episode["step_count"]) for episode in feed.episodes()] == [("e", 1)]
+    assert_converted(feed)
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["root-named", "call-named"])
+def test_a_late_call_does_not_join_its_twins_successor_to_another_calls_twin(
+    store: Store, feed: Feed, *, is_named: bool
+) -> None:
+    """The twin of the late call leaves its episode, whose other call is converted with all that is near in time."""
+    asked, said = [text("user", "?")], asks("c")
+    for number in (1, 2):
+        trace, root = trace_id(f"held-{number}"), f"{number:016x}"
+        key = {"spanloop.episode.id": f"e{number}"}
+        common: dict[str, Any] = {"response_id": f"r{number}", "start_s": number + 0.1, "duration_s": 0.2}
+        feed.world.span("task", key, trace=trace, span_id=root, start_s=number)
+        feed.world.call(
+            asked, said, trace=trace, parent=root, scope="one", attributes=key if is_named else {}, **common
+        )
+        feed.world.call(asked, said, trace=trace_id(f"twin-{number}"), scope="two", **common)
+    after = [*asked, said, answers("c", "ok")]
+    feed.world.call(after, text("assistant", "!"), trace=trace_id("successor"), scope="two", start_s=4)
+    send_late(store, feed, 4)
+    assert [episode["step_count"] for episode in feed.episodes()] == [1, 1, 1]
     assert_converted(feed)

@@ -330,6 +330,34 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     assert not list(data_dir.runs.glob("*/ledger.db"))
 
 
+@pytest.fixture
+def judged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The app's grader raises until this file exists."""
+    monkeypatch.syspath_prepend(place)
+    correction = place / "corrected"
+    (place / "judge.py").write_text(
+        "from pathlib import Path\n\n"
+        "def judge(task, answer):\n"
+        "    assert (Path(__file__).parent / 'corrected').exists(), 'no verdict'\n"
+        "    return answer == task.fields['answer']\n"
+    )
+    (place / "app.toml").write_text(APP.replace('grader = "exact"', 'grader = "judge:judge"'))
+    return correction
+
+
+def test_a_grader_that_raises_ends_the_round_and_then_grades_the_stored_answers(
+    store: Store, judged: Path, run: Callable[..., tuple[LoopEnd, Progress]]
+) -> None:
+    broken = rf"Grader 'judge:judge' graded none of {EVALUATION_TASKS} attempts: .*no verdict"
+    with pytest.raises(steps.GraderBrokenError, match=broken):
+        run()
+    judged.touch()
+    end, _ = run()
+    assert end.rounds[0].outcome == "promoted"
+    runs = {row["run_id"]: row["attempts"] for row in store.query("attempt_runs", run_id="").to_dicts()}
+    assert sorted(runs.values()) == [TRAINING_TASKS, EVALUATION_TASKS, EVALUATION_TASKS]
+
+
 def test_tasks_of_a_broken_file_are_named_with_their_lines(
     data_dir: DataDir, store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from spanloop.foundation.errors import AlreadyRunningError
 from spanloop.foundation.paths import sync_directory
 
 from .cursor import CursorFile
-from .frames import AnyRecord, Damage, Frame, Record, StoredRecord
+from .frames import HEADER_BYTES, AnyRecord, Damage, Frame, Record, StoredRecord
 from .segment import Segment, list_quarantined, list_segments
 
 _AGE_RESOLUTION_NS: Final = 100_000_000
@@ -47,7 +47,7 @@ class SpoolStats(NamedTuple):
     bytes: int
     """Size on disk of the records that are not committed, frame headers included."""
     records: int
-    """Number of records that are not committed; an upper bound after disk errors, exact otherwise."""
+    """Number of records that are not committed; an upper bound after disk errors and torn writes, exact otherwise."""
     oldest_age_s: float
     """Age of the oldest record that is not committed, to about 0.1 s; 0 when all are committed."""
     quarantined: int
@@ -64,6 +64,16 @@ class _Block(NamedTuple):
     end_seq: int
     end: _Position | None
     """Position after the block; None when no segment is left to read."""
+
+
+class _Scan(NamedTuple):
+    start: int | None
+    """Offset of the first record that is not committed; None when there is none."""
+    damages: list[Damage]
+    """Damages after the last committed record."""
+    lost_records: int
+    """Largest number of records that the damage after the last intact record may hold. Their sequence numbers are not
+    reused: on a disk that fails for some time, a later start may read the records."""
 
 
 class Journal:
@@ -176,11 +186,13 @@ class Journal:
         for path in list_segments(self._directory):
             segment = Segment.open(path)
             self._segments.append(segment)
-            start, segment_damages = self._scan(segment, state.committed_seq)
+            first_seq = segment.last_seq + 1
+            start, segment_damages, lost_records = self._scan(segment, state.committed_seq)
             damages.extend((segment, damage) for damage in segment_damages)
             if start is not None and self._position is None:
                 self._position = _Position(segment, start)
-            self._next_seq = max(self._next_seq, segment.last_seq + 1)
+            # A segment without an intact record uses the number in its name too, because names order the segments.
+            self._next_seq = max(self._next_seq, first_seq + 1, segment.last_seq + lost_records + 1)
         if damages:
             # Success shows that the disk works: records are not skipped on a disk that fails completely.
             self._cursor.store(
@@ -192,14 +204,17 @@ class Journal:
         if self._position is not None:
             self._move_to(self._position)
 
-    def _scan(self, segment: Segment, committed_seq: int) -> tuple[int | None, list[Damage]]:
-        """Check every frame; return the offset of the first that is not committed, and the damages after it."""
+    def _scan(self, segment: Segment, committed_seq: int) -> _Scan:
+        """Check every frame of a segment of an earlier process."""
         start: int | None = None
         damages: list[Damage] = []
+        damaged_bytes = 0  # after the last intact record
         for frame in segment.read(0, segment.durable_bytes):
             if isinstance(frame, Damage):
                 damages.append(frame)
+                damaged_bytes += frame.end - frame.offset
                 continue
+            damaged_bytes = 0
             segment.last_seq = max(segment.last_seq, frame.record.seq)
             if frame.record.seq <= committed_seq:
                 # Damage between committed records is handled already, or irrelevant.
@@ -207,7 +222,7 @@ class Journal:
                 continue
             start = frame.offset if start is None else start
             self._note_age(frame.record.seq, frame.record.accepted_ns)
-        return start, damages
+        return _Scan(start, damages, damaged_bytes // HEADER_BYTES)
 
     def _has_changed(self) -> bool:
         """Whether a record has changed since it was read, so that its block must be read again."""

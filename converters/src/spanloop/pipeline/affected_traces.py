@@ -317,13 +317,13 @@ def _select_neighbours(
 
 
 class _Callers(NamedTuple):
-    """Services and scopes that record the model calls of traces without an episode id."""
+    """Services and scopes that record the model calls of traces."""
 
     services: frozenset[str]
     """Services whose calls may continue calls of other traces, or that have several scopes which record calls."""
     scopes: Mapping[str, str]
-    """Other services → the one scope that records their calls. Each of their traces has one episode id: another trace
-    can only repeat such a call, recorded by another scope."""
+    """Other services → the one scope that records their calls. All of their calls have an episode id, their own or
+    that of their trace: another trace can only repeat such a call, recorded by another scope."""
 
 
 def _callers(sizes: pl.DataFrame) -> _Callers:

@@ -1,4 +1,4 @@
--- Number of spans of each given trace in a time range (nanoseconds), first and last start, and the approximate bytes of spans, log events and captured tokens. Services and scopes of model calls without an episode id, and whether one episode id holds for all of the trace.
+-- Number of spans of each given trace in a time range (nanoseconds), first and last start, and the approximate bytes of spans, log events and captured tokens. Services and scopes of model calls, and whether all of them have an episode id, their own or the only one of the trace.
 WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     trace_id,
@@ -15,8 +15,8 @@ FROM (
         sum(byteSize(SpanAttributes) + byteSize(`Events.Attributes`) + 8 * (GenAiInputTokens + GenAiOutputTokens)) AS bytes,
         toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
         toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
-        groupUniqArrayIf((toString(ServiceName), ScopeName), IsModelCall AND SpanloopEpisodeId = '') AS callers,
-        uniqExactIf(SpanloopEpisodeId, SpanloopEpisodeId != '') = 1 AS is_held
+        groupUniqArrayIf((toString(ServiceName), ScopeName), IsModelCall) AS callers,
+        uniqExactIf(SpanloopEpisodeId, SpanloopEpisodeId != '') = 1 OR countIf(IsModelCall AND SpanloopEpisodeId = '') = 0 AS is_held
     FROM otel_traces
     WHERE TraceId IN {trace_ids:Array(String)}
         AND Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')

@@ -16,8 +16,9 @@ def tasks_of_run(folder: Path) -> Iterator[Task]:
 
 
 def is_complete(folder: Path, attempts: int) -> bool:
-    """Whether each task of the run has as many attempts that are graded and stored."""
-    counted = "SELECT (SELECT count(*) FROM tasks), count(*) FROM attempts WHERE state = 'stored' AND attempt <= ?"
+    """Whether each task of the run has as many attempts that are stored, and graded where the grader could."""
+    done = "state = 'stored' AND grading_error = '' AND attempt <= ?"
+    counted = f"SELECT (SELECT count(*) FROM tasks), count(*) FROM attempts WHERE {done}"  # noqa: S608 - a constant
     found = list(_rows(folder, counted, attempts))
     return bool(found) and 0 < int(str(found[0][0])) * attempts == int(str(found[0][1]))
 

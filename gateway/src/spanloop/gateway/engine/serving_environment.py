@@ -105,7 +105,9 @@ def launch_command(
         "--disable-uvicorn-access-log",
     ]  # fmt: skip
     # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
-    command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
+    # vLLM keeps whole blocks of a prompt. A CPU's default of 128 tokens computes most of a short turn's context again; 32
+    # is its attention's smallest (benchmarks.md, "Serving on a CPU").
+    command += ["--enforce-eager", "--block-size", "32"] if serving.is_cpu else ["--enable-sleep-mode"]
     if _numbers(serving.version) >= _FIRST_WITH_RENDERING:
         # Renders chats to token ids, from which conversations are continued exactly.
         command.append("--enable-scale-out")

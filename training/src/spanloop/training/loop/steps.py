@@ -54,6 +54,10 @@ class AgentBrokenError(SpanloopError):
     """Raised when every attempt of a run crashed."""
 
 
+class GraderBrokenError(SpanloopError):
+    """Raised when the grader gave no verdict on any attempt of a run."""
+
+
 class StepContext(NamedTuple):
     """What the steps of a loop share."""
 
@@ -217,6 +221,13 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
             f"Every attempt of {request.agent!r} crashed: {log.last_error}",
             next_step=f"Read all of them: spanloop runs show {request.run_id}; correct the agent",
         )
+    if summary.grading_failures and not summary.graded:
+        raise GraderBrokenError(
+            f"Grader {request.grader!r} graded none of {summary.grading_failures} attempts: {log.last_grading_error}",
+            next_step="Correct the grader; the same command grades the stored answers, and repeats no attempt.",
+        )
+    if summary.grading_failures:
+        log.note(f"{summary.grading_failures} attempts could not be graded: {log.last_grading_error}")
     return summary
 
 
@@ -227,7 +238,7 @@ class _RunProgress:
         self._progress = progress
         self._stop = stop
         self._total = self._done = self._graded = self._successes = self._crashed = self._ended = 0
-        self.last_error = ""
+        self.last_error = self.last_grading_error = ""
 
     @property
     def is_hopeless(self) -> bool:
@@ -248,6 +259,7 @@ class _RunProgress:
             self._crashed += 1
             lines = ended.end.error.strip().splitlines()
             self.last_error = lines[-1] if lines else f"exit status {ended.end.exit_code}"
+        self.last_grading_error = ended.grading_error or self.last_grading_error
         if ended.verdict is not None:
             self._graded += 1
             self._successes += ended.verdict.is_success
