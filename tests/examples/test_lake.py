@@ -4,17 +4,20 @@ import json
 import tomllib
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from examples.lake import tasks
 from examples.lake.tasks import SIZES, make_tasks
 
 from spanloop.evaluation.environments import EnvironmentSettings
-from spanloop.evaluation.tasks.task_files import Split
 from spanloop.store.client import Address
 
 from ..instrumentation.support import EXAMPLES, says
 from .attempts import run_acting
+
+if TYPE_CHECKING:
+    from spanloop.evaluation.tasks.task_files import Split
 
 SETTINGS = EnvironmentSettings(**tomllib.loads((EXAMPLES / "lake" / "app.toml").read_text())["environment"])
 TASK = {"task_id": "test/0", "kwargs": {"desc": ["SFH", "HFF", "FFG"]}}

@@ -3,17 +3,21 @@
 import re
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from examples.math import tasks
 from examples.math.agent import grade
-from examples.math.tasks import DIFFICULTIES, SPLITS, Split, Task, make_tasks
+from examples.math.tasks import DIFFICULTIES, SPLITS, Task, make_tasks
 from python_tool import evaluate
 
 from spanloop.store.client import Address
 
 from ..instrumentation.support import calls
 from .attempts import run_example
+
+if TYPE_CHECKING:
+    from spanloop.evaluation.tasks.task_files import Split
 
 
 def numbers(task: Task) -> set[str]:
@@ -45,7 +49,7 @@ def test_more_problems_than_there_are_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_tool_solves_every_task(split: Split) -> None:
+def test_the_tool_solves_every_task(split: "Split") -> None:
     for task in make_tasks(split, 200, 1):
         assert numbers(task) == set(re.findall(r"\d+", task.expression))
         result = evaluate(task.expression)

@@ -1,6 +1,7 @@
 """The loop over real parts, but for the model: rounds, continuation, what is refused before anything starts."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -345,7 +346,7 @@ def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
 @pytest.fixture
 def judged(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The app's grader raises until this file exists."""
-    monkeypatch.syspath_prepend(place)
+    monkeypatch.setattr(sys, "path", [str(place), *sys.path])
     correction = place / "corrected"
     (place / "judge.py").write_text(
         "from pathlib import Path\n\n"
