@@ -1,69 +1,60 @@
-"""What the example agents learn from their own attempts: success on held-out tasks before and after, paired by task.
+"""What the example agents learn in the loop of their ``app.toml``: success on held-out tasks before and after it.
 
-    python benchmarks/examples.py [sql math countdown] [--seeds 3] [--first-seed 0] [--folder FOLDER]
-        [--other-tasks NAME=FILE]
+    python benchmarks/examples.py [sql math countdown lake patient apps werewolves] [--seeds 3] [--first-seed 0]
+        [--folder FOLDER] [--other NAME=FILE.toml] [--table]
 
-For each example and seed: ``tasks.py`` writes the tasks; SmolLM2-135M attempts the test tasks, and the training tasks
-four times each unless the job trains on demonstrations alone; the example's ``job.toml`` is trained; the new version
-attempts the test tasks. An example with a ``demonstrations.toml`` trains that first, and the version that it makes
-attempts the training tasks. Both versions of example NAME attempt the other tasks of FILE too, whose ids start with
-the file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values
-with training tasks.
+For each example and seed: ``tasks.py`` writes the tasks, and ``spanloop loop`` runs as many rounds as the file has
+trainings, each with SmolLM2-135M and the seed. Compared are the base and the last version that was trained, whatever
+the promotion rule decided, on the test tasks of the file; these share no value with the training tasks. ``--other``
+names a file with a table of ``[evaluation]``'s options that differ, such as tasks on another database: both versions
+attempt these too, and nothing is trained on them.
 
-A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds.
-The same command continues a run that was stopped; a seed with a result is not run again. A seed takes about
-twenty minutes on two cores.
+A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval of the paired difference over
+the tasks of all seeds; an example whose interval is not above zero is "not learned", and one without a result "not
+measured". Ctrl-C or a kill ends a sitting: the same command continues in the round and step where it stopped, and a
+seed with a result is not run again. ``--table`` runs nothing. A seed takes about half an hour on two cores.
 
-The last line is ``ratio sql=… math=… countdown=…``: the gain of each example in points.
+The last line is ``ratio sql=… math=…``: the gain of each example in points, or - where it was not measured.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.agent_runner import AgentRun, ExampleAgent
-from experiments.experiment import Experiment
-from experiments.finished_stages import FinishedStages
-
 from spanloop.cli.console import err
-from spanloop.demo.stages import StageDisplay
+from spanloop.cli.learning.loop import run_file
+from spanloop.cli.learning.loop_display import LoopDisplay
 from spanloop.evaluation.results import load_episodes, load_evaluation
 from spanloop.evaluation.results.bootstrap import Interval, bootstrap_mean
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Evaluation, Promotion
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.store import connect
-from spanloop.training.recipes.choices import Tokens
-from spanloop.training.recipes.text import RendersText
-from spanloop.training.spec.job_file import build_spec, read_job_file
+from spanloop.training.loop.app_file import read_app
+from spanloop.training.loop.budget import Budget, Spent
+from spanloop.training.loop.gated_agent import AttemptGate
+from spanloop.training.loop.loop import LoopOrder
+from spanloop.training.loop.rounds import StepName
+from spanloop.training.loop.steps import StepContext, measure
+from spanloop.training.models.registry import Registry
 
 if TYPE_CHECKING:
     from spanloop.store import Store
-    from spanloop.training.run.job_api import JobSpec
+    from spanloop.training.loop.rounds import LoopRound
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-NAMES = ("sql", "math", "countdown")
-JOB = "job.toml"
-START = "demonstrations.toml"
-"""A job on demonstrations, which makes the version that attempts the training tasks."""
-DEMONSTRATIONS = "demonstrations.jsonl"
-"""Dialogs that ``tasks.py`` writes for it."""
-ATTEMPTS = 4
-"""Attempts at each training task."""
+NAMES = ("sql", "math", "countdown", "lake", "patient", "apps", "werewolves")
+APP = "app.toml"
 RESULT = "result.json"
-
-
-class Evaluations(NamedTuple):
-    """Ids of an experiment's evaluations; empty for what it has not."""
-
-    base: str
-    trained: str
-    start: str
-    """After the demonstrations, on the test tasks."""
-    other_base: str
-    other_trained: str
 
 
 class Result(NamedTuple):
@@ -74,14 +65,13 @@ class Result(NamedTuple):
     base: dict[str, float]
     """Test task → success of the base, 0 or 1."""
     trained: dict[str, float]
-    """The same of the version that the job made."""
-    seconds: dict[str, float]
-    """Stage → duration."""
-    start: dict[str, float] | None = None
-    """The same of the version that demonstrations made, which the job starts from; None without demonstrations."""
+    """The same of the last version that was trained."""
+    seconds: float
+    """Of all steps."""
     other_base: dict[str, float] | None = None
-    """The base's success on the other tasks; None without any."""
+    """The base's success on other tasks; None without any."""
     other_trained: dict[str, float] | None = None
+    other_difficulty: dict[str, str] | None = None
 
 
 def main() -> None:
@@ -93,73 +83,81 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds; default: %(default)s")
     parser.add_argument("--first-seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, default=cache / "spanloop" / "examples", help="default: %(default)s")
-    parser.add_argument("--source", default="smollm2", help="the base model, as for spanloop models add")
-    parser.add_argument("--other-tasks", action="append", default=[], metavar="NAME=FILE", help="default: none")
+    parser.add_argument("--other", action="append", default=[], metavar="NAME=FILE", help="default: none")
+    parser.add_argument("--table", action="store_true", help="print the table of what was measured, and run nothing")
     arguments = parser.parse_args()
-    other_tasks: dict[str, str] = dict(each.split("=", 1) for each in arguments.other_tasks)
-    results: dict[str, list[Result]] = {}
+    other: dict[str, str] = dict(each.split("=", 1) for each in arguments.other)
+    results: dict[str, list[Result]] = {name: [] for name in arguments.names}
     for name in arguments.names:
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            folder = arguments.folder / name / f"seed-{seed}"
-            if not (folder / RESULT).exists():
-                other = Path(other_tasks[name]).absolute() if name in other_tasks else None
-                run_seed(name, folder, seed, arguments.source, other)
-            results.setdefault(name, []).append(Result(**json.loads((folder / RESULT).read_text())))
+            folder = arguments.folder.absolute() / name / f"seed-{seed}"
+            if not (folder / RESULT).exists() and not arguments.table:
+                run_seed(name, folder, seed, Path(other[name]) if name in other else None)
+            if (folder / RESULT).exists():
+                results[name].append(Result(**json.loads((folder / RESULT).read_text())))
     print_table(results)
 
 
-def run_seed(name: str, folder: Path, seed: int, source: str, other_tasks: Path | None) -> None:
-    """Run the unfinished stages of one seed, and write its result."""
-    agent = ExampleAgent(name, EXAMPLES / name)
+def run_seed(name: str, folder: Path, seed: int, other: Path | None) -> None:
+    """Run the loop of one seed, or the rest of it, and write its result."""
     data_dir = DataDir(folder).open()
-    tasks = data_dir.path / "demo"
-    spec = job(agent.folder / JOB, tasks, seed)
-    settings = {"source": source, "attempts": ATTEMPTS, "job": spec.model_dump(mode="json")}
-    start = None
-    if (agent.folder / START).exists():
-        start = job(agent.folder / START, tasks, seed)
-        settings["start"] = start.model_dump(mode="json")
-    finished = FinishedStages(tasks / "done.json", settings)
-    stages = StageDisplay()
-    err.print(f"{name}, seed {seed}: {data_dir.path}", markup=False)
-    with running_stack(data_dir, Ports.free(), stages.progress, dashboard=False, pipeline=False):
-        experiment = Experiment(data_dir, finished, stages, agent, seed=seed)
-        evaluations = learn(experiment, start, spec, source, other_tasks)
+    app = prepare(name, folder / "app", seed)
+    err.print(f"{name}, seed {seed}: {folder}", markup=False)
+    with (
+        err.status("the services start") as spinner,
+        running_stack(data_dir, Ports.free(), spinner.update, dashboard=False, pipeline=False),
+    ):
+        spinner.stop()
+        end = run_file(data_dir, app, LoopOrder(len(tomllib.loads(app.read_text())["train"])))
+        assert end is not None  # this is no dry run
         with connect(data_dir) as store:
-            success = {version: successes(store, each) for version, each in evaluations._asdict().items() if each}
-    difficulty = difficulties(experiment.tasks_folder / agent.test)
-    result = Result(difficulty=difficulty, seconds=finished.seconds, **success)
-    (folder / RESULT).write_text(json.dumps(result._asdict()))
+            result = result_of(store, end.rounds, app.with_name("test.jsonl"))
+            if other is not None:
+                result = result._replace(**measure_other(data_dir, store, app, end.rounds, other))
+    partial = folder / f".{RESULT}.partial"
+    partial.write_text(json.dumps(result._asdict()))
+    partial.replace(folder / RESULT)
 
 
-def job(path: Path, tasks: Path, seed: int) -> "JobSpec":
-    """Return the job of a file, whose demonstrations are in the folder ``tasks``."""
-    settings: dict[str, Any] = read_job_file(path) | {"seed": seed}
-    if settings.get("tokens") == "none" or "dialogs" in settings:
-        settings["dialogs"] = [str(tasks / DEMONSTRATIONS)]
-    return build_spec(settings, where=str(path))
+def prepare(name: str, folder: Path, seed: int) -> Path:
+    """Copy an example into a folder with a seed, and write its tasks, unless it is there; return its file."""
+    app = folder / APP
+    if not app.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (EXAMPLES / name).glob("*.py"):
+            shutil.copy(path, folder)
+        subprocess.run([sys.executable, "tasks.py", ".", "--seed", str(seed)], cwd=folder, check=True)
+        text = (EXAMPLES / name / APP).read_text(encoding="utf-8")
+        app.write_text(re.sub(r"(?m)^seed = \d+", f"seed = {seed}", text), encoding="utf-8")
+    return app
 
 
-def learn(
-    experiment: Experiment, start: "JobSpec | None", spec: "JobSpec", source: str, other_tasks: Path | None
-) -> Evaluations:
-    """Evaluate, train on demonstrations, collect, train and evaluate."""
-    agent = experiment.agent
-    version = base = experiment.add_model(source)
-    experiment.make_tasks()
-    before = experiment.evaluate(base)
-    other_before = experiment.evaluate(base, other_tasks) if other_tasks else ""
-    after_start = ""
-    if start:
-        version = experiment.train("start", f"verl trains {base} with {agent.name}/{START}", start)
-        after_start = experiment.evaluate(version)
-    if not isinstance(spec.recipe, RendersText) or spec.recipe.tokens is not Tokens.NONE:
-        run = AgentRun(agent.train, ATTEMPTS)
-        experiment.collect("collect", f"{version} attempts the training tasks", run, version=version)
-    trained = experiment.train("train", f"verl trains {version} with {agent.name}/{JOB}", spec)
-    after = experiment.evaluate(trained)
-    other_after = experiment.evaluate(trained, other_tasks) if other_tasks else ""
-    return Evaluations(before, after, after_start, other_before, other_after)
+def result_of(store: "Store", rounds: "tuple[LoopRound, ...]", tasks: Path) -> Result:
+    """Return what the rounds of a loop measured on the test tasks."""
+    evaluations = [(rounds[at].step(name).result or {})["evaluation"] for at, name in ENDS]
+    base, trained = (successes(store, str(each)) for each in evaluations)
+    return Result(difficulties(tasks), base, trained, sum(each.seconds for each in rounds))
+
+
+ENDS = ((0, StepName.MEASURE), (-1, StepName.TEST))
+"""The base is measured in the first round, the last version is tested in the last one."""
+
+
+def measure_other(
+    data_dir: DataDir, store: "Store", file: Path, rounds: "tuple[LoopRound, ...]", other: Path
+) -> dict[str, Any]:
+    """Let both versions attempt other tasks; return the fields of the result."""
+    options: dict[str, Any] = tomllib.loads(other.read_text(encoding="utf-8"))
+    app = read_app(file)
+    evaluation = Evaluation.model_validate(app.evaluation.model_dump() | options)
+    app = app.model_copy(update={"evaluation": evaluation})
+    registry, gate = Registry(data_dir), AttemptGate(Budget(), data_dir, Spent())
+    with contextlib.chdir(file.parent), LoopDisplay() as display:
+        context = StepContext(data_dir, store, app, Promotion(), display, gate)
+        versions = (rounds[0].champion, rounds[-1].candidate)
+        found = [measure(context, registry.get(version))["evaluation"] for version in versions]
+    base, trained = (successes(store, str(each)) for each in found)
+    return {"other_base": base, "other_trained": trained, "other_difficulty": difficulties(Path(options["tasks"]))}
 
 
 def difficulties(tasks: Path) -> dict[str, str]:
@@ -169,7 +167,7 @@ def difficulties(tasks: Path) -> dict[str, str]:
 
 
 def successes(store: "Store", evaluation: str) -> dict[str, float]:
-    """Return the success of each test task; an attempt without a result is a failure."""
+    """Return the success of each task; an attempt without a result is a failure."""
     episodes = load_episodes(store, load_evaluation(store, evaluation))
     return {row["task_id"]: float(row["is_success"] and not row["left_out"]) for row in episodes.to_dicts()}
 
@@ -186,30 +184,37 @@ def gain(results: list[Result], tasks: list[list[str]]) -> Interval:
 
 def print_table(results: dict[str, list[Result]]) -> None:
     """Print success and gain of each example, by difficulty too, and the last line."""
-    print(
-        "| example | test tasks by seed | base | trained | gain, points [95 %] | minutes |\n|---|---|---|---|---|---|"
-    )
+    print("| example | test tasks by seed | base | trained | gain, points [95 %] | | minutes |")
+    print("|---|---|---|---|---|---|---|")
     gains: dict[str, str] = {}
     for name, measured in results.items():
-        minutes = ", ".join(f"{sum(each.seconds.values()) / 60:.1f}" for each in measured)
-        gains[name] = _print_row(name, measured, [list(each.difficulty) for each in measured], minutes)
-        for difficulty in sorted({value for each in measured for value in each.difficulty.values()}):
-            tasks = [[task for task, value in each.difficulty.items() if value == difficulty] for each in measured]
-            _print_row(f"{name}, {difficulty}", measured, tasks, "")
-        started = [each._replace(base=each.start) for each in measured if each.start]
-        if started:
-            _print_row(f"{name}, from {START}", started, [list(each.difficulty) for each in started], "")
-        other = [
-            each._replace(base=each.other_base, trained=each.other_trained)
+        if not measured:
+            print(f"| {name} | | | | | not measured | |")
+            gains[name] = "-"
+            continue
+        minutes = ", ".join(f"{each.seconds / 60:.1f}" for each in measured)
+        gains[name] = print_row(name, measured, [list(each.difficulty) for each in measured], minutes)
+        print_difficulties(name, measured)
+        others = [
+            Result(each.other_difficulty or {}, each.other_base, each.other_trained, 0.0)
             for each in measured
             if each.other_base and each.other_trained
         ]
-        if other:
-            _print_row(f"{name}, other tasks", other, [list(each.base) for each in other], "")
+        if others:
+            print_row(f"{name}, other tasks", others, [list(each.difficulty) for each in others], "")
+            print_difficulties(f"{name}, other tasks", others)
     print("\nratio " + " ".join(f"{name}={value}" for name, value in gains.items()))
 
 
-def _print_row(title: str, results: list[Result], tasks: list[list[str]], minutes: str) -> str:
+def print_difficulties(title: str, results: list[Result]) -> None:
+    """Print a row for each difficulty."""
+    for difficulty in sorted({value for each in results for value in each.difficulty.values()}):
+        tasks = [[task for task, value in each.difficulty.items() if value == difficulty] for each in results]
+        print_row(f"{title}, {difficulty}", results, tasks, "")
+
+
+def print_row(title: str, results: list[Result], tasks: list[list[str]], minutes: str) -> str:
+    """Print a row about ``tasks``, which are those of each seed; return the gain in points."""
     counts = ", ".join(str(len(chosen)) for chosen in tasks)
     base, trained = (
         ", ".join(
@@ -218,8 +223,10 @@ def _print_row(title: str, results: list[Result], tasks: list[list[str]], minute
         )
         for versions in ([each.base for each in results], [each.trained for each in results])
     )
-    value, low, high = (f"{each * 100:+.1f}" for each in gain(results, tasks))
-    print(f"| {title} | {counts} | {base} | {trained} | {value} [{low}, {high}] | {minutes} |")
+    interval = gain(results, tasks)
+    value, low, high = (f"{each * 100:+.1f}" for each in interval)
+    verdict = "learned" if interval.low > 0 else "not learned"
+    print(f"| {title} | {counts} | {base} | {trained} | {value} [{low}, {high}] | {verdict} | {minutes} |")
     return value
 
 

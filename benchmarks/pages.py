@@ -73,6 +73,7 @@ def cases(end_s: int, range_s: int) -> list[Case]:
             Case("values of agent", _ask(facets.fetch_values, filters, "agent"), kind),
         ]
     each.append(Case("previews of a page", _ask(_previews, day), "day"))
+    each.append(Case("previews of steps", _ask(_step_previews, day), "day"))
     searches = {
         "rare word": _word(150_000),
         "common word": _word(3),
@@ -99,6 +100,10 @@ def _filtered(store: Store, filters: Filters, values: Mapping[str, str]) -> list
 
 def _previews(store: Store, filters: Filters) -> object:
     return previews.fetch_previews(store, lists.fetch_episodes(store, filters, "", None).rows)
+
+
+def _step_previews(store: Store, filters: Filters) -> object:
+    return previews.fetch_step_previews(store, lists.fetch_steps(store, filters, "", None).rows)
 
 
 def _search(store: Store, filters: Filters) -> int:

@@ -117,6 +117,11 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("dashboard_policy_versions", {"since_s": day, "task_prefix": ""}, is_list=True),
         Case("dashboard_latest_failures", {"since_s": day, "fingerprint": "", "max_rows": 8}, is_list=True),
         Case("dashboard_previews", {"episode_ids": trace_ids, "revisions": [revision] * len(trace_ids)}, is_list=True),
+        Case(
+            "dashboard_step_previews",
+            {"episode_ids": trace_ids, "revisions": [revision] * len(trace_ids), "steps": [0] * len(trace_ids)},
+            is_list=True,
+        ),
         Case("dashboard_snippets", {"episode_ids": trace_ids, "words": ["order"], "part": ""}),
         Case("dashboard_traces_episodes", {"trace_ids": trace_ids}, is_list=True),
         Case("dashboard_task_sets", {"max_rows": 50}, is_list=True),

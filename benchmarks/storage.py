@@ -29,7 +29,7 @@ from spanloop.store.discovery import embedded_address
 
 TABLES: Final = (
     "episode_messages", "transition_rows", "trajectories", "failures", "episodes", "episode_summaries",
-    "failure_summaries", "replaced_revisions",
+    "failure_summaries", "step_summaries", "replaced_revisions",
 )  # fmt: skip
 START: Final = datetime(2026, 11, 1, tzinfo=UTC)
 SHORT_STEPS: Final = 10

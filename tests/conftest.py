@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from unittest.mock import patch
 from uuid import uuid4
 
-import certifi
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
@@ -101,11 +100,16 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def _certificates_are_read_once() -> Iterator[None]:
     """Share the context in which httpx would read all authorities for each client, even of a plain HTTP server."""
     create = ssl.create_default_context
-    authorities: dict[str, Any] = {"cafile": certifi.where()}
-    shared = create(**authorities)
+    shared: dict[str, ssl.SSLContext] = {}
 
     def create_or_share(*arguments: Any, **named: Any) -> ssl.SSLContext:
-        return shared if not arguments and named == authorities else create(*arguments, **named)
+        # httpx names the file of certifi, or that of SSL_CERT_FILE.
+        if arguments or named.keys() != {"cafile"}:
+            return create(*arguments, **named)
+        file = str(named["cafile"])
+        if file not in shared:
+            shared[file] = create(cafile=file)
+        return shared[file]
 
     with patch.object(ssl, "create_default_context", create_or_share):
         yield
@@ -118,11 +122,16 @@ def data_dir(tmp_path: Path) -> DataDir:
 
 
 @pytest.fixture(scope="session")
-def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def clickhouse_dir(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
+    """The data directory of the session's embedded ClickHouse."""
+    return DataDir(tmp_path_factory.mktemp("clickhouse"))
+
+
+@pytest.fixture(scope="session")
+def clickhouse(clickhouse_dir: DataDir) -> Iterator[Address]:
     """The session's embedded ClickHouse."""
-    directory = DataDir(tmp_path_factory.mktemp("clickhouse"))
-    with EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES):
-        yield embedded_address(directory)
+    with EmbeddedClickHouse(clickhouse_dir, memory_cap_bytes=MEMORY_CAP_BYTES):
+        yield embedded_address(clickhouse_dir)
 
 
 @pytest.fixture(scope="session")
@@ -134,9 +143,9 @@ def server(clickhouse: Address) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="session")
-def databases(clickhouse: Address, server: Connection) -> ReusedDatabases:
+def databases(clickhouse: Address, clickhouse_dir: DataDir, server: Connection) -> ReusedDatabases:
     """The session's databases with spanloop's tables."""
-    return ReusedDatabases(clickhouse, server)
+    return ReusedDatabases(clickhouse, server, clickhouse_dir.clickhouse)
 
 
 @pytest.fixture

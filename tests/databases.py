@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -10,9 +11,10 @@ from spanloop.store.migrate import migrate
 
 MIGRATED: Final = "t_migrated"
 TABLES: Final = """
-SELECT name, create_table_query AS made, total_rows AS rows FROM system.tables
+SELECT name, create_table_query AS made FROM system.tables
 WHERE database = {name:String} ORDER BY engine LIKE '%View'
 """
+ROWS: Final = "SELECT name, total_rows AS rows FROM system.tables WHERE database = {name:String} AND total_rows > 0"
 
 
 class ReusedDatabases:
@@ -21,12 +23,15 @@ class ReusedDatabases:
     Args:
         clickhouse: The server.
         server: A connection to it.
+        folder: Where the server stores its data.
     """
 
-    def __init__(self, clickhouse: Address, server: Connection) -> None:
+    def __init__(self, clickhouse: Address, server: Connection, folder: Path) -> None:
         self._clickhouse = clickhouse
         self._server = server
+        self._folder = folder
         self._used: list[str] = []
+        self._made: dict[str, frozenset[tuple[str, int, int]]] = {}
 
     def take(self) -> str:
         """Return the name of a database whose tables are those of the migrations, and empty."""
@@ -43,36 +48,44 @@ class ReusedDatabases:
         self._used.append(name)
 
     @cached_property
-    def _schema(self) -> dict[str, str]:
-        """Table → the statement that creates it, faster than the migrations do."""
+    def _schema(self) -> list[str]:
+        """The statements that create the tables, faster than the migrations do."""
         migrate(replace(self._clickhouse, database=MIGRATED))
-        return self._tables(MIGRATED)[0]
-
-    def _tables(self, database: str) -> tuple[dict[str, str], dict[str, int]]:
-        """Return the statement and the number of rows of each table of a database."""
-        rows = self._server.query(TABLES, doing="reading a schema", parameters={"name": database}).to_dicts()
-        made = {str(row["name"]): str(row["made"]).replace(f" {database}", f" {MIGRATED}") for row in rows}
-        return made, {str(row["name"]): int(row["rows"] or 0) for row in rows}
+        tables = self._server.query(TABLES, doing="reading a schema", parameters={"name": MIGRATED})
+        return [str(statement) for statement in tables["made"]]
 
     def _make(self) -> str:
         name = f"t_{uuid4().hex[:12]}"
         journal = f"INSERT INTO {MIGRATED}.schema_migrations SELECT * FROM `{MIGRATED}`.schema_migrations"
-        for statement in (f"CREATE DATABASE {MIGRATED}", *self._schema.values(), journal):
+        for statement in (f"CREATE DATABASE {MIGRATED}", *self._schema, journal):
             renamed = statement.replace(f" {MIGRATED}", f" {name}")
             self._server.command(renamed, doing="making a store", settings={"fsync_metadata": "0"})
+        self._made[name] = self._definitions(name)
         return name
 
     def _empty(self, name: str) -> bool:
         """Remove all rows; False when a test changed the schema."""
-        schema, rows = self._tables(name)
-        if schema != self._schema or rows["schema_migrations"] != self._applied:
+        if self._definitions(name) != self._made[name]:
             return False
-        for table, count in rows.items():
-            if count and table != "schema_migrations":
-                self._server.command(f"TRUNCATE TABLE `{name}`.`{table}`", doing="emptying a store")
+        rows = self._rows(name)
+        if rows.pop("schema_migrations", 0) != self._applied:
+            return False
+        for table in rows:
+            self._server.command(f"TRUNCATE TABLE `{name}`.`{table}`", doing="emptying a store")
         return True
+
+    def _definitions(self, name: str) -> frozenset[tuple[str, int, int]]:
+        """Name, inode and time of the file of each table's definition, which each change of the table replaces."""
+        folder = self._folder / "metadata" / name
+        states = {path.name: path.stat() for path in folder.iterdir()} if folder.exists() else {}
+        return frozenset((file, state.st_ino, state.st_mtime_ns) for file, state in states.items())
+
+    def _rows(self, name: str) -> dict[str, int]:
+        """Return the number of rows of each table that has some."""
+        rows = self._server.query(ROWS, doing="counting rows", parameters={"name": name})
+        return {str(row["name"]): int(row["rows"]) for row in rows.to_dicts()}
 
     @cached_property
     def _applied(self) -> int:
         """Number of rows in the journal of the migrations."""
-        return self._tables(MIGRATED)[1]["schema_migrations"]
+        return self._rows(MIGRATED)["schema_migrations"]

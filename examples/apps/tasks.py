@@ -3,13 +3,11 @@
 python tasks.py FOLDER [--seed 0]
 """
 
-import argparse
-import json
 import random
-from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-Split = Literal["train", "test"]
+from spanloop.evaluation.tasks.task_files import Split, write_task_files
+
 NAMES: Final[dict[Split, tuple[str, ...]]] = {
     "train": ("ann", "bob", "carla", "dan", "eva", "fred", "gina", "hugo"),
     "test": ("ines", "jack", "kim", "liam", "mona", "nils"),
@@ -71,20 +69,5 @@ def _task(split: Split, number: int, kind: str, rng: random.Random) -> Task:
     return Task(f"{split}/{kind}/{number:03d}", request, rows, writes, kind, kind)
 
 
-def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="created if missing")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the tasks")
-    parser.add_argument("--train", type=int, default=96, help="number of training tasks; default: %(default)s")
-    parser.add_argument("--test", type=int, default=120, help="number of test tasks; default: %(default)s")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
-    for split, count in counts.items():
-        lines = [json.dumps(task._asdict()) + "\n" for task in make_tasks(split, count, options.seed)]
-        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_task_files(__doc__, make_tasks)

@@ -1,32 +1,28 @@
 """An agent that plays countdown on the bare OpenAI SDK: propose an expression, read its value, propose another.
 
-    opentelemetry-instrument python agent.py TASKS.jsonl --model NAME
+    spanloop loop app.toml
 
-It attempts every puzzle of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the puzzle and
-the reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
+`play` is called for each attempt; ``reward()`` sends its reward. ``OPENAI_BASE_URL`` and ``OPENAI_MODEL`` name the
+model.
 """
 # pyright: reportMissingTypeStubs=false
 
-import argparse
-import json
 import os
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from openai import OpenAI, OpenAIError
+from openai import OpenAI
 from reasoning_gym.games.countdown import CountdownConfig, CountdownDataset
 from sympy import Rational
 from sympy.parsing.sympy_parser import parse_expr
 
-from spanloop.instrumentation import reward, task
+from spanloop.instrumentation import reward
 
 MAX_TURNS: Final = 3
 MAX_TOKENS: Final = 20
 """Of a turn."""
+TEMPERATURE: Final = 0.8
 SYSTEM: Final = "You solve number puzzles. Answer with one equation."
 _LONGEST_EXPRESSION: Final = 40
 _ARITHMETIC: Final = re.compile(r"[\d ()+\-*/]+")
@@ -106,55 +102,27 @@ OPENING: Final[list[Any]] = [
 """Example games; small models do not answer with an equation without them."""
 
 
-def attempt(client: OpenAI, model: str, puzzle: Puzzle, temperature: float) -> float:
-    """Attempt one puzzle; return its reward, the grade of the last expression."""
+def play(fields: dict[str, Any]) -> str:
+    """Attempt one puzzle; return the last expression, whose grade is the reward."""
+    puzzle = Puzzle(id=os.environ["SPANLOOP_TASK_ID"], **fields)
     messages: list[Any] = [*OPENING, {"role": "user", "content": puzzle.question}]
-    score = 0.0
-    with task(puzzle.id, agent_name="countdown player"):
-        for _ in range(MAX_TURNS):
-            reply = client.chat.completions.create(
-                model=model, messages=messages, temperature=temperature, max_tokens=MAX_TOKENS
-            )
-            content = reply.choices[0].message.content or ""
-            expression = expression_of(content)
-            score = grade(puzzle, expression)
-            if score == 1:
-                break
-            messages += [
-                {"role": "assistant", "content": content},
-                {"role": "user", "content": feedback(puzzle, expression)},
-            ]
-        reward(score)
-    return score
-
-
-def main() -> None:
-    """Attempt every puzzle."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", type=Path, help="file of puzzles, as tasks.py writes it")
-    parser.add_argument("--model", required=True, help="name at OPENAI_BASE_URL")
-    parser.add_argument("--attempts", type=int, default=1, help="attempts at each puzzle; default: %(default)s")
-    parser.add_argument("--temperature", type=float, default=0.8, help="default: %(default)s")
-    parser.add_argument("--parallel", type=int, default=32, help="attempts at the same time; default: %(default)s")
-    options = parser.parse_args()
-    lines = options.tasks.read_text(encoding="utf-8").splitlines()
-    puzzles = [Puzzle(**json.loads(line)) for line in lines]
-    client = OpenAI(api_key=os.environ.get("OPENAI_API_KEY", "not-needed"), max_retries=2)
-    total = 0.0
-    with ThreadPoolExecutor(max_workers=options.parallel) as pool:
-        running = [
-            pool.submit(attempt, client, options.model, puzzle, options.temperature)
-            for puzzle in puzzles
-            for _ in range(options.attempts)
+    expression = ""
+    for _ in range(MAX_TURNS):
+        reply = _client().chat.completions.create(
+            model=os.environ["OPENAI_MODEL"], messages=messages, temperature=TEMPERATURE, max_tokens=MAX_TOKENS
+        )
+        content = reply.choices[0].message.content or ""
+        expression = expression_of(content)
+        if grade(puzzle, expression) == 1:
+            break
+        messages += [
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": feedback(puzzle, expression)},
         ]
-        for completed, future in enumerate(as_completed(running), start=1):
-            try:
-                total += future.result()
-            except OpenAIError as error:
-                pool.shutdown(wait=False, cancel_futures=True)
-                sys.exit(f"the model did not respond: {error}")
-            print(f"{completed}/{len(running)} attempts, mean reward {total / completed:.2f}", flush=True)
+    reward(grade(puzzle, expression))
+    return expression
 
 
-if __name__ == "__main__":
-    main()
+@cache
+def _client() -> OpenAI:
+    return OpenAI(max_retries=2)

@@ -7,17 +7,14 @@ puzzle.
 """
 # pyright: reportMissingTypeStubs=false
 
-import argparse
 import hashlib
-import json
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from reasoning_gym.games.countdown import CountdownConfig, CountdownDataset
 
-Split = Literal["train", "test"]
+from spanloop.evaluation.tasks.task_files import Split, write_task_files
+
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 TEST_SHARE: Final = 0.4
 """Share of the sets of numbers that are for the test."""
@@ -102,24 +99,5 @@ def _puzzles(difficulty: str, split: Split, seed: int) -> Iterator[Task]:
             yield Task("", question, puzzle["numbers"], puzzle["target"], difficulty)
 
 
-def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="created if missing")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the puzzles; default: %(default)s")
-    parser.add_argument("--train", type=int, default=96, help="number of training puzzles; default: %(default)s")
-    parser.add_argument("--test", type=int, default=120, help="number of test puzzles; default: %(default)s")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
-    for split, count in counts.items():
-        try:
-            tasks = make_tasks(split, count, options.seed)
-        except ValueError as error:
-            sys.exit(f"{split}: {error}")
-        lines = "".join(json.dumps(task._asdict()) + "\n" for task in tasks)
-        (options.folder / f"{split}.jsonl").write_text(lines, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_task_files(__doc__, make_tasks)

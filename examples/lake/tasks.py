@@ -3,15 +3,13 @@
 python tasks.py FOLDER [--seed 0]
 """
 
-import argparse
-import json
 import random
 import zlib
 from collections import deque
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Split = Literal["train", "test"]
+from spanloop.evaluation.tasks.task_files import Split, write_task_files
+
 SIZES: Final = (3, 4)
 HOLES: Final = {3: 2, 4: 4}
 """Number of holes of a lake, by its size."""
@@ -83,20 +81,5 @@ def _is_solvable(desc: list[str]) -> bool:
     return False
 
 
-def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="created if missing")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the lakes")
-    parser.add_argument("--train", type=int, default=96, help="number of training lakes; default: %(default)s")
-    parser.add_argument("--test", type=int, default=120, help="number of test lakes; default: %(default)s")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
-    for split, count in counts.items():
-        lines = [json.dumps(task._asdict()) + "\n" for task in make_tasks(split, count, options.seed)]
-        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_task_files(__doc__, make_tasks)

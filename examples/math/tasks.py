@@ -5,18 +5,15 @@
 Training and test problems share no wording, name, thing or number.
 """
 
-import argparse
-import json
 import random
 import re
-import sys
 import zlib
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Split = Literal["train", "test"]
+from spanloop.evaluation.tasks.task_files import Split, write_task_files
+
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 DIFFICULTIES: Final = ("arithmetic", "one step", "two steps")
 """A set of tasks has an equal number of each."""
@@ -175,24 +172,5 @@ def _numbers(split: Split, start: int, stop: int) -> list[int]:
     return [number for number in range(start, stop) if (zlib.crc32(str(number).encode()) % 3 == 0) == (split == "test")]
 
 
-def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="created if missing")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the problems")
-    parser.add_argument("--train", type=int, default=128, help="number of training problems; default: %(default)s")
-    parser.add_argument("--test", type=int, default=150, help="number of test problems; default: %(default)s")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
-    for split, count in counts.items():
-        try:
-            tasks = make_tasks(split, count, options.seed)
-        except ValueError as error:
-            sys.exit(f"{split}: {error}")
-        lines = [json.dumps(each._asdict()) + "\n" for each in tasks]
-        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_task_files(__doc__, make_tasks, train=128, test=150)

@@ -3,13 +3,11 @@
 python tasks.py FOLDER [--seed 0]
 """
 
-import argparse
-import json
 import random
-from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-Split = Literal["train", "test"]
+from spanloop.evaluation.tasks.task_files import Split, write_task_files
+
 COMPLAINTS: Final[dict[Split, tuple[str, ...]]] = {
     "train": ("a cough", "a headache", "a rash", "back pain", "a cold", "sore eyes", "stomach ache", "swollen feet"),
     "test": ("a runny nose", "chest pain", "dizziness", "joint pain", "itchy skin", "hoarseness"),
@@ -68,20 +66,5 @@ def make_tasks(split: Split, count: int, seed: int) -> list[Task]:
     return tasks
 
 
-def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="created if missing")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the patients")
-    parser.add_argument("--train", type=int, default=96, help="number of training patients; default: %(default)s")
-    parser.add_argument("--test", type=int, default=120, help="number of test patients; default: %(default)s")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
-    for split, count in counts.items():
-        lines = [json.dumps(task._asdict()) + "\n" for task in make_tasks(split, count, options.seed)]
-        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    write_task_files(__doc__, make_tasks)

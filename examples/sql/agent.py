@@ -1,18 +1,16 @@
 """A LangGraph agent that answers questions with SQL: read the schema, query, and query again after an error.
 
-    opentelemetry-instrument python agent.py TASKS.jsonl --model NAME [--database FILE]
+    spanloop loop app.toml
 
-It attempts every task of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the task and the
-reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
+`answer` is called for each attempt; ``reward()`` sends its reward. ``SQL_DATABASE`` names the SQLite file,
+``OPENAI_BASE_URL`` and ``OPENAI_MODEL`` the model.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
-import argparse
 import os
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +19,10 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from openai import OpenAIError
-from read_only_database import ReadOnlyDatabase, Row, only_database
-from sql_tasks import Task, read_tasks, tasks_with_result
+from read_only_database import ReadOnlyDatabase, Row
 from sql_tools import OPENING, make_tools, question_message
 
-from spanloop.instrumentation import reward, task
+from spanloop.instrumentation import reward
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
@@ -35,6 +31,7 @@ MAX_CALLS: Final = 3
 """Model calls of an attempt."""
 MAX_TOKENS: Final = 72
 """Of a model call."""
+TEMPERATURE: Final = 0.6
 MAX_ERROR_CHARACTERS: Final = 160
 """Of a tool's error; the model has to find the reason in it."""
 
@@ -67,57 +64,27 @@ def query_rows(messages: Sequence[AnyMessage]) -> list[Row] | None:
     return next((message.artifact for message in reversed(results) if message.name == "query"), None)
 
 
-def attempt(agent: "CompiledStateGraph[Any]", database: ReadOnlyDatabase, sql_task: Task) -> float:
-    """Attempt one task; return its reward."""
-    expected = database.query(sql_task.sql)
+def answer(fields: dict[str, Any]) -> str:
+    """Attempt one task; return the rows of the last query, whose comparison with the right ones is the reward."""
+    database = ReadOnlyDatabase(Path(os.environ["SQL_DATABASE"]))
+    expected = database.query(fields["sql"])
     messages: list[AnyMessage] = []
-    with task(sql_task.id, agent_name="sql agent"):
-        with suppress(ValueError):  # LangChain refuses a call whose arguments are no object, or no Unicode
-            messages = agent.invoke({"messages": [question_message(sql_task.question)]})["messages"]
-        read_schema = any(isinstance(each, ToolMessage) and each.status == "success" for each in messages)
-        score = execution_reward(expected, query_rows(messages), sql_task.sql, read_schema=read_schema)
-        reward(score)
-    return score
+    with suppress(ValueError):  # LangChain refuses a call whose arguments are no object, or no Unicode
+        messages = make_agent(_model(), database).invoke({"messages": [question_message(fields["question"])]})[
+            "messages"
+        ]
+    read_schema = any(isinstance(each, ToolMessage) and each.status == "success" for each in messages)
+    rows = query_rows(messages)
+    reward(execution_reward(expected, rows, fields["sql"], read_schema=read_schema))
+    return str(rows)
+
+
+@cache
+def _model() -> ChatOpenAI:
+    return ChatOpenAI(
+        model=os.environ["OPENAI_MODEL"], temperature=TEMPERATURE, max_completion_tokens=MAX_TOKENS, max_retries=2
+    )
 
 
 def _error_text(error: Exception) -> str:
     return f"Error: {error}"[:MAX_ERROR_CHARACTERS]
-
-
-def main() -> None:
-    """Attempt every task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", type=Path, help="JSON lines with question and sql")
-    parser.add_argument("--database", type=Path, help="SQLite file; default: the only *.sqlite beside the tasks")
-    parser.add_argument("--model", required=True, help="name at OPENAI_BASE_URL")
-    parser.add_argument("--attempts", type=int, default=1, help="attempts at each task")
-    parser.add_argument("--temperature", type=float, default=0.6)
-    parser.add_argument("--parallel", type=int, default=32, help="attempts at the same time")
-    options = parser.parse_args()
-    os.environ.setdefault("OPENAI_API_KEY", "not-needed")
-    try:
-        database = ReadOnlyDatabase(options.database or only_database(options.tasks.parent))
-        tasks = tasks_with_result(read_tasks(options.tasks), database)
-    except (OSError, ValueError) as error:
-        sys.exit(str(error))
-    model = ChatOpenAI(
-        model=options.model, temperature=options.temperature, max_completion_tokens=MAX_TOKENS, max_retries=2
-    )
-    agent = make_agent(model, database)
-    total, completed = 0.0, 0
-    with ThreadPoolExecutor(max_workers=options.parallel) as pool:
-        running = [
-            pool.submit(attempt, agent, database, sql_task) for sql_task in tasks for _ in range(options.attempts)
-        ]
-        for future in as_completed(running):
-            try:
-                total += future.result()
-            except OpenAIError as error:
-                pool.shutdown(wait=False, cancel_futures=True)
-                sys.exit(f"the model did not respond: {error}")
-            completed += 1
-            print(f"{completed}/{len(running)} attempts, mean reward {total / completed:.2f}", flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -39,42 +40,82 @@ class Attempted(NamedTuple):
     spans: pl.DataFrame
 
 
-def run_example(
-    name: str, tasks: Path, script: Sequence[Reply], address: Address, *arguments: str, model_name: str = "tiny"
-) -> Attempted:
-    """Run ``examples/NAME/agent.py`` on ``tasks`` under ``opentelemetry-instrument``.
-
-    Args:
-        name: The example.
-        tasks: Its task file; its folder becomes the data directory.
-        script: The model's answers.
-        address: An empty store, which gets the spans.
-        *arguments: Further arguments of the agent.
-        model_name: What the agent calls the model.
-    """
-    command = [str(BIN / "opentelemetry-instrument"), sys.executable, str(EXAMPLES / name / "agent.py"), str(tasks)]
-    data_dir = tasks.parent
-    with modelling() as model, collecting(address, address.database, data_dir) as database:
-        model.script = script
-        environment = {DATA_DIR_ENV: str(data_dir), "OPENAI_BASE_URL": model.url, EXIT_TIMEOUT_ENV: "60"}
-        done = subprocess.run(
-            [*command, "--model", model_name, *arguments],
-            env=clean_environment() | environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        drain(data_dir)
-        recorded = read_store(database, {})
-    return Attempted(done.stdout, done.stderr, done.returncode, model.requests, recorded.transitions, recorded.spans)
-
-
 _CALL: Final = """
 import asyncio, inspect, json, sys, agent
 result = agent.{function}(json.loads(sys.argv[1]))
 print(asyncio.run(result) if inspect.iscoroutine(result) else result)
 """
+
+
+def run_example(
+    name: str,
+    function: str,
+    *,
+    tasks: Sequence[Mapping[str, Any]],
+    script: Sequence[Reply],
+    address: Address,
+    data_dir: Path,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Attempted:
+    """Make one attempt of ``examples/NAME`` at each task, as the task runner does.
+
+    Args:
+        name: The example.
+        function: Of its ``agent.py``; it is called with a task's fields.
+        tasks: Their fields, with ``id``.
+        script: The model's answers.
+        address: An empty store, which gets the spans.
+        data_dir: The data directory.
+        variables: Further environment variables of the agent.
+    """
+    with modelling() as model, collecting(address, address.database, data_dir) as database:
+        model.script = script
+        done = [
+            _call(name, function, fields=task, number=number, url=model.url, data_dir=data_dir, variables=variables)
+            for number, task in enumerate(tasks)
+        ]
+        drain(data_dir)
+        recorded = read_store(database, {})
+    return Attempted(
+        "".join(each.stdout for each in done),
+        "".join(each.stderr for each in done),
+        max(each.returncode for each in done),
+        model.requests,
+        recorded.transitions,
+        recorded.spans,
+    )
+
+
+def _call(
+    name: str,
+    function: str,
+    *,
+    fields: Mapping[str, Any],
+    number: int,
+    url: str,
+    data_dir: Path,
+    variables: Mapping[str, str],
+) -> "subprocess.CompletedProcess[str]":
+    rest = {key: value for key, value in fields.items() if key not in {"id", "task_id"}}
+    code = _CALL.format(function=function)
+    environment = {
+        DATA_DIR_ENV: str(data_dir),
+        "OPENAI_BASE_URL": url,
+        "OPENAI_MODEL": "tiny",
+        "OPENAI_API_KEY": "not-needed",
+        EXIT_TIMEOUT_ENV: "60",
+        TASK_ID_ENV: str(fields.get("id") or fields["task_id"]),
+        EPISODE_ID_ENV: f"{number:x}".rjust(32, "e"),
+    }
+    return subprocess.run(
+        [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(rest)],
+        env={**clean_environment(), **environment, **variables},
+        cwd=EXAMPLES / name,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 def run_acting(
@@ -98,38 +139,17 @@ def run_acting(
         address: An empty store, which gets the spans.
         data_dir: The data directory.
     """
-    folder = EXAMPLES / name
-    code = _CALL.format(function=function)
-    command = [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(dict(task))]
     with (
         modelling() as model,
         collecting(address, address.database, data_dir) as database,
-        EnvironmentPool(PoolSettings(settings, os.environ, f"{data_dir}/", folder)) as pool,
+        EnvironmentPool(PoolSettings(settings, os.environ, f"{data_dir}/", EXAMPLES / name)) as pool,
         serving(Endpoint(pool)) as url,
     ):
         model.script = script
         session = pool.open(task, 0)
         assert not session.outcome.failure, session.outcome.failure
-        environment = {
-            DATA_DIR_ENV: str(data_dir),
-            "OPENAI_BASE_URL": model.url,
-            "OPENAI_MODEL": "tiny",
-            "OPENAI_API_KEY": "not-needed",
-            EXIT_TIMEOUT_ENV: "60",
-            TASK_ID_ENV: str(task["task_id"]),
-            EPISODE_ID_ENV: "e" * 32,
-            ENVIRONMENT_URL_ENV: url,
-            ENVIRONMENT_SESSION_ENV: session.key,
-        }
-        done = subprocess.run(
-            command,
-            env=clean_environment() | environment,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        variables = {ENVIRONMENT_URL_ENV: url, ENVIRONMENT_SESSION_ENV: session.key}
+        done = _call(name, function, fields=task, number=0, url=model.url, data_dir=data_dir, variables=variables)
         pool.release(session)
         drain(data_dir)
         recorded = read_store(database, {})

@@ -1,6 +1,5 @@
 """The countdown example: its puzzles, its verifier and feedback, and whole attempts from spans to episodes."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -79,14 +78,14 @@ def test_the_environment_says_what_an_expression_evaluates_to() -> None:
 @pytest.mark.usefixtures("store")
 def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task._asdict()) + "\n" for task in (solved, failed)))
     first, second = solved.numbers
     wrong, right = f"{first} * {second}", f"{max(first, second)} - {min(first, second)}"
     assert (grade(Puzzle(**solved._asdict()), wrong), value_of(right)) == (0.05, solved.target)
     script = (says(wrong), says(f" {right} = 5\n"), says("I do not know."))
-    ran = run_example("countdown", tmp_path / "tasks.jsonl", script, address, "--parallel", "1")
+    tasks = [solved._asdict(), failed._asdict()]
+    ran = run_example("countdown", "play", tasks=tasks, script=script, address=address, data_dir=tmp_path)
     assert (ran.code, ran.stderr) == (0, "")
-    assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.51\n"
+    assert ran.stdout == f"{right}\nI do not know.\n"
     assert [message["content"] for message in ran.requests[1]["messages"][len(OPENING) :]] == [
         solved.question,
         wrong,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from examples.lake import tasks
-from examples.lake.tasks import SIZES, Split, make_tasks
+from examples.lake.tasks import SIZES, make_tasks
 
 from spanloop.evaluation.environments import EnvironmentSettings
+from spanloop.evaluation.tasks.task_files import Split
 from spanloop.store.client import Address
 
 from ..instrumentation.support import EXAMPLES, says

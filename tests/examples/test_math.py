@@ -1,6 +1,5 @@
 """The math example: its problems, its Python tool, its grade, and whole attempts from spans to episodes."""
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -92,16 +91,15 @@ def test_only_the_right_number_earns_the_whole_reward(answer: str, reward: float
 @pytest.mark.usefixtures("store")
 def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp_path: Path) -> None:
     solved, failed = make_tasks("test", 2, 0)
-    lines = [json.dumps(task._asdict()) + "\n" for task in (solved, failed)]
-    (tmp_path / "tasks.jsonl").write_text("".join(lines))
     script = (
         calls("python", {"code": "1 +"}, "call_1"),
         calls("python", {"code": solved.expression}, "call_2"),
         calls("ruby", {"code": "1"}, "call_3"),
     )
-    ran = run_example("math", tmp_path / "tasks.jsonl", script, address, "--parallel", "1")
+    tasks = [solved._asdict(), failed._asdict()]
+    ran = run_example("math", "solve", tasks=tasks, script=script, address=address, data_dir=tmp_path)
     assert (ran.code, ran.stderr) == (0, "")
-    assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
+    assert ran.stdout == f"{solved.answer}\n\n"
     columns = ("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
     steps = ran.transitions.sort("task_id", "step").select(columns)
     assert steps.rows() == [

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +215,6 @@ def test_questions_of_another_folder_are_split_by_template(tmp_path: Path, capsy
 def test_whole_attempts_become_episodes_with_their_rewards(
     address: Address, shop: ReadOnlyDatabase, tmp_path: Path
 ) -> None:
-    write_lines(tmp_path / "tasks.jsonl", [TASK, replace(TASK, id="test/0002")])
     no_object = calls("query", {}, "call_4")
     no_object["tool_calls"][0]["function"]["arguments"] = '"SELECT 1"'
     script = (
@@ -224,10 +223,17 @@ def test_whole_attempts_become_episodes_with_their_rewards(
         calls("query", {"sql": TASK.sql}, "call_3"),
         no_object,
     )
-    arguments = ("--database", str(shop.path), "--parallel", "1")
-    ran = run_example("sql", tmp_path / "tasks.jsonl", script, address, *arguments)
+    ran = run_example(
+        "sql",
+        "answer",
+        tasks=[asdict(TASK), asdict(replace(TASK, id="test/0002"))],
+        script=script,
+        address=address,
+        data_dir=tmp_path,
+        variables={"SQL_DATABASE": str(shop.path)},
+    )
     assert ran.code == 0, ran.stderr
-    assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
+    assert ran.stdout == f"{shop.query(TASK.sql)}\nNone\n"
     steps = ran.transitions.sort("task_id", "step").select(
         "task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner"
     )

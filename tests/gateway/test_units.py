@@ -330,6 +330,18 @@ def test_the_deployment_file_is_read_back_or_reported_as_damaged(data_dir: DataD
             file.read()
 
 
+def test_a_deployment_is_found_in_a_data_directory_that_was_moved(data_dir: DataDir) -> None:
+    file = DeploymentFile(data_dir)
+    for name in ("v1", "v2"):
+        (data_dir.models / "m" / name).mkdir(parents=True)
+    former = "/nowhere/data/models/m"
+    file.write(Deployment("m", "v2", f"{former}/v1", f"{former}/v2"))
+    assert file.read() == Deployment("m", "v2", str(data_dir.models / "m/v1"), str(data_dir.models / "m/v2"))
+    elsewhere = Deployment("m", "v9", f"{former}/v9")
+    file.write(elsewhere)
+    assert file.read() == elsewhere
+
+
 ENDPOINT = EngineEndpoint(Deployment("m", "v1", "/m"), "http://e", "policy")
 
 

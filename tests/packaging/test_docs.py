@@ -34,6 +34,17 @@ def test_the_glossary_is_short_and_gives_each_word_one_meaning() -> None:
     assert len(set(words)) == len(words)
 
 
+def test_diagrams_are_pictures_that_need_no_network() -> None:
+    design = ROOT / "docs" / "design"
+    assert not [path for path in DOCUMENTS if "```mermaid" in (ROOT / path).read_text()]
+    assert "mermaid" not in (ROOT / "zensical.toml").read_text()
+    sources = list(design.glob("*.mmd"))
+    assert sources
+    for source in sources:
+        picture = source.with_suffix(".svg").read_text()
+        assert not re.findall(r"""(?:href|src)=["']https?:|url\(["']?https?:""", picture)
+
+
 def test_every_dependency_is_justified() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     requirements = [

@@ -24,6 +24,8 @@ class GatewayStandIn(ThreadingHTTPServer):
         """``name@version`` that was deployed last."""
         self.tokens = 0
         """Captured since the start."""
+        self.answer = "ok"
+        """What the model says to every question."""
 
     @property
     def paths(self) -> list[str]:
@@ -36,19 +38,37 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         gateway = self.server
         assert isinstance(gateway, GatewayStandIn)
+        if self.path == "/v1/chat/completions":
+            return self._chat(gateway)
         assert self.headers["Authorization"] == f"Bearer {TOKEN}"
         path = self.path.removeprefix("/admin/")
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         gateway.asked.append((path, body))
         status, text = gateway.refusals.get(path, (200, ""))
-        if status == 200:
-            gateway.state = {"pause": "paused", "resume": "starting", "deploy": "serving"}[path]
+        if status == 200 and path == "metered":
+            text = json.dumps({"tokens": gateway.tokens, "refused": 0})
+        elif status == 200:
+            gateway.state = {"pause": "paused", "resume": "starting"}.get(path, "serving")
             if path == "deploy":
                 gateway.served = f"{body['name']}@{body['version']}"
             text = json.dumps({"state": gateway.state})
+        return self._send(status, text)
+
+    def _chat(self, gateway: GatewayStandIn) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        message = {"role": "assistant", "content": gateway.answer}
+        choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        reply = {"id": "r", "object": "chat.completion", "created": 1, "model": gateway.served}
+        self._send(200, json.dumps({**reply, "choices": choices, "usage": usage}))
+
+    def _send(self, status: int, text: str) -> None:
+        body = text.encode()
         self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(body)
 
     def do_GET(self) -> None:
         gateway = self.server

@@ -118,7 +118,7 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
     assert set(forgotten.episode_ids) == {TRACES["erased"], "only erased"}
     after = everything()
     assert not [row for rows in after.values() for row in rows if "erased" in row or TRACES["erased"] in row]
-    tables = ("transition_rows", "episode_messages", "pinned_revisions", "replaced_revisions")
+    tables = ("transition_rows", "step_summaries", "episode_messages", "pinned_revisions", "replaced_revisions")
     assert all(2 * len(after[table]) == len(before[table]) > 0 for table in tables)
     assert len(after["attempts"]) == len(before["attempts"]) == 2
     assert len(after["canary_calls"]) == len(after["shadow_answers"]) == 1
@@ -152,7 +152,7 @@ def test_the_rest_of_an_episode_is_converted_again(store: Store, frame_of: MakeF
     convert(store)
     forgotten = forget(store, trace_id=TRACES["erased"])
     assert forgotten.episode_ids == ("shared",)
-    assert everything()["transition_rows"] == everything()["episode_messages"] == []
+    assert everything()["transition_rows"] == everything()["step_summaries"] == everything()["episode_messages"] == []
     assert convert(store).episodes == 1
     after = everything()
     assert len(after["transition_rows"]) == 1

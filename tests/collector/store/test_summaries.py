@@ -165,7 +165,7 @@ LISTS: Mapping[str, Mapping[str, object]] = {
     "scores_newest": {"limit": 50},
     "store_newest_span": {},
 }  # fmt: skip
-NEWEST = {"traces", "episodes", "failures", "dashboard_latest_failures"}
+NEWEST = {"traces", "episodes", "failures", "transitions", "dashboard_latest_failures"}
 """Those that show the newest rows; however many there are, of all time they read no more."""
 
 OLD_ROWS = 60_000
@@ -174,10 +174,16 @@ FILLED: Mapping[str, Mapping[str, str]] = {
     "otel_traces": {"Timestamp": AT, "TraceId": "hex(number)", "SpanId": "''"},
     "episodes": {"episode_id": "hex(number)", "revision": "1", "started_at": AT},
     "failures": {"failure_id": "hex(number)", "episode_id": "hex(number)", "revision": "1", "occurred_at": AT},
+    "transition_rows": {"episode_id": "hex(number)", "revision": "1", "step": "0", "started_at": AT},
 }
 
 
-PAGES = {"traces": lists.fetch_traces, "episodes": lists.fetch_episodes, "failures": lists.fetch_failures}
+PAGES = {
+    "traces": lists.fetch_traces,
+    "episodes": lists.fetch_episodes,
+    "failures": lists.fetch_failures,
+    "transitions": lists.fetch_steps,
+}
 
 
 class Recorder:

@@ -126,14 +126,14 @@ INDEXED = IndexedList(("messages", "older"), dict)
 )
 def test_entries_of_indexed_attributes(attributes: list[tuple[str, str | None]], entries: list[object]) -> None:
     frame = spans([[("messages.0.b", "x")], attributes, [("older.0.b", "y")]])
-    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), {"list": INDEXED}).by_name.get("list")
     assert found is not None
     assert found.of(1) == entries
 
 
 def test_gaps_in_indexed_attributes_are_known() -> None:
     frame = spans([[("messages.0.a", "x"), ("messages.2.a", "x")], [("messages.0.a", "x")], [("messages.7.a", "x")]])
-    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), {"list": INDEXED}).by_name.get("list")
     assert found is not None
     assert found.is_gapless.tolist() == [False, True, False]
     assert len(found.read) == 1, "a distinct entry is read once"

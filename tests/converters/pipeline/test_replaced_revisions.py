@@ -14,7 +14,7 @@ from spanloop.store.pinned_revisions import pin
 from ..converters.converters_world import loop, trace_id
 from ..converters.pipeline_feed import Feed
 
-TABLES = ("transition_rows", "episode_messages", "trajectories")
+TABLES = ("transition_rows", "step_summaries", "episode_messages", "trajectories")
 
 
 @pytest.fixture

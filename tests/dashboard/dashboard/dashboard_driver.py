@@ -66,6 +66,16 @@ def tables(app: AppTest) -> list[dict[str, Any]]:
     ]
 
 
+def figures(app: AppTest) -> list[dict[str, Any]]:
+    """Return the figures that link to their rows."""
+    return [
+        figure
+        for element in app.get("bidi_component")
+        if element.proto.component_name == "spanloop_figures"
+        for figure in json.loads(element.proto.json)["figures"]
+    ]
+
+
 def table(app: AppTest, number: int = 0) -> pl.DataFrame:
     """Return the content of one of the page's tables: texts as they are drawn, and numbers."""
     content = tables(app)[number]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spanloop.dashboard.queries import lists
+from spanloop.dashboard.queries import conditions, lists
 from spanloop.dashboard.queries.lists import Cursor
 from spanloop.dashboard.view_models.filters import Filters, parse_filters
 from spanloop.foundation.paths import DataDir
@@ -138,6 +138,22 @@ def test_every_filter_narrows_every_list(page: str, query: dict[str, str], is_so
     assert matches.total < everything.total or is_some
 
 
+@pytest.mark.parametrize("page", ["episodes", "traces", "transitions", "failures"])
+def test_a_filter_on_an_attribute_reads_the_newest_traces_and_says_so(
+    page: str, seeded: Seeded, seeded_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_page(page, attr="error.type=TimeoutError")
+    assert not app.exception
+    assert "the spans of the newest 5,000 traces of the range of time are read" in text_of(app)
+    assert "have no index" not in text_of(open_page(page, task="refund-*"))
+    monkeypatch.setattr(conditions, "ATTRIBUTE_TRACES", 1)
+    newest = lists.fetch_traces(seeded_store, Filters(values={"attr": ("error.type=TimeoutError",)}), "", None)
+    everything = lists.fetch_traces(seeded_store, Filters(), "", None)
+    assert newest.total < everything.total
+    assert set(newest.rows["trace_id"]) <= set(everything.rows["trace_id"].head(5))
+    assert seeded.episodes
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_every_view_of_an_episode_draws(view: str, seeded: Seeded) -> None:
     for episode_id in (seeded.failed_id, seeded.success_id):
@@ -167,7 +183,7 @@ def test_messages_are_shown_and_not_obeyed(seeded: Seeded) -> None:
 def test_the_span_tree_has_every_span_and_the_error(seeded: Seeded) -> None:
     app = open_page("episodes", episode=seeded.failed_id, view="Spans")
     tree = next(element.proto.body for element in app.html if 'role="table"' in element.proto.body)
-    assert tree.count('role="row"') == 5
+    assert tree.count('role="row"') == 1 + 5
     assert "✕ TimeoutError" in tree
 
 

@@ -5,7 +5,7 @@ import pytest
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 
-from .dashboard_driver import PAGES, follow, links, open_page, page_links, table, text_of
+from .dashboard_driver import PAGES, figures, follow, links, open_page, page_links, table, text_of
 from .dashboard_seeding import Seeded, insert, seed_metrics, spans
 
 
@@ -80,11 +80,22 @@ def test_spans_that_are_not_converted_yet_ask_for_the_conversion(environment: Da
 
 def test_the_overview_counts_what_is_stored(seeded: Seeded) -> None:
     app = open_page("overview")
-    shown = {metric.label: metric.value for metric in app.metric}
+    shown = {figure["label"]: figure["value"] for figure in figures(app)}
     assert shown["Episodes"] == str(seeded.episodes)
     assert shown["Success rate"] == f"{100 * seeded.successes / seeded.episodes:.0f} %"
     assert shown["Tokens"] == "54,000"
     assert "300 spans stored" in text_of(app)
+
+
+def test_figures_of_the_overview_lead_to_their_rows_in_the_same_range(seeded: Seeded) -> None:
+    app = open_page("overview")
+    hrefs = {figure["label"]: figure["href"] for figure in figures(app)}
+    assert hrefs["Success rate"] == "episodes?outcome=failure"
+    failed = follow(hrefs["Success rate"])
+    assert set(table(failed)["outcome"]) == {"failure"}
+    assert seeded.episodes
+    app.button_group(key="range").set_value("30 d").run()
+    assert {figure["label"]: figure["href"] for figure in figures(app)}["Episodes"] == "episodes?time=30d"
 
 
 @pytest.mark.usefixtures("seeded")

@@ -5,9 +5,12 @@ One dashboard over one store serves every task: seeded rows of an agent, and spa
 """
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -28,6 +31,22 @@ from .test_service import dashboard, needs_chromium
 
 pytestmark = [needs_chromium, pytest.mark.timeout(300)]
 READY_MS = 60_000
+AXE = Path(__file__).parent / "axe"
+NO_REGISTRY = ("ENOTFOUND", "ETARGET", "E404", "ECONNREFUSED", "EAI_AGAIN", "ETIMEDOUT")
+VIOLATIONS = """async () => {
+  const checked = await axe.run(document, { resultTypes: ["violations"] });
+  return checked.violations.filter((each) => ["serious", "critical"].includes(each.impact)).flatMap((each) =>
+    each.nodes.map((node) => ({
+      rule: each.id,
+      // A path through a shadow root is a list in the list: only our components have one.
+      isOurs: node.target.some(Array.isArray)
+        || Boolean(document.querySelector(node.target[0])?.closest("[data-testid=stHtml]")),
+      html: node.html.slice(0, 160),
+      why: node.failureSummary,
+    })));
+}"""
+STREAMLITS = frozenset({"color-contrast"})
+"""Rules that Streamlit's own widgets break; no other may join them."""
 
 
 @dataclass
@@ -151,6 +170,20 @@ def test_the_tool_that_breaks_most_in_one(person: Person) -> None:
     expect(tools.locator("tbody tr").first).to_contain_text("lookup")
 
 
+def test_numbers_of_the_overview_lead_to_their_rows_and_its_range_stays(person: Person) -> None:
+    person.open("")
+    person.click(person.page.get_by_text("7 d", exact=True))
+    assert person.query == {"range": ["7 d"]}
+    person.page.reload()
+    person.settle()
+    person.click(person.page.locator(".figures a").first)
+    assert person.query == {"time": ["7d"]}
+    expect(person.page.locator(".total")).to_contain_text("episodes")
+    person.page.go_back()
+    person.settle()
+    assert person.query == {"range": ["7 d"]}
+
+
 def test_a_trainings_curve_in_two(person: Person) -> None:
     person.open("")
     person.click(person.page.get_by_role("link", name="Evaluations"))
@@ -227,6 +260,61 @@ def test_every_page_has_a_title_of_its_own_and_fits_a_narrow_screen(person: Pers
     assert person.page.title().endswith("· spanloop")
     assert person.page.title() != "spanloop"
     assert person.page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, as the lock file pins it."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    folder = tmp_path_factory.mktemp("axe") / "axe"
+    shutil.copytree(AXE, folder, ignore=shutil.ignore_patterns("node_modules"))
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    if completed.returncode and any(sign in completed.stderr for sign in NO_REGISTRY):
+        pytest.skip(f"no npm registry that has axe-core can be reached: {completed.stderr.strip()[:300]}")
+    assert completed.returncode == 0, completed.stderr
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_component_has_a_serious_accessibility_violation(
+    person: Person, axe: str, scheme: Literal["light", "dark"]
+) -> None:
+    page = person.page
+    page.emulate_media(color_scheme=scheme)
+    broken: list[str] = []
+    others: set[str] = set()
+
+    def check(name: str) -> None:
+        # What a run of the script may replace is drawn fainter.
+        page.wait_for_function("() => !document.querySelector('[data-stale=true]')")
+        page.wait_for_timeout(500)
+        page.evaluate(axe)
+        for each in page.evaluate(VIOLATIONS):
+            if each["isOurs"]:
+                broken.append(f"{name}: {each['rule']}: {each['html']}: {each['why']}")
+            else:
+                others.add(each["rule"])
+
+    for path in PAGES:
+        person.open(path if path != "overview" else "")
+        check(path)
+    person.open("episodes?agent=bare_loop&outcome=failure&q=overloaded")
+    person.press("f")
+    check("an open menu")
+    person.click(page.get_by_role("button", name="attribute"))
+    page.get_by_role("option").first.wait_for()
+    check("values of a filter")
+    person.open("episodes?agent=bare_loop&outcome=failure")
+    person.rows().first.get_by_role("checkbox").check()
+    check("a selected row")
+    episode = person.rows().first.get_attribute("data-id")
+    for view in ("Conversation", "Spans", "Transitions", "Failures"):
+        person.open(f"episodes?episode={episode}&view={view}")
+        check(f"{view} of an episode")
+    assert broken == []
+    assert others <= STREAMLITS
 
 
 def test_an_unknown_page_is_named(person: Person) -> None:

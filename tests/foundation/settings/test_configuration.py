@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.foundation.settings import Configuration, Guard, find_configuration, load_configuration
+from spanloop.foundation.settings import Configuration, Guard, Promotion, find_configuration, load_configuration
+from spanloop.foundation.settings.environment import settings_class
 from spanloop.foundation.settings.metric import Metric
 
 FILE = """
@@ -30,6 +31,14 @@ def test_a_file_sets_rules_judge_models_and_rewards(tmp_path: Path) -> None:
     assert found.attribution.judge == "grader"
     assert (found.models["grader"].max_calls, found.models["grader"].max_cost) == (3, None)
     assert found.rewards.functions == ("agent",)
+
+
+def test_the_class_that_reads_the_variables_is_made_once_and_keeps_the_descriptions() -> None:
+    made = settings_class(Promotion)
+    assert settings_class(Promotion) is made
+    descriptions = {name: field.description for name, field in Promotion.model_fields.items()}
+    assert {name: field.description for name, field in made.model_fields.items()} == descriptions
+    assert all(descriptions.values())
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ class Progress:
 class Scheduler:
     """Gives each queued job the same weights as its result."""
 
-    def __init__(self, data_dir: DataDir, weights: Path) -> None:
+    def __init__(self, data_dir: DataDir, weights: Path, model: str = "m") -> None:
+        self._model = model
         self._registry = Registry(data_dir)
         self._database = ControlDatabase(ControlPaths.of(data_dir))
         self._weights = weights
@@ -135,6 +136,8 @@ class Scheduler:
             with self._database.write() as session:
                 job_outcomes.mark_failed(session, lease, now=utc_now(), error=error)
             return
-        self._registry.add("m", self._weights, parent="m@v1", job_id=lease.job_id, token=lease.token)
+        self._registry.add(
+            self._model, self._weights, parent=f"{self._model}@v1", job_id=lease.job_id, token=lease.token
+        )
         with self._database.write() as session:
             job_outcomes.mark_succeeded(session, lease, now=utc_now())

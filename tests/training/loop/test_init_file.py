@@ -41,6 +41,7 @@ def test_it_fills_in_what_spans_tell_and_marks_the_rest(data_dir: DataDir, store
     document = tomllib.loads(text)
     assert (document["model"]["name"], document["run"]["tasks"]) == ("shop-graph", "app-train.jsonl")
     assert written.unknown == ("source", "agent", "grader")
+    assert document["model"]["called"] == ["fake-gpt"]
     for known in ("fake-gpt", "clerk", "Its tools were: price.", "6 stored episodes"):
         assert known in text
     train, test = (path.read_text().splitlines() for path in (written.train, written.test))

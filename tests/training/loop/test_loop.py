@@ -319,6 +319,18 @@ def with_line(line: str) -> str:
     return "\n".join(lines)
 
 
+def test_the_gateway_answers_to_the_names_that_the_agent_calls(
+    data_dir: DataDir, store: Store, place: Path, gateway: GatewayStandIn
+) -> None:
+    (place / "app.toml").write_text(APP.replace('name = "m"', 'name = "m"\ncalled = ["gpt-4o-mini"]'))
+    checked = checked_app_with_model(data_dir, store, place)
+    Registry(data_dir).add("m", place / "weights")
+    context = steps.StepContext(data_dir, store, checked.app, Promotion(), Progress(), Mock())
+    steps.serve(context, Registry(data_dir).get("m@v1"))
+    assert gateway.asked[0] == ("names", {"model": "m", "names": ["gpt-4o-mini"]})
+    assert gateway.served == "m@v1"
+
+
 def test_an_agent_that_exits_at_once_ends_the_round_with_one_sentence(
     data_dir: DataDir, place: Path, run: Callable[..., tuple[LoopEnd, Progress]]
 ) -> None:

@@ -25,6 +25,7 @@ _DERIVED_TABLES: Final = (
     "trajectories",
     "failures",
     "failure_summaries",
+    "step_summaries",
     "evaluation_episodes",
     "training_samples",
     "attempts",

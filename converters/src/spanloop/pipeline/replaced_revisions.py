@@ -25,6 +25,7 @@ _TABLES: Final = (
     "trajectories",
     "failures",
     "failure_summaries",
+    "step_summaries",
     "replaced_revisions",
 )
 

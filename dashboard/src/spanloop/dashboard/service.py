@@ -48,7 +48,7 @@ OPTIONS: Final[dict[str, object]] = {
     "client.showErrorDetails": "type",
     # Streamlit's default accent is red, which means failure on these pages.
     # Both variants are set, because a theme without variants stays light in a dark browser.
-    "theme.light.primaryColor": "#3b82f6",
+    "theme.light.primaryColor": "#2563eb",
     "theme.dark.primaryColor": "#3b82f6",
     "theme.headingFontSizes": ["1.35rem", "1.1rem", "1rem"],
     "theme.metricValueFontSize": "1.35rem",

@@ -1,4 +1,4 @@
-"""``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
+"""``/admin``: deploy, stop, pause, resume, metered keys and status, for the data directory's token or an API key."""
 
 from dataclasses import asdict
 from http import HTTPStatus
@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from spanloop.foundation.errors import ConfigurationError, SpanloopError
+from spanloop.foundation.keys.local_tokens import METERED_PREFIX
 
 from .api_errors import ApiError
 from .authentication import Authenticator
@@ -17,7 +18,9 @@ from .chat.request_body import read_body
 from .engine.deployment import Deployment, in_shared_folder
 from .engine.engine_group import EngineGroup
 from .fencing import FencingTokens
+from .metered_keys import MeteredKeys
 from .metrics import Metrics
+from .model_names import ModelNames
 from .pauses import Pauses
 
 _MAX_PAUSE_S: Final = 3600
@@ -33,6 +36,8 @@ class Admin:
         authenticator: Checks each request.
         tokens: Refuses stale deployments.
         canaries: A deployment of its candidate ends a canary.
+        names: Further names of models.
+        metered: Keys of loops, whose calls have a limit of tokens.
         shared_dir: Of this host; relative paths of a deployment are in it.
     """
 
@@ -45,6 +50,8 @@ class Admin:
         authenticator: Authenticator,
         tokens: FencingTokens,
         canaries: Canaries,
+        names: ModelNames,
+        metered: MeteredKeys,
         shared_dir: Path,
     ) -> None:
         self._lifecycle = lifecycle
@@ -53,6 +60,8 @@ class Admin:
         self._authenticator = authenticator
         self._tokens = tokens
         self._canaries = canaries
+        self._names = names
+        self._metered = metered
         self._shared_dir = shared_dir
 
     async def deploy(self, request: Request) -> Response:
@@ -83,6 +92,16 @@ class Admin:
             }
         )
 
+    async def names(self, request: Request) -> Response:
+        """Replace the further names of a model, by which apps call it."""
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
+        try:
+            self._names.set(body.get("model"), body.get("names"))
+        except ConfigurationError as error:
+            raise ApiError(400, str(error), code="invalid_request") from error
+        return JSONResponse({"model": body["model"], "names": body["names"]})
+
     async def stop(self, request: Request) -> Response:
         """Stop the engine, and end a canary; respond when their processes have ended."""
         self._authenticator.check_admin(request)
@@ -108,6 +127,18 @@ class Admin:
         self._authenticator.check_admin(request)
         await self._pauses.release(_read_holder(await read_json(request)))
         return self._status()
+
+    async def metered(self, request: Request) -> Response:
+        """Set the limit of a metered key; respond with its counts."""
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
+        key, limit = body.get("key"), body.get("limit")
+        if not isinstance(key, str) or not key.removeprefix(METERED_PREFIX) or not key.startswith(METERED_PREFIX):
+            raise ApiError(400, f"'key' must begin with {METERED_PREFIX!r}.", code="invalid_request", param="key")
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
+            message = f"'limit' must be a number of tokens, got {limit!r:.80}."
+            raise ApiError(400, message, code="invalid_request", param="limit")
+        return JSONResponse(self._metered.set(key, limit)._asdict())
 
     async def status(self, request: Request) -> Response:
         """Return the engine's state."""

@@ -1,6 +1,8 @@
 """Errors in OpenAI's format, which every OpenAI client shows to its user."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from starlette.responses import JSONResponse
@@ -25,6 +27,7 @@ class ApiError(Exception):
         code: OpenAI's machine-readable ``code``.
         param: The request's field that is invalid; None where it is not one field.
         retry_after_s: The ``Retry-After`` header, seconds; None omits it.
+        headers: Further header fields of the response.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class ApiError(Exception):
         code: str | None = None,
         param: str | None = None,
         retry_after_s: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -42,6 +46,7 @@ class ApiError(Exception):
         self.code = code
         self.param = param
         self.retry_after_s = retry_after_s
+        self.headers = headers
 
     def body(self) -> dict[str, Any]:
         """Return the JSON document of the response."""
@@ -52,7 +57,7 @@ class ApiError(Exception):
         """Return the HTTP response, with ``headers`` added."""
         if self.retry_after_s is not None:
             headers["Retry-After"] = str(self.retry_after_s)
-        return JSONResponse(self.body(), status_code=self.status, headers=headers)
+        return JSONResponse(self.body(), status_code=self.status, headers={**self.headers, **headers})
 
 
 class DefectError(ApiError):

@@ -52,7 +52,9 @@ from .engine.status import EngineState, EngineStatus
 from .engine.upstream_weights import FixedWeights, UpstreamWeights
 from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
 from .fencing import FencingTokens
+from .metered_keys import MeteredKeys
 from .metrics import Metrics
+from .model_names import ModelNames
 from .pauses import Pauses
 
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
@@ -107,7 +109,9 @@ class Gateway:
             log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
             read_ids=self._read_ids,
         )
-        self._authenticator = Authenticator(data_dir, limits, self._count_refusal)
+        self.names = ModelNames(data_dir)
+        self.metered = MeteredKeys()
+        self._authenticator = Authenticator(data_dir, limits, self._count_refusal, self.metered)
         responses = ResponseStore(
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
@@ -121,6 +125,8 @@ class Gateway:
             authenticator=self._authenticator,
             tokens=tokens,
             canaries=self.canaries,
+            names=self.names,
+            metered=self.metered,
             shared_dir=data_dir.shared,
         )
         self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
@@ -139,8 +145,10 @@ class Gateway:
                 Route("/metrics", self._metrics_text),
                 Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
                 Route("/admin/stop", self._admin.stop, methods=["POST"]),
+                Route("/admin/names", self._admin.names, methods=["POST"]),
                 Route("/admin/pause", self._admin.pause, methods=["POST"]),
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
+                Route("/admin/metered", self._admin.metered, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
                 Route("/admin/canary", self._canary_admin.status, methods=["GET"]),
                 Route("/admin/canary", self._canary_admin.start, methods=["POST"]),
@@ -197,7 +205,11 @@ class Gateway:
         return JSONResponse(card)
 
     def _model_cards(self) -> list[dict[str, Any]]:
-        served = {name: endpoint for endpoint in self.admission.endpoints for name in endpoint.accepted_names[:2]}
+        served = {
+            name: endpoint
+            for endpoint in self.admission.endpoints
+            for name in (*endpoint.accepted_names[:2], *self.names.of(endpoint.deployment.name))
+        }
         models = list(served.items())
         candidate = self.canaries.candidate
         if candidate is not None and candidate.admission.endpoint is not None:

@@ -20,6 +20,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 
 from .api_errors import ApiError
+from .metered_keys import MeteredKeys
 
 _HINTS: Final = {
     Scope.TRAIN: "Send 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
@@ -38,19 +39,25 @@ class Authenticator:
         data_dir: Holds keys and tokens.
         limits: Limits of rate, concurrency, tokens and body size by key; the tokens of the data directory have none.
         on_refusal: Called with the name of a limit that refuses a request.
+        metered: Keys of loops, which are valid as the token of `local_tokens.serve_token`.
 
     Raises:
         DataDirectoryError: The tokens cannot be written.
     """
 
     def __init__(
-        self, data_dir: DataDir, limits: Limits | None = None, on_refusal: Callable[[str], None] = lambda _: None
+        self,
+        data_dir: DataDir,
+        limits: Limits | None = None,
+        on_refusal: Callable[[str], None] = lambda _: None,
+        metered: MeteredKeys | None = None,
     ) -> None:
         self._on_refusal = on_refusal
         self._keys = KeyRing(data_dir)
         self._limiter = KeyLimiter(limits or Limits())
         self._admin_token = admin_token(data_dir)
         self._serve_token = serve_token(data_dir)
+        self._metered = MeteredKeys() if metered is None else metered
 
     @property
     def is_required(self) -> bool:
@@ -69,7 +76,7 @@ class Authenticator:
         """Check a request to another route; return the key's name, empty for none. It raises as `check_admin`."""
         if not self.is_required:
             return ""
-        return self._check(request, scope, lambda secret: self._is_admin(secret) or _equals(secret, self._serve_token))
+        return self._check(request, scope, self._is_local)
 
     def admit(self, request: HTTPConnection, scope: Scope) -> Admission:
         """Check a request and the limits of its key; the caller ends the admission.
@@ -87,9 +94,11 @@ class Authenticator:
     def _is_admin(self, secret: str) -> bool:
         return _equals(secret, self._admin_token)
 
+    def _is_local(self, secret: str) -> bool:
+        return self._is_admin(secret) or _equals(secret, self._serve_token) or secret in self._metered
+
     def _check(self, request: HTTPConnection, scope: Scope, has_token: Callable[[str], bool]) -> str:
-        # Anthropic's clients send the key in a header of its own.
-        secret = bearer_secret(request.headers.get("authorization", "")) or request.headers.get("x-api-key", "")
+        secret = secret_of(request)
         if has_token(secret):
             return ""
         try:
@@ -100,6 +109,11 @@ class Authenticator:
             is_unknown = key.status is HTTPStatus.UNAUTHORIZED
             raise ApiError(key.status, _HINTS[scope] if is_unknown else f"{key.message}.", code="invalid_api_key")
         return key.name
+
+
+def secret_of(request: HTTPConnection) -> str:
+    """Return the key of a request; empty without one. Anthropic's clients send it in a header of its own."""
+    return bearer_secret(request.headers.get("authorization", "")) or request.headers.get("x-api-key", "")
 
 
 def _equals(secret: str, token: str) -> bool:

@@ -5,7 +5,9 @@ nothing or gives findings with class, owner, confidence and evidence. Rules neve
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from spanloop.converters.enums import FaultOwner
@@ -95,7 +97,8 @@ class LocatedFinding(NamedTuple):
     tool_name: str = ""
 
 
-class ToolCallContext(NamedTuple):
+@dataclass(frozen=True)
+class ToolCallContext:
     """One tool call with what surrounds it."""
 
     step: Step
@@ -116,14 +119,14 @@ class ToolCallContext(NamedTuple):
     violation: str = ""
     """A violation of the offered schema that no conversion of types repairs; empty without one."""
 
-    @property
+    @cached_property
     def message(self) -> str:
         """The tool's own error message, else the result that the model was shown."""
         if self.tool is not None and self.tool.exception.message:
             return ": ".join(filter(None, self.tool.exception))
         return self.result.content if self.result is not None else ""
 
-    @property
+    @cached_property
     def error(self) -> str:
         """All that is said of the error, by the tool's span and by what the model was shown; empty without one."""
         if self.result is None or not self.result.is_error:
@@ -135,7 +138,7 @@ class ToolCallContext(NamedTuple):
             texts += [span.error_type, *span.exception, span.status_message]
         return " ".join(dict.fromkeys(text for text in texts if text))
 
-    @property
+    @cached_property
     def status(self) -> str:
         """The status code that came with the error: of a span's, or in a JSON error envelope; empty without one."""
         if self.result is None or not self.result.is_error:
@@ -144,7 +147,7 @@ class ToolCallContext(NamedTuple):
         codes = (status_in_text(text) for text in (*(span.error_type for span in spans), self.result.words.lstrip()))
         return next(filter(None, codes), "")
 
-    @property
+    @cached_property
     def result_text(self) -> str:
         """The result that the model was shown, and the tool's own error message where it differs."""
         if self.result is None:

@@ -38,7 +38,7 @@ from .contrib.other_names import OTHER_NAMES, SERVER
 from .contrib.traceai import TRACEAI
 from .conventions import CONVENTIONS, Convention
 from .conversation_events import CONVERSATION
-from .indexed_attributes import keys_of, lists_of
+from .indexed_attributes import lists_of
 from .legacy import LEGACY, REQUESTED_CALLS
 from .logfire import LOGFIRE, LOGFIRE_STREAM
 from .nonstandard_otel import NONSTANDARD_OTEL
@@ -113,7 +113,6 @@ __all__ = [
     "attr",
     "attributes_of",
     "column_of",
-    "keys_of",
     "lists_of",
     "registered_dialects",
 ]

@@ -4,7 +4,7 @@ Agents send their whole history with every call, so that most of what stands the
 distinct entry of a batch is read once, however many rows repeat it, and a row's entries are what its attributes say.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -41,90 +41,99 @@ class Lists(NamedTuple):
         return [entry for entry in entries if entry is not None]
 
 
-def lists_of(attributes: Attributes, is_read: Mask, indexed: IndexedList) -> Lists | None:
-    """The lists of the ``is_read`` rows; others have none. None where no row has one.
+class IndexedLists(NamedTuple):
+    """The lists of a batch."""
+
+    by_name: Mapping[str, Lists]
+    """Without those that no row has entries of."""
+    is_key: Mask
+    """Whether each distinct key of the attributes belongs to a list."""
+
+
+def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, IndexedList]) -> IndexedLists:
+    """The lists of the ``is_read`` rows, all read in one pass; other rows have none.
 
     Args:
         attributes: Of all rows.
         is_read: Which of them are meant.
         indexed: What is looked for.
     """
-    left, lists = is_read, None
-    for prefix in indexed.prefixes:
-        of_prefix = _lists(attributes, left, prefix, indexed)
-        if of_prefix is not None:
-            lists = of_prefix if lists is None else _either(lists, of_prefix)
-            left = left & (np.diff(lists.starts) == 0)
-    return lists
-
-
-def keys_of(attributes: Attributes, indexed: IndexedList) -> Mask:
-    """Whether each distinct key belongs to the list."""
-    starts = tuple(prefix + "." for prefix in indexed.prefixes)
-    return np.array(
-        [key.startswith(starts) and _split(key, starts)[0].isdigit() for key in attributes.keys], dtype=np.bool_
-    )
-
-
-def _split(key: str, starts: tuple[str, ...]) -> tuple[str, str]:
-    """Index and path of a key that begins with one of ``starts``."""
-    start = next(start for start in starts if key.startswith(start))
-    index, _, path = key[len(start) :].partition(".")
-    return index, path
-
-
-def _either(first: Lists, other: Lists) -> Lists:
-    """Both, of which no row has entries in both."""
-    rows = np.concatenate([np.repeat(np.arange(len(one.starts) - 1), np.diff(one.starts)) for one in (first, other)])
-    order = np.argsort(rows, kind="stable")
-    entries = np.concatenate([first.entries, np.add(other.entries, len(first.read))])[order]
-    return Lists(
-        np.add(first.starts, other.starts).tolist(),
-        entries.tolist(),
-        [*first.read, *other.read],
-        first.is_gapless & other.is_gapless,
-    )
-
-
-def _lists(attributes: Attributes, is_read: Mask, prefix: str, indexed: IndexedList) -> Lists | None:
-    start = prefix + "."
-    parts = {
-        code: (int(index), index, path)
-        for code, key in enumerate(attributes.keys)
-        if key.startswith(start)
-        for index, path in [_split(key, (start,))]
-        if index.isascii() and index.isdigit()
-    }
-    if not parts:
-        return None
-    indexes = {
-        index_text: rank for rank, index_text in enumerate(sorted({index_text[:2] for index_text in parts.values()}))
-    }
-    paths = {path: number for number, path in enumerate(dict.fromkeys(path for _, _, path in parts.values()))}
-    ranks = np.full(len(attributes.keys), -1, dtype=np.int64)
+    prefixes = [(name, prefix) for name, each in indexed.items() for prefix in each.prefixes]
+    listed = _listed_keys(attributes, prefixes)
+    is_key = np.zeros(len(attributes.keys), dtype=np.bool_)
+    is_key[list(listed)] = True
+    keys = {code: key for code, key in listed.items() if key.index_text.isascii()}
+    numbers = sorted({(int(key.index_text), key.index_text) for key in keys.values()})
+    ranks = {number_and_text: rank for rank, number_and_text in enumerate(numbers)}
+    paths: dict[tuple[str, str], int] = {}
+    slots = np.full(len(attributes.keys), -1, dtype=np.int64)
     fields = np.zeros(len(attributes.keys), dtype=np.int64)
-    for code, (number, index, path) in parts.items():
-        ranks[code], fields[code] = indexes[number, index], paths[path]
-    places = np.flatnonzero((ranks >= 0)[attributes.codes] & is_read[attributes.rows])
+    for code, key in keys.items():
+        slots[code] = key.prefix * len(ranks) + ranks[int(key.index_text), key.index_text]
+        fields[code] = paths.setdefault((prefixes[key.prefix][0], key.path), len(paths))
+    places = np.flatnonzero((slots >= 0)[attributes.codes] & is_read[attributes.rows])
     if not len(places):
-        return None
+        return IndexedLists({}, is_key)
     codes = attributes.codes[places]
-    keys = attributes.rows[places] * len(indexes) + ranks[codes]
-    if (keys[1:] < keys[:-1]).any():
-        order = np.argsort(keys, kind="stable")
-        places, codes, keys = places[order], codes[order], keys[order]
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    order_keys = attributes.rows[places] * (len(prefixes) * len(ranks)) + slots[codes]
+    if (order_keys[1:] < order_keys[:-1]).any():
+        order = np.argsort(order_keys, kind="stable")
+        places, codes, order_keys = places[order], codes[order], order_keys[order]
+    starts = np.flatnonzero(np.diff(order_keys, prepend=-1))
     values = attributes.values[pl.Series(places, dtype=pl.UInt32)]
     values = values.fill_null("") if values.null_count() else values
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
-    read = _read(entries, distinct, [path.split(".") if path else [] for path in paths], indexed)
-    rows, places_in_row = keys[starts] // len(indexes), keys[starts] % len(indexes)
-    ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=attributes.height))])
-    expected = np.array([min(index, _MOST) for index, _ in sorted(indexes)], dtype=np.int64)[places_in_row]
-    is_gapless = np.ones(attributes.height, dtype=np.bool_)
-    is_gapless[rows[expected != np.arange(len(rows)) - ends[rows]]] = False
-    return Lists(ends.tolist(), which.tolist(), read, is_gapless)
+    read = _read(entries, distinct, list(paths), indexed)
+    rows = attributes.rows[places[starts]]
+    prefix_of_entry, rank_of_entry = np.divmod(slots[codes[starts]], len(ranks))
+    indexes = np.array([min(number, _MOST) for number, _ in numbers], dtype=np.int64)[rank_of_entry]
+    lists: dict[str, Lists] = {}
+    for name in indexed:
+        of_name = np.array([owner == name for owner, _ in prefixes], dtype=np.bool_)
+        chosen = _of_first_prefix(np.flatnonzero(of_name[prefix_of_entry]), rows, prefix_of_entry)
+        if len(chosen):
+            first_of_row = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=attributes.height))])
+            is_gapless = _are_gapless(indexes[chosen], rows[chosen], first_of_row)
+            lists[name] = Lists(first_of_row.tolist(), which[chosen].tolist(), read, is_gapless)
+    return IndexedLists(lists, is_key)
+
+
+def _are_gapless(indexes: Rows, rows: Rows, first_of_row: Rows) -> Mask:
+    is_gapless = np.ones(len(first_of_row) - 1, dtype=np.bool_)
+    is_gapless[rows[indexes != np.arange(len(rows)) - first_of_row[rows]]] = False
+    return is_gapless
+
+
+class _Key(NamedTuple):
+    """The key of an attribute in a list."""
+
+    prefix: int
+    """Number among the prefixes."""
+    index_text: str
+    path: str
+    """Within the entry; empty for an entry that is no object."""
+
+
+def _listed_keys(attributes: Attributes, prefixes: Sequence[tuple[str, str]]) -> dict[int, _Key]:
+    """The keys that stand in lists, by their numbers."""
+    starts = [(number, prefix + ".") for number, (_, prefix) in enumerate(prefixes)]
+    keys: dict[int, _Key] = {}
+    for code, key in enumerate(attributes.keys):
+        for number, start in starts:
+            index, _, path = key[len(start) :].partition(".") if key.startswith(start) else ("", "", "")
+            if index.isdigit():
+                keys[code] = _Key(number, index, path)
+                break
+    return keys
+
+
+def _of_first_prefix(entries: Rows, rows: Rows, prefixes: Rows) -> Rows:
+    """Those of a list's ``entries`` (by row, then by prefix) that have the first prefix of which a row has any."""
+    first = np.zeros(int(rows.max()) + 1, dtype=np.int64)
+    first[rows[entries[::-1]]] = prefixes[entries[::-1]]
+    chosen: Rows = entries[prefixes[entries] == first[rows[entries]]]
+    return chosen
 
 
 class _Entries(NamedTuple):
@@ -152,8 +161,17 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows]:
     return first, which
 
 
-def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], indexed: IndexedList) -> list[object]:
-    """Return the result of ``indexed.read`` for each of the ``distinct`` entries."""
+def _read(
+    entries: _Entries, distinct: Rows, paths: Sequence[tuple[str, str]], indexed: Mapping[str, IndexedList]
+) -> list[object]:
+    """Return the result of ``IndexedList.read`` for each of the ``distinct`` entries.
+
+    Args:
+        entries: The entries of all lists.
+        distinct: Numbers of those that are read.
+        paths: The list of each path by name, and the path.
+        indexed: The lists.
+    """
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     ends: Rows = np.cumsum(lengths)
     places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
@@ -165,10 +183,10 @@ def _read(entries: _Entries, distinct: Rows, paths: Sequence[Sequence[str]], ind
     for end in bounds:
         form = tuple(fields[start:end])
         if form not in templates:
-            nested = _template([paths[number] for number in form])
+            nested = _template([paths[number][1].split(".") if paths[number][1] else [] for number in form])
             templates[form] = nested if any(key and not key.isdigit() for key in nested) else None
-        template = templates[form]
-        entries_read.append(None if template is None else indexed.read(_filled(template, values[start:end])))
+        template, name = templates[form], paths[form[0]][0]
+        entries_read.append(None if template is None else indexed[name].read(_filled(template, values[start:end])))
         start = end
     return entries_read
 

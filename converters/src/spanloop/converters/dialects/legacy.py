@@ -267,7 +267,7 @@ def _flat(entries: Sequence[_Entry], role: str) -> list[Fields]:
     if not flat_messages:
         return []
     turns = joined_turns(flat_messages) if any(SPLIT in item for item in flat_messages) else _with_reason(flat_messages)
-    turns = [{key: value for key, value in item.items() if key != SPLIT} for item in turns]
+    turns = [{key: item[key] for key in item if key != SPLIT} if SPLIT in item else item for item in turns]
     return [item for item in _with_thoughts(turns) if item["parts"] or role == "user"]
 
 
@@ -299,7 +299,7 @@ def _with_thoughts(listed: Sequence[Fields]) -> list[Fields]:
             thoughts += [{"type": "reasoning", "content": as_fields(part).get("content", part)} for part in parts]
             beside |= item
         else:
-            whole.append({**beside, **item, "parts": [*thoughts, *parts]})
+            whole.append({**beside, **item, "parts": [*thoughts, *parts]} if thoughts or beside else item)
             thoughts, beside = [], {}
     return [*whole, {**beside, "role": "assistant", "parts": thoughts}] if thoughts else whole
 

@@ -28,7 +28,6 @@ from ..dialects import (
     RawSpan,
     attributes_of,
     column_of,
-    keys_of,
     lists_of,
     registered_dialects,
 )
@@ -211,17 +210,10 @@ def _raw_spans(
     rows, attributes = frame["_row"].to_numpy(), batch.attributes
     is_row_read = np.zeros(attributes.height, dtype=np.bool_)
     is_row_read[rows] = True
-    lists = [
-        (name, entries)
-        for name, indexed in dialect.lists.items()
-        if (entries := lists_of(attributes, is_row_read, indexed)) is not None
-    ]
-    is_listed = np.zeros(len(attributes.keys), dtype=np.bool_)
-    for indexed in dialect.lists.values():
-        is_listed |= keys_of(attributes, indexed)
+    lists, is_listed = lists_of(attributes, is_row_read, dialect.lists)
     given = [(name, values) for name, values in columns.items() if any(values)]
     gaps: dict[int, list[str]] = defaultdict(list)
-    for name, entries in lists:
+    for name, entries in lists.items():
         for row in np.flatnonzero(~entries.is_gapless).tolist():
             gaps[row].append(name)
     spans = zip(
@@ -240,7 +232,7 @@ def _raw_spans(
             attributes=texts,
             events=events,
             columns={name: text for name, values in given if (text := values[place])},
-            lists={name: entries.of(row) for name, entries in lists},
+            lists={name: entries.of(row) for name, entries in lists.items()},
             gaps=gaps.get(row, ()),
         )
 

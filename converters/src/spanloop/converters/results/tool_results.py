@@ -6,6 +6,7 @@ rules of ``error_texts``, because some frameworks swallow a tool's exception and
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -40,11 +41,7 @@ class ToolResult(NamedTuple):
     @property
     def words(self) -> str:
         """The text inside ``content``'s envelopes, with every character as itself: JSON may spell one by its number."""
-        text = inner_text(self.content)
-        if "\\u" in text and text.lstrip().startswith(("{", "[")):
-            decoded = parse_json_or_none(text)
-            return text if decoded is None else dump(decoded)
-        return text
+        return _words(self.content)
 
     def marked_failed(self) -> "ToolResult":
         """As an error that the message itself says it is, whatever its text tells."""
@@ -61,6 +58,15 @@ class ToolResult(NamedTuple):
             "duration_ns": self.duration_ns,
             "span_id": self.span_id,
         }
+
+
+@lru_cache(maxsize=16)  # one rule after the other reads them
+def _words(content: str) -> str:
+    text = inner_text(content)
+    if "\\u" in text and text.lstrip().startswith(("{", "[")):
+        decoded = parse_json_or_none(text)
+        return text if decoded is None else dump(decoded)
+    return text
 
 
 class ShownAnswer(msgspec.Struct, frozen=True, gc=False):

@@ -105,12 +105,29 @@ def add(
 
 
 @app.command()
-def deploy(model: ModelArgument, data_dir: DataDirOption = None) -> None:
+def deploy(
+    model: ModelArgument,
+    data_dir: DataDirOption = None,
+    called: Annotated[
+        list[str],
+        typer.Option(
+            help="A further name by which apps call the model, such as gpt-4o-mini in their source; may be given "
+            "several times, and stays for later versions."
+        ),
+    ] = [],  # noqa: B006 - typer's way to an empty list
+) -> None:
     """Serve a model version behind the gateway; requests wait until it is ready instead of failing.
 
-    Example: `spanloop models deploy smol@v2`
+    Example: `spanloop models deploy smol@v2 --called gpt-4o-mini`
     """
-    out.print(f"{deploy_with_progress(data_directory(data_dir), model)} is served", markup=False)
+    from spanloop.training.promotion.deploy import name_model
+
+    directory = data_directory(data_dir)
+    reference = deploy_with_progress(directory, model)
+    out.print(f"{reference} is served", markup=False)
+    if called:
+        name_model(directory, reference.partition("@")[0], called)
+        out.print(f"it answers to {', '.join(called)}, too", markup=False)
 
 
 @app.command()

@@ -22,12 +22,13 @@ _LOGO = (
     'font-weight="650" letter-spacing="-.3" fill="#3b82f6">spanloop</text></svg>'
 )
 
-# Less padding than Streamlit leaves above a page.
+# Less padding than Streamlit leaves above a page, and captions with the contrast that small text needs.
 _STYLE = """<style>
 [data-testid=stMainBlockContainer] { padding: 4.1rem 1.5rem 3rem; }
 [data-testid=stMainBlockContainer] h1 { padding: 0 0 .35rem; }
 [data-testid=stMainBlockContainer] [data-testid=stVerticalBlock] { gap: .6rem; }
 [data-testid=stCaptionContainer] p { font-size: .8125rem; }
+[data-testid=stMainBlockContainer] [data-testid=stCaptionContainer] { opacity: .8; }
 @media (max-width: 640px) {
   [data-testid=stMainBlockContainer] { padding: 3.8rem .8rem 2rem; }
   [data-testid=stMetric] [data-testid=stMetricValue] { font-size: 1.05rem; }

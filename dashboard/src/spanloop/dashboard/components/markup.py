@@ -37,15 +37,19 @@ _GRID: Final = (
     "display:grid;grid-template-columns:minmax(0,5fr) 64px 92px 76px minmax(0,4fr);gap:0 12px;align-items:center"
 )
 _NUMBER: Final = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
+_QUIET: Final = "opacity:.8"
+"""Of text beside the main text; less is too little contrast to be read."""
+_HEAD: Final = 'role="columnheader"'
+_CELL: Final = 'role="cell"'
 _CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
 
 def span_tree(lines: list[SpanLine]) -> str:
     """Return a table of spans: indented name, kind, tokens, duration and a bar on the common time axis."""
     head = (
-        f'<div style="{_GRID};opacity:.6;font-size:.8rem;padding:2px 0">'
-        f'<div>span</div><div>kind</div><div style="{_NUMBER}">tokens</div><div style="{_NUMBER}">took</div>'
-        "<div>when</div></div>"
+        f'<div role="row" style="{_GRID};{_QUIET};font-size:.8rem;padding:2px 0">'
+        f'<div {_HEAD}>span</div><div {_HEAD}>kind</div><div {_HEAD} style="{_NUMBER}">tokens</div>'
+        f'<div {_HEAD} style="{_NUMBER}">took</div><div {_HEAD}>when</div></div>'
     )
     body = "".join(_span_line(line) for line in lines)
     return f'<div role="table" style="font-size:.875rem;line-height:1.5">{head}{body}</div>'
@@ -80,7 +84,7 @@ def token_legend() -> str:
 def text_block(text: str, *, at_most: int = 20_000) -> str:
     """Return text verbatim and wrapped; it is never read as Markdown, so a message cannot load an image."""
     hidden = len(text) - at_most
-    more = f'<div style="opacity:.6">… {hidden:,} more characters</div>' if hidden > 0 else ""
+    more = f'<div style="{_QUIET}">… {hidden:,} more characters</div>' if hidden > 0 else ""
     return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(text[:at_most])}</div>{more}'
 
 
@@ -113,7 +117,7 @@ def _escaped(match: re.Match[str]) -> str:
 def _span_line(line: SpanLine) -> str:
     span = line.span
     indent = 14 * min(line.depth, _MAX_INDENT)
-    deeper = f'<span style="opacity:.5">↳{line.depth} </span>' if line.depth > _MAX_INDENT else ""
+    deeper = f'<span style="{_QUIET}">↳{line.depth} </span>' if line.depth > _MAX_INDENT else ""
     colour = RED if span.is_error else _BAR_COLOURS[span.kind]
     tokens = (
         f"{count(span.input_tokens)} → {count(span.output_tokens)}" if span.input_tokens or span.output_tokens else ""
@@ -128,11 +132,11 @@ def _span_line(line: SpanLine) -> str:
     title = escape(f"{span.name} · span {span.span_id}", quote=True)
     return (
         f'<div role="row" style="{_GRID};{_LINE};padding:3px 0">'
-        f'<div title="{title}" style="padding-left:{indent}px;{_CUT}">'
+        f'<div {_CELL} title="{title}" style="padding-left:{indent}px;{_CUT}">'
         f"{deeper}{escape(span.name)}{_span_notes(line)}</div>"
-        f'<div style="opacity:.7">{span.kind if span.kind != "other" else ""}</div>'
-        f'<div style="{_NUMBER};opacity:.7">{tokens}</div>'
-        f'<div style="{_NUMBER}">{duration(span.duration_ns)}</div>{bar}</div>'
+        f'<div {_CELL} style="{_QUIET}">{span.kind if span.kind != "other" else ""}</div>'
+        f'<div {_CELL} style="{_NUMBER};{_QUIET}">{tokens}</div>'
+        f'<div {_CELL} style="{_NUMBER}">{duration(span.duration_ns)}</div><div {_CELL}>{bar}</div></div>'
     )
 
 
@@ -143,11 +147,11 @@ def _span_notes(line: SpanLine) -> str:
         texts = (span.error_type or "error", one_line(span.status_message, 80))
         # Many instrumentors repeat the type at the start of the message.
         error = texts[1] if texts[1].startswith(texts[0]) else ": ".join(text for text in texts if text)
-        notes.append(f'<span style="color:{RED}"> ✕ {escape(error)}</span>')
+        notes.append(f'<span style="color:{_as_text(RED)}"> ✕ {escape(error)}</span>')
     if span.dropped_attributes:
-        notes.append(f'<span style="color:{AMBER}"> {span.dropped_attributes} attributes dropped</span>')
+        notes.append(f'<span style="color:{_as_text(AMBER)}"> {span.dropped_attributes} attributes dropped</span>')
     if span.model and span.kind == "llm":
-        notes.append(f'<span style="opacity:.55"> {escape(span.model)}</span>')
+        notes.append(f'<span style="{_QUIET}"> {escape(span.model)}</span>')
     return "".join(notes)
 
 
@@ -163,13 +167,18 @@ def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
     title = escape(f"{cell.role} {cell.position} · id {cell.token_id}{logprob}", quote=True)
     label = escape(_visible_whitespace(cell.text)) if with_text else ""
     if with_id or not label:
-        small = "font-size:.65rem;opacity:.7" if label else ""
+        small = f"font-size:.65rem;{_QUIET}" if label else ""
         label += f'<span style="{small}">{" " if label else ""}{cell.token_id}</span>'
-    opacity = ";opacity:.6" if cell.role == "prompt" else ""
+    opacity = f";{_QUIET}" if cell.role == "prompt" else ""
     return (
         f'<span title="{title}" style="background:{background};padding:1px 3px;margin-right:2px;border-radius:3px'
         f'{opacity}">{label}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
     )
+
+
+def _as_text(colour: str) -> str:
+    """Return the colour with the contrast that text needs, in both themes."""
+    return f"color-mix(in srgb,{colour} 60%,currentcolor)"
 
 
 def _visible_whitespace(text: str) -> str:

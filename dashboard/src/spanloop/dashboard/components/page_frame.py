@@ -90,12 +90,24 @@ def show_command(how: str, command: str) -> None:
     st.code(command, language="bash")
 
 
-def select_time_range(key: str = "range") -> int:
-    """Draw the time range control; return its start in seconds since the epoch, 0 for all time."""
+def select_time_range(key: str = "range") -> tuple[int, str]:
+    """Draw the time range control; the address states what is chosen.
+
+    Returns:
+        The start in seconds since the epoch, 0 for all time, and the range as lists have it in their address.
+    """
     label = st.segmented_control(
-        "Time range", list(RANGES), default=DEFAULT_RANGE, key=key, label_visibility="collapsed", required=True
+        "Time range",
+        list(RANGES),
+        default=DEFAULT_RANGE,
+        key=key,
+        bind="query-params",
+        label_visibility="collapsed",
+        required=True,
     )
-    return since_s(label or DEFAULT_RANGE, resources.now().timestamp())
+    chosen = label or DEFAULT_RANGE
+    since = since_s(chosen, resources.now().timestamp())
+    return since, chosen.replace(" ", "") if since else ""
 
 
 def select_task_prefix(store: Store) -> str:

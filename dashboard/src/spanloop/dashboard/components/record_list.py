@@ -9,7 +9,7 @@ import streamlit as st
 
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.tables import ListState, Page
-from spanloop.dashboard.queries.conditions import NEWEST_EPISODES, Words
+from spanloop.dashboard.queries.conditions import ATTRIBUTE_TRACES, NEWEST_EPISODES, Words
 from spanloop.dashboard.queries.lists import Cursor, ListPage, Source, parse_sort
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
@@ -28,6 +28,11 @@ def read_page(store: Store, source: Source, fetch: Fetch, filters: Filters) -> t
             icon=":material/link_off:",
         )
         sort = ""
+    if {"attr", "user"} & set(filters.values):
+        st.caption(
+            "Attributes and users have no index: the spans of the newest "
+            f"{ATTRIBUTE_TRACES:,} traces of the range of time are read. A shorter range reaches older ones."
+        )
     return fetch(store, filters, sort, _cursor()), sort
 
 

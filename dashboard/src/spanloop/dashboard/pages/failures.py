@@ -56,7 +56,7 @@ def _failures(store: Store) -> None:
         if groups.is_empty():
             _empty(store, is_filtered=not filters.is_empty)
         else:
-            left, right = st.columns([3, 2], gap="medium")
+            left, right = st.columns([5, 3], gap="medium")
             with left:
                 _groups(store, filters, groups)
             with right:
@@ -94,14 +94,14 @@ def _groups(store: Store, filters: Filters, groups: pl.DataFrame) -> None:
             for row in by_version.iter_rows(named=True)
         ],
         {
-            "owner": Column("owner", "tag", width=100),
-            "class": Column("class", width=140),
-            "tool": Column("tool", width=90),
+            "owner": Column("owner", "tag", width=96),
+            "class": Column("class", width=128),
+            "tool": Column("tool", width=72),
             "message": Column("newest message", "preview"),
-            "failures": Column("count", "number", width=58),
-            "recovered": Column("recovered", "number", "Episodes continued and did not fail because of these", 80),
+            "failures": Column("count", "number", width=54),
+            "recovered": Column("recovered", "number", "Episodes continued and did not fail because of these", 76),
             **(
-                {"trend": Column("trend", "bars", f"Share of the episodes of {', '.join(names)}", 90)}
+                {"trend": Column("trend", "bars", f"Share of the episodes of {', '.join(names)}", 62)}
                 if len(names) > 1
                 else {}
             ),

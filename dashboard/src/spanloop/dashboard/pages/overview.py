@@ -2,21 +2,33 @@
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, failure_table
+from spanloop.dashboard.components import charts, failure_table, figures
+from spanloop.dashboard.components.figures import Figure
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, no_span_yet, page, select_time_range, show_not_running
+from spanloop.dashboard.components.page_frame import (
+    empty_state,
+    no_span_yet,
+    page,
+    select_time_range,
+    show_error,
+    show_not_running,
+)
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent
 from spanloop.dashboard.view_models.series import choose_bucket_s, time_span_s
+from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths.service_states import ServiceState, service_states
 from spanloop.store import Store
+
+_REFRESH_S: Final = 20
 
 
 class OverviewPage(Page):
@@ -33,14 +45,23 @@ class OverviewPage(Page):
             _content()
 
 
+@st.fragment(run_every=_REFRESH_S)
 def _content() -> None:
+    """Draw what the store holds, and again while it grows; an error of the block becomes a message."""
+    try:
+        _draw()
+    except SpanloopError as error:
+        show_error(error)
+
+
+def _draw() -> None:
     store = resources.store()
-    since = select_time_range()
+    since, time_range = select_time_range()
     totals = overview.fetch_totals(store, since)
     if totals.last_ingested_at is None:
         no_span_yet(store, "Nothing to show yet.")
         return
-    _metrics(totals)
+    _totals(totals, time_range)
     if not totals.episodes:
         if since:
             st.info("No episode started in this time range.", icon=":material/schedule:")
@@ -55,30 +76,48 @@ def _content() -> None:
     _latest_failures(store, since)
 
 
-def _metrics(totals: overview.Totals) -> None:
+def _totals(totals: overview.Totals, time_range: str) -> None:
     rated = totals.successes + totals.failures
-    columns = st.columns(6)
-    columns[0].metric("Episodes", count(totals.episodes), help=f"{totals.steps:,} steps of the policy")
-    columns[1].metric(
-        "Success rate",
-        percent(totals.successes, rated),
-        help=f"{totals.successes:,} of {rated:,} episodes whose outcome is known",
-    )
-    columns[2].metric("Mean reward", number(totals.mean_reward), help="Over the episodes that have a reward")
-    columns[3].metric(
-        "Tool errors",
-        percent(totals.tool_errors, totals.tool_calls),
-        help=f"{totals.tool_errors:,} of {totals.tool_calls:,} tool calls",
-    )
-    columns[4].metric(
-        "Trainable",
-        percent(totals.trainable_transitions, totals.transitions),
-        help=f"{totals.trainable_transitions:,} of {totals.transitions:,} transitions",
-    )
-    columns[5].metric(
-        "Tokens",
-        count(totals.input_tokens + totals.output_tokens),
-        help=f"{totals.input_tokens:,} in, {totals.output_tokens:,} out",
+    figures.show(
+        [
+            Figure(
+                "Episodes",
+                count(totals.episodes),
+                f"{totals.steps:,} steps of the policy",
+                address("episodes", time=time_range),
+            ),
+            Figure(
+                "Success rate",
+                percent(totals.successes, rated),
+                f"{totals.successes:,} of {rated:,} episodes whose outcome is known; the link leads to the failed ones",
+                address("episodes", time=time_range, outcome="failure"),
+            ),
+            Figure(
+                "Mean reward",
+                number(totals.mean_reward),
+                "Over the episodes that have a reward; the link leads to the lowest ones",
+                address("episodes", time=time_range, sort="reward", reward="..1000000"),
+            ),
+            Figure(
+                "Tool errors",
+                percent(totals.tool_errors, totals.tool_calls),
+                f"{totals.tool_errors:,} of {totals.tool_calls:,} tool calls; the link leads to their episodes",
+                address("episodes", time=time_range, errors="1..", sort="-errors"),
+            ),
+            Figure(
+                "Trainable",
+                percent(totals.trainable_transitions, totals.transitions),
+                f"{totals.trainable_transitions:,} of {totals.transitions:,} transitions",
+                address("transitions", time=time_range),
+            ),
+            Figure(
+                "Tokens",
+                count(totals.input_tokens + totals.output_tokens),
+                f"{totals.input_tokens:,} in, {totals.output_tokens:,} out; the link leads to the longest episodes",
+                address("episodes", time=time_range, sort="-tokens"),
+            ),
+        ],
+        key="totals",
     )
     newest_age = ago(totals.last_ingested_at, resources.now())
     st.caption(f"{count(totals.spans)} spans stored · the newest arrived {newest_age}")

@@ -8,7 +8,7 @@ from spanloop.dashboard.components.page_frame import no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import lists
+from spanloop.dashboard.queries import lists, previews
 from spanloop.store import Store
 
 
@@ -39,11 +39,12 @@ def _list(store: Store) -> None:
             record_list.show_no_match(matches, filters, "transitions", "transition")
         return
     state = record_list.list_state(matches, lists.STEPS, filters, sort, path="transitions", noun="transition")
+    actions = previews.fetch_step_previews(store, matches.rows)
     rows = [
         {
             "started": row["started_at"],
             "step": row["step"],
-            "action": row["preview"],
+            "action": actions.get((row["episode_id"], row["step"]), ""),
             "tools": ", ".join(row["tool_names"]),
             "reward": row["reward"],
             "failure": tables.tag(
@@ -74,15 +75,15 @@ def _columns() -> dict[str, Column]:
         "started": tables.time_column("started", sort="started"),
         "step": Column("step", "number", width=50),
         "action": Column("action", "preview"),
-        "tools": Column("tools", width=110),
+        "tools": Column("tools", width=110, is_hidden=True),
         "reward": Column("reward", "number", width=70, form="+.2f", sort="reward"),
         "failure": Column("failure", "tag", width=170, sort="class"),
-        "trainable": Column("trainable", help="Yes, or why it is not trained on", width=120),
+        "trainable": Column("trainable", help="Yes, or why it is not trained on", width=96),
         "finish": Column("finish", width=80, is_hidden=True),
-        "policy": Column("version", width=110, sort="policy", filter="policy"),
+        "policy": Column("version", width=96, sort="policy", filter="policy"),
         "model": Column("model", width=110, is_hidden=True),
-        "task": Column("task", width=120, sort="task", filter="task"),
-        "tokens": Column("tokens", "number", width=72, sort="tokens"),
-        "duration": Column("took", "number", width=76, sort="duration"),
-        "episode": Column("episode", "id", width=112),
+        "task": Column("task", width=104, sort="task", filter="task"),
+        "tokens": Column("tokens", "number", width=64, sort="tokens"),
+        "duration": Column("took", "number", width=72, sort="duration"),
+        "episode": Column("episode", "id", width=104),
     }

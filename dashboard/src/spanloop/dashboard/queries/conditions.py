@@ -22,6 +22,8 @@ _MARGIN_S: Final = 86_400
 """Longest distance of a span from the time of its episode."""
 COMMON_HITS: Final = 200_000
 """Words with more hits are looked for in the newest episodes only."""
+ATTRIBUTE_TRACES: Final = 5_000
+"""Attributes have no index: the spans of so many traces are read, the newest of the range of time."""
 NEWEST_EPISODES: Final = 20_000
 _EPISODE_COLUMNS: Final = {
     "outcome": "outcome",
@@ -56,6 +58,8 @@ _FAILURE_COLUMNS: Final = {
 }
 _OF_FAILURES: Final = (*_FAILURE_COLUMNS, "error", "q", "time")
 _WEEK_S: Final = 7 * 86_400
+_SKEW_S: Final = 600
+"""Longest time by which a step is before the start of its episode."""
 _STEP_COLUMNS: Final = {
     "owner": "fault_owner",
     "class": "error_class",
@@ -69,6 +73,7 @@ _STEP_RANGES: Final = {
     "tokens": "input_tokens + output_tokens",
     "errors": "tool_error_count",
 }
+_OF_STEPS: Final = (*_STEP_COLUMNS, *_STEP_RANGES, "tool", "q", "time")
 
 
 class Words(NamedTuple):
@@ -89,6 +94,11 @@ class Conditions:
 
     texts: list[str] = field(default_factory=list[str])
     parameters: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def is_costly(self) -> bool:
+        """Whether a condition reads another table."""
+        return any("(SELECT" in text for text in self.texts)
 
     @property
     def sql(self) -> str:
@@ -122,6 +132,14 @@ class Conditions:
             self.add(f"{column} >= toDateTime64({self.bind(start - margin_s, 'Int64')}, 9, 'UTC')")
         if end < 4_000_000_000:
             self.add(f"{column} < toDateTime64({self.bind(end + margin_s, 'Int64')}, 9, 'UTC')")
+
+    def add_minutes(self, time: TimeRange) -> None:
+        """Add that the column ``ten_minutes`` lies in a range of time."""
+        start, end = time
+        if start:
+            self.add(f"ten_minutes >= toDateTime({self.bind(start, 'Int64')}, 'UTC')")
+        if end < 4_000_000_000:
+            self.add(f"ten_minutes < toDateTime({self.bind(end, 'Int64')}, 'UTC')")
 
     def add_ranges(self, filters: Filters, columns: dict[str, str], names: Sequence[str] | None = None) -> None:
         """Add the bounds of numbers."""
@@ -164,21 +182,25 @@ def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None,
         conditions.add(f"episode_id IN (SELECT episode_id FROM episodes WHERE model IN {placeholder})")
     if tools := values.get("tool"):
         placeholder = conditions.bind(list(tools), "Array(String)")
-        inner = f"hasAny(tool_names, {placeholder})"
-        conditions.add(_members("transition_rows", conditions, filters, inner))
+        steps = Conditions([f"hasAny(tool_names, {placeholder})"], conditions.parameters)
+        start, end = filters.time
+        steps.add_time("started_at", replace(filters, time=TimeRange(max(0, start - _SKEW_S), end + _WEEK_S)))
+        conditions.add(f"(episode_id, revision) IN (SELECT episode_id, revision FROM step_summaries WHERE {steps.sql})")
     for text in values.get("error", ()):
         conditions.add(_members("failures", conditions, filters, _holds_words(conditions, "words", _error_words(text))))
-    for text in values.get("attr", ()):
-        key, _, value = text.partition("=")
-        conditions.add(_with_attribute(conditions, filters, (key,), value))
-    for value in values.get("user", ()):
-        conditions.add(_with_attribute(conditions, filters, _USER_KEYS, value))
+    for keys, value in _attributes(replace(filters, values=values)):
+        traces = _traces_with_attribute(conditions, filters, keys, value)
+        conditions.add(
+            f"episode_id IN (SELECT episode_id FROM episodes ARRAY JOIN trace_ids AS trace WHERE trace IN ({traces}))"
+        )
     if words is not None and "q" not in but:
         conditions.add(_with_words(conditions, filters, words))
 
 
-def _members(table: str, conditions: Conditions, filters: Filters, inner: str) -> str:
-    """Return that the episode's revision has a row in another table; a range of time reads only its episodes."""
+def _members(
+    table: str, conditions: Conditions, filters: Filters, inner: str, *, key: str = "episode_id, revision"
+) -> str:
+    """Return that the key is one of a row in another table; a range of time reads only its episodes."""
     bound = Conditions(["is_deleted = 0"], conditions.parameters)
     bound.add_time("started_at", filters)
     within = (
@@ -186,20 +208,29 @@ def _members(table: str, conditions: Conditions, filters: Filters, inner: str) -
         if filters.time.is_bounded
         else ""
     )
-    return f"(episode_id, revision) IN (SELECT episode_id, revision FROM {table} WHERE {inner}{within})"
+    return f"({key}) IN (SELECT {key} FROM {table} WHERE {inner}{within})"
 
 
-def _with_attribute(conditions: Conditions, filters: Filters, keys: Sequence[str], value: str) -> str:
+def _traces_with_attribute(conditions: Conditions, filters: Filters, keys: Sequence[str], value: str) -> str:
+    """Return a query of the traces with a span, or its resource, that has the value under one of the keys."""
     keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
-    spans = Conditions(
-        [f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})"],
-        conditions.parameters,
+    newest = Conditions(parameters=conditions.parameters)
+    newest.add_minutes(TimeRange(max(0, filters.time.start_s - _MARGIN_S), filters.time.end_s))
+    spans = Conditions(parameters=conditions.parameters)
+    spans.add(
+        "Timestamp >= (SELECT toDateTime64(min(ten_minutes), 9, 'UTC') FROM (SELECT ten_minutes FROM trace_summaries "
+        f"WHERE {newest.sql} ORDER BY ten_minutes DESC LIMIT {ATTRIBUTE_TRACES}))"
     )
+    spans.add(f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})")
     spans.add_time("Timestamp", filters, margin_s=_MARGIN_S)
-    return (
-        "episode_id IN (SELECT episode_id FROM episodes ARRAY JOIN trace_ids AS trace "
-        f"WHERE trace IN (SELECT TraceId FROM otel_traces WHERE {spans.sql}))"
-    )
+    return f"SELECT TraceId FROM otel_traces WHERE {spans.sql}"
+
+
+def _attributes(filters: Filters) -> list[tuple[Sequence[str], str]]:
+    """Return the keys, of which one has the value, and the value of each filter on attributes."""
+    pairs = [text.partition("=") for text in filters.values.get("attr", ())]
+    users = filters.values.get("user", ())
+    return [*(((key,), value) for key, _, value in pairs), *((_USER_KEYS, user) for user in users)]
 
 
 def _holds_words(conditions: Conditions, column: str, words: Words) -> str:
@@ -252,7 +283,8 @@ def trace_conditions(filters: Filters, words: Words | None) -> Conditions:
     ranges = {"duration": "duration_ns / 1e9", "tokens": "input_tokens + output_tokens"}
     conditions.add_ranges(filters, ranges)
     own = {*_TRACE_COLUMNS, *ranges, "attr", "user"}
-    _add_trace_attributes(conditions, filters)
+    for keys, value in _attributes(filters):
+        conditions.add(f"trace_id IN ({_traces_with_attribute(conditions, filters, keys, value)})")
     if words is not None or set(filters.values) - own:
         episodes = _current_episodes(conditions, filters, words, (*own, "time"))
         matching = (
@@ -266,18 +298,6 @@ def trace_conditions(filters: Filters, words: Words | None) -> Conditions:
     return conditions
 
 
-def _add_trace_attributes(conditions: Conditions, filters: Filters) -> None:
-    pairs = [((text.partition("=")[0],), text.partition("=")[2]) for text in filters.values.get("attr", ())]
-    for keys, value in [*pairs, *((_USER_KEYS, user) for user in filters.values.get("user", ()))]:
-        keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
-        spans = Conditions(
-            [f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})"],
-            conditions.parameters,
-        )
-        spans.add_time("Timestamp", filters, margin_s=_MARGIN_S)
-        conditions.add(f"trace_id IN (SELECT TraceId FROM otel_traces WHERE {spans.sql})")
-
-
 def failure_conditions(filters: Filters, words: Words | None, *, since_s: int = 0) -> Conditions:
     """Return conditions on rows of ``failure_summaries``; only current revisions match.
 
@@ -288,11 +308,7 @@ def failure_conditions(filters: Filters, words: Words | None, *, since_s: int = 
             started at most a week before its failure.
     """
     conditions = _own_failures(filters, words)
-    episodes = filters
-    if since_s:
-        conditions.add(f"occurred_at >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
-        episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
-    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, episodes, None, _OF_FAILURES)})")
+    _add_current(conditions, filters, since_s, "occurred_at", _OF_FAILURES)
     return conditions
 
 
@@ -313,16 +329,36 @@ def _own_failures(filters: Filters, words: Words | None) -> Conditions:
     return conditions
 
 
-def step_conditions(filters: Filters, words: Words | None) -> Conditions:
-    """Return conditions on rows of ``transition_rows``; only current revisions match."""
+def step_conditions(filters: Filters, words: Words | None, *, since_s: int = 0) -> Conditions:
+    """Return conditions on rows of ``step_summaries``; only current revisions match. See `failure_conditions`."""
+    conditions = _own_steps(filters, words)
+    _add_current(conditions, filters, since_s, "started_at", _OF_STEPS)
+    return conditions
+
+
+def own_step_conditions(filters: Filters, words: Words | None) -> Conditions | None:
+    """Return the conditions without those on the episode; None where a filter is one on the episode."""
+    return None if set(filters.values) - set(_OF_STEPS) else _own_steps(filters, words)
+
+
+def _own_steps(filters: Filters, words: Words | None) -> Conditions:
     conditions = Conditions()
+    conditions.add_time("started_at", filters)
     for name, column in _STEP_COLUMNS.items():
         conditions.add_equal(column, filters.values.get(name, ()))
     if tools := filters.values.get("tool"):
         conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
     conditions.add_ranges(filters, _STEP_RANGES)
     if words is not None:
-        conditions.add(_holds_words(conditions, "words", words))
-    own = (*_STEP_COLUMNS, *_STEP_RANGES, "tool", "q")
-    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, filters, None, own)})")
+        inner = _holds_words(conditions, "words", words)
+        conditions.add(_members("transition_rows", conditions, filters, inner, key="episode_id, revision, step"))
     return conditions
+
+
+def _add_current(conditions: Conditions, filters: Filters, since_s: int, column: str, own: Sequence[str]) -> None:
+    """Add that a row, whose time is a column, is at or behind a moment, and of a current revision that matches."""
+    episodes = filters
+    if since_s:
+        conditions.add(f"{column} >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
+        episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
+    conditions.add(f"(episode_id, revision) IN ({_current_episodes(conditions, episodes, None, own)})")

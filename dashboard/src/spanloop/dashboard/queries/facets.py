@@ -45,7 +45,7 @@ def fetch_values(store: Store, filters: Filters, name: str, key: str = "") -> pl
         column, table, order = "model", "episodes", ""
     elif name == "tool":
         conditions.add_time("started_at", filters)
-        column, table, order = "arrayJoin(tool_names)", "transition_rows", ""
+        column, table, order = "arrayJoin(tool_names)", "step_summaries", "started_at"
     else:
         conditions.add_time("Timestamp", filters)
         table, order = "otel_traces", ""

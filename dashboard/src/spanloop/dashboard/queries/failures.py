@@ -94,7 +94,7 @@ def fetch_tools(store: Store, filters: Filters) -> pl.DataFrame:
     steps, failures = step_conditions(own, None), failure_conditions(own, None)
     calls = _query(
         store,
-        "SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin(tool_names)) AS tool FROM transition_rows FINAL "
+        "SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin(tool_names)) AS tool FROM step_summaries FINAL "
         f"WHERE {steps.sql}) GROUP BY tool ORDER BY calls DESC LIMIT {10 * MAX_TOOLS}",
         steps,
     )

@@ -3,9 +3,9 @@
 Invariant: going forward from the first page meets every row once, also while rows arrive.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
@@ -17,11 +17,12 @@ from spanloop.dashboard.queries.conditions import (
     episode_conditions,
     failure_conditions,
     own_failure_conditions,
+    own_step_conditions,
     parse_words,
     step_conditions,
     trace_conditions,
 )
-from spanloop.dashboard.view_models.filters import Filters
+from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.store import Store
 
 PAGE_ROWS: Final = 100
@@ -66,6 +67,26 @@ class _Asked(NamedTuple):
     sort: str
     cursor: Cursor | None
     words: Words | None
+
+
+class _Conditions(NamedTuple):
+    counted: Conditions
+    paged: Conditions
+    """Of the same rows as far as the page needs them; ``counted`` itself where nothing is cheaper."""
+    filters: Filters
+    own: Conditions | None = None
+    """Conditions that need no other table; None where every row must be looked up."""
+
+
+class _CurrentConditions(Protocol):
+    def __call__(self, filters: Filters, words: Words | None, *, since_s: int = 0) -> Conditions: ...
+
+
+class _CurrentRows(NamedTuple):
+    current: _CurrentConditions
+    """On the rows of current revisions."""
+    own: Callable[[Filters, Words | None], Conditions | None]
+    """On columns of the table alone; None where a filter is one on the episode."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +142,13 @@ FAILURES: Final = Source(
     "when",
     "occurred_at",
 )
+_STEP_ID: Final = "concat(episode_id, '/', toString(step))"
 STEPS: Final = Source(
-    "transition_rows",
-    "transition_id, episode_id, step, task_id, agent_name, model, policy_version, reward, is_trainable, "
+    "step_summaries",
+    f"{_STEP_ID} AS transition_id, episode_id, revision, step, task_id, model, policy_version, reward, is_trainable, "
     "untrainable_reason, tool_error_count, error_class, fault_owner, input_tokens + output_tokens AS tokens, "
-    "started_at, duration_ns, finish_reason, preview, tool_names",
-    "transition_id",
+    "started_at, duration_ns, finish_reason, tool_names",
+    _STEP_ID,
     {
         "started": SortColumn("started_at", _TIME),
         "reward": SortColumn("ifNull(reward, -inf)", "Float64"),
@@ -138,6 +160,7 @@ STEPS: Final = Source(
         "class": SortColumn("concat(fault_owner, error_class)"),
     },
     "started",
+    "started_at",
 )
 _TRACES_TABLE: Final = """(
     SELECT
@@ -193,39 +216,43 @@ def parse_sort(source: Source, text: str) -> tuple[str, bool] | None:
 def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of current episodes."""
     words = _weighed(store, parse_words(filters))
-    return _fetch(store, EPISODES, episode_conditions(filters, words), _Asked(sort, cursor, words))
+    conditions = episode_conditions(filters, words)
+    return _fetch(store, EPISODES, _Conditions(conditions, conditions, filters), _Asked(sort, cursor, words))
 
 
 def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of failures of current episodes."""
-    words = parse_words(filters)
-    conditions = failure_conditions(filters, words)
-    asked = _Asked(sort, cursor, words)
-    if (parse_sort(FAILURES, sort) or (FAILURES.default_sort, True)) != (FAILURES.default_sort, True):
-        return _fetch(store, FAILURES, conditions, asked)
-    return _fetch(store, FAILURES, conditions, asked, newest=_newest_failures(store, filters, words, cursor))
-
-
-def _newest_failures(store: Store, filters: Filters, words: Words | None, cursor: Cursor | None) -> Conditions | None:
-    """Return conditions on the page's failures that read only the episodes of their time; None where all are read."""
-    own = own_failure_conditions(filters, words)
-    if own is None or (cursor is not None and cursor.is_before):
-        return None
-    if cursor is not None:
-        own.add(f"occurred_at <= toDateTime64({own.bind(cursor.value, 'String')}, 9, 'UTC')")
-    oldest = store.connection.query(
-        "SELECT toInt64(toUnixTimestamp(toDateTime(min(occurred_at), 'UTC'))) AS oldest FROM (SELECT occurred_at "
-        f"FROM failure_summaries WHERE {own.sql} ORDER BY occurred_at DESC LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
-        doing="finding the newest failures",
-        parameters=own.parameters,
-    )
-    return failure_conditions(filters, words, since_s=int(oldest["oldest"][0] or 0))
+    asked = _Asked(sort, cursor, parse_words(filters))
+    conditions = _CurrentRows(failure_conditions, own_failure_conditions)
+    return _fetch_current(store, FAILURES, filters, asked, conditions)
 
 
 def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of transitions of current episodes."""
-    words = parse_words(filters)
-    return _fetch(store, STEPS, step_conditions(filters, words), _Asked(sort, cursor, words))
+    asked = _Asked(sort, cursor, parse_words(filters))
+    return _fetch_current(store, STEPS, filters, asked, _CurrentRows(step_conditions, own_step_conditions))
+
+
+def _fetch_current(store: Store, source: Source, filters: Filters, asked: _Asked, conditions: _CurrentRows) -> ListPage:
+    """Return a page of rows of current revisions; the newest ones read only the episodes of their time."""
+    since_s = 0
+    newest, cursor = conditions.own(filters, asked.words), asked.cursor
+    is_newest = (parse_sort(source, asked.sort) or (source.default_sort, True)) == (source.default_sort, True)
+    if newest is not None and is_newest and not filters.time.start_s and not (cursor and cursor.is_before):
+        if cursor is not None:
+            newest.add(f"{source.leading} <= toDateTime64({newest.bind(cursor.value, 'String')}, 9, 'UTC')")
+        oldest = store.connection.query(
+            f"SELECT toInt64(toUnixTimestamp(toDateTime(min({source.leading}), 'UTC'))) AS oldest FROM (SELECT "
+            f"{source.leading} FROM {source.table} WHERE {newest.sql} ORDER BY {source.leading} DESC "
+            f"LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
+            doing="finding the newest rows of a list",
+            parameters=newest.parameters,
+        )
+        since_s = int(oldest["oldest"][0] or 0)
+    counted = conditions.current(filters, asked.words)
+    paged = conditions.current(filters, asked.words, since_s=since_s) if since_s else counted
+    own = conditions.own(filters, asked.words)
+    return _fetch(store, source, _Conditions(counted, paged, filters, own), asked)
 
 
 def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -234,24 +261,20 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
     conditions = trace_conditions(filters, words)
     within = Conditions(parameters=conditions.parameters)
     start, end = filters.time
-    if start:
-        within.add(f"ten_minutes >= toDateTime({within.bind(start - 86_400, 'Int64')}, 'UTC')")
-    if end < 4_000_000_000:
-        within.add(f"ten_minutes < toDateTime({within.bind(end + 86_400, 'Int64')}, 'UTC')")
+    within.add_minutes(TimeRange(max(0, start - 86_400), end + 86_400))
     name, is_descending = parse_sort(TRACES, sort) or (TRACES.default_sort, True)
-    if name == "started" and not filters.values and words is None:
-        within.add(_newest_traces(within, is_descending=is_descending, cursor=cursor))
+    is_simple = not filters.values and words is None
+    counted = f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {within.sql})" if is_simple else ""
+    if name == "started" and is_simple:
+        is_reversed = is_descending != bool(cursor and cursor.is_before)
+        within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
+        within.add(_traces_of_page(within, conditions, is_reversed=is_reversed, cursor=cursor))
     source = TRACES._replace(table=_TRACES_TABLE.replace("{within}", within.sql))
-    total = Conditions(parameters=within.parameters)
-    total.texts = [text for text in within.texts if "LIMIT" not in text]
-    simple = not filters.values and words is None
-    counted = f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {total.sql})" if simple else ""
-    return _fetch(store, source, conditions, _Asked(sort, cursor, words), counted=counted)
+    return _fetch(store, source, _Conditions(conditions, conditions, filters), _Asked(sort, cursor, words), counted)
 
 
-def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | None) -> str:
+def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
     """Return the ten minutes that hold the page, so that the other traces are not grouped."""
-    is_reversed = is_descending != bool(cursor and cursor.is_before)
     order, sign = ("DESC", "<=") if is_reversed else ("ASC", ">=")
     conditions = list(within.texts)
     if cursor and cursor.key:
@@ -278,34 +301,43 @@ def _newest_traces(within: Conditions, *, is_descending: bool, cursor: Cursor | 
     )
 
 
-def _fetch(
-    store: Store,
-    source: Source,
-    conditions: Conditions,
-    asked: _Asked,
-    *,
-    counted: str = "",
-    newest: Conditions | None = None,
-) -> ListPage:
-    """Read a page; ``counted`` is a cheaper query of the rows to count, ``newest`` cheaper conditions of the page."""
+def _traces_of_page(within: Conditions, conditions: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
+    """Return the traces of the page by their start alone, so that the sets of the other traces' spans are not read."""
+    where = Conditions(list(conditions.texts), within.parameters)
+    if cursor and cursor.key:
+        where.add(_after(where, TRACES, TRACES.sorts["started"], cursor, is_reversed=is_reversed))
+    order = "DESC" if is_reversed else "ASC"
+    return (
+        "trace_id IN (SELECT trace_id FROM (SELECT trace_id, min(t.started_at) AS started_at FROM trace_summaries AS t "
+        f"WHERE {within.sql} GROUP BY trace_id) WHERE {where.sql} "
+        f"ORDER BY started_at {order}, trace_id {order} LIMIT {PAGE_ROWS + 1})"
+    )
+
+
+def _after(where: Conditions, source: Source, column: SortColumn, cursor: Cursor, *, is_reversed: bool) -> str:
+    """Return that a row lies behind the cursor."""
+    value = f"CAST({where.bind(cursor.value, 'String')}, '{column.sql_type.replace(chr(39), chr(39) * 2)}')"
+    key = where.bind(cursor.key, "String")
+    return f"({column.expression}, {source.key}) {'<' if is_reversed else '>'} ({value}, {key})"
+
+
+def _fetch(store: Store, source: Source, conditions: _Conditions, asked: _Asked, counted: str = "") -> ListPage:
+    """Read a page; ``counted`` is a cheaper query of the rows to count."""
     cursor = asked.cursor
     name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
     column = source.sorts[name]
-    # A search makes its list of hits anew in every query, so that the fewest queries are the fastest.
-    total, is_estimate = _count(store, source, conditions, counted, is_search=asked.words is not None)
+    total, is_estimate = _count(store, source, conditions, counted)
     is_backward = bool(cursor and cursor.is_before)
-    order = "DESC" if is_descending != is_backward else "ASC"
-    paged = newest or conditions
+    is_reversed = is_descending != is_backward
+    order = "DESC" if is_reversed else "ASC"
+    paged = conditions.paged
     where = Conditions(list(paged.texts), paged.parameters)
     if cursor and cursor.key:
-        value = f"CAST({where.bind(cursor.value, 'String')}, '{column.sql_type.replace(chr(39), chr(39) * 2)}')"
-        key = where.bind(cursor.key, "String")
-        where.add(f"({column.expression}, {source.key}) {'<' if order == 'DESC' else '>'} ({value}, {key})")
-    final = ""
-    if source.leading or source is STEPS:
-        final = " FINAL"
-    if source.leading and column.expression == source.leading and newest is None and not asked.words:
-        bound, compared = ("min", ">=") if order == "DESC" else ("max", "<=")
+        where.add(_after(where, source, column, cursor, is_reversed=is_reversed))
+    # The rows of a range of time are read in less time than a condition on another table is evaluated twice.
+    is_narrowed = paged is not conditions.counted or (paged.is_costly and conditions.filters.time.is_bounded)
+    if column.expression == source.leading and not is_narrowed and not asked.words:
+        bound, compared = ("min", ">=") if is_reversed else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
             f"ORDER BY {source.leading} {order} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}"
@@ -313,7 +345,7 @@ def _fetch(
         where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
     frame = store.connection.query(
         f"SELECT {source.columns}, toString({column.expression}) AS sort_value, {source.key} AS sort_id "
-        f"FROM {source.table}{final} WHERE {where.sql} "
+        f"FROM {source.table}{' FINAL' if source.leading else ''} WHERE {where.sql} "
         f"ORDER BY {column.expression} {order}, {source.key} {order} LIMIT {PAGE_ROWS + 1}",
         doing="reading a page of a list",
         parameters=where.parameters,
@@ -331,19 +363,25 @@ def _fetch(
     )
 
 
-def _count(store: Store, source: Source, conditions: Conditions, counted: str, *, is_search: bool) -> tuple[int, bool]:
+def _count(store: Store, source: Source, conditions: _Conditions, counted: str) -> tuple[int, bool]:
     """Return the number of matching rows, and whether it is an estimate that counts replaced revisions too."""
-    where = "" if counted else f" WHERE {conditions.sql}"
-    start = f"SELECT count() AS rows FROM {counted or source.table}"
-    doing = "counting the rows of a list"
-    if is_search and source.leading:
-        exact = store.connection.query(f"{start} FINAL{where}", doing=doing, parameters=conditions.parameters)
-        return int(exact["rows"][0]), False
-    rows = int(store.connection.query(start + where, doing=doing, parameters=conditions.parameters)["rows"][0])
-    if rows > EXACT_ROWS or not rows or not source.leading:
+
+    def count(sql: str, where: Conditions) -> int:
+        query = f"SELECT count() AS rows FROM {sql}"
+        frame = store.connection.query(query, doing="counting the rows of a list", parameters=where.parameters)
+        return int(frame["rows"][0])
+
+    matching, own = conditions.counted, conditions.own
+    if counted or not source.leading:
+        rows = count(counted or f"{source.table} WHERE {matching.sql}", matching)
         return rows, rows > EXACT_ROWS
-    exact = store.connection.query(f"{start} FINAL{where}", doing=doing, parameters=conditions.parameters)
-    return int(exact["rows"][0]), False
+    if own is not None and not own.is_costly:
+        rows = count(f"{source.table} WHERE {own.sql}", own)
+        if rows > EXACT_ROWS:
+            return rows, True
+    exact = f"SELECT 1 FROM {source.table} FINAL WHERE {matching.sql} LIMIT {EXACT_ROWS + 1}"
+    rows = count(f"({exact})", matching)
+    return (rows, False) if rows <= EXACT_ROWS else (count(f"{source.table} WHERE {matching.sql}", matching), True)
 
 
 def _weighed(store: Store, words: Words | None) -> Words | None:

@@ -34,6 +34,19 @@ def fetch_previews(store: Store, rows: pl.DataFrame) -> dict[str, Preview]:
     return {row[0]: Preview(*row[1:]) for row in frame.iter_rows()}
 
 
+def fetch_step_previews(store: Store, rows: pl.DataFrame) -> dict[tuple[str, int], str]:
+    """Return the begin of each step's action; ``rows`` has ``episode_id``, ``revision`` and ``step``."""
+    if rows.is_empty():
+        return {}
+    frame = store.query(
+        "dashboard_step_previews",
+        episode_ids=rows["episode_id"].to_list(),
+        revisions=rows["revision"].to_list(),
+        steps=rows["step"].to_list(),
+    )
+    return {(episode_id, step): preview for episode_id, step, preview in frame.iter_rows()}
+
+
 def fetch_trace_episodes(store: Store, trace_ids: Sequence[str]) -> pl.DataFrame:
     """Return ``trace``, ``episode_id`` and ``revision`` of the traces that are in an episode."""
     return store.query("dashboard_traces_episodes", trace_ids=list(trace_ids))

@@ -44,7 +44,7 @@ _EXIT_TIMEOUT_S: Final = "10"
 """An attempt's spans are worth a longer wait at its exit than an app's."""
 _COLLECTOR_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
-_API_KEY_ENV: Final = "OPENAI_API_KEY"
+API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
 _BY_ENVIRONMENT: Final = "environment"
@@ -230,12 +230,12 @@ def _output(text: str) -> Output:
 
 
 def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: str) -> dict[str, str]:
-    defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, _API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
+    defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
     fixed = {DATA_DIR_ENV: str(data_dir.path), BASE_URL_ENV: base_url, RUN_ID_ENV: request.run_id}
     gateway = None if request.base_url else data_dir.find("gateway")
     if gateway is not None and (gateway.is_configured or KeyRing(data_dir).is_required):
         # a key of another service in the environment is of no use there
-        fixed[_API_KEY_ENV] = gateway_key(data_dir, gateway) or _NO_KEY
+        fixed[API_KEY_ENV] = gateway_key(data_dir, gateway) or _NO_KEY
     inherited = {name: value for name, value in os.environ.items() if name not in _DATABASES}
     return {**defaults, **inherited, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 

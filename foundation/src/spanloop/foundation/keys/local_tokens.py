@@ -9,6 +9,8 @@ from typing import Final
 from spanloop.foundation.paths import DataDir
 
 _TOKEN_BYTES: Final = 32
+METERED_PREFIX: Final = "spanloop-metered-"
+"""Begins the keys of loops, whose calls the gateway counts up to a limit."""
 
 
 def admin_token(data_dir: DataDir) -> str:
@@ -29,6 +31,11 @@ def serve_token(data_dir: DataDir) -> str:
         DataDirectoryError: The file cannot be written.
     """
     return _token(data_dir, "serve")
+
+
+def metered_key() -> str:
+    """Return a new metered key, which the gateway does not know yet."""
+    return METERED_PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def _token(data_dir: DataDir, name: str) -> str:

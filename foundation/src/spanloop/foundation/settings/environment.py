@@ -4,6 +4,7 @@ Invariant: no message contains the value of a secret. The variable of a secret m
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar, cast, get_args
 
 from pydantic import SecretStr, ValidationError
@@ -92,7 +93,12 @@ class _Environment(EnvSettingsSource):
         return super().get_field_value(field, field_name)
 
 
+@cache
 def settings_class(*classes: type[Section]) -> type[BaseSettings]:
     """Return a class with the fields of others, of the kind whose fields pydantic-settings reads."""
-    doc = str(classes[0].__doc__).replace("``", "")
-    return cast("type[BaseSettings]", type(classes[0].__name__, (BaseSettings, *classes), {"__doc__": doc}))
+    namespace = {
+        "__doc__": str(classes[0].__doc__).replace("``", ""),
+        # The fields have their docstrings already. pydantic would look for this class's source in every frame.
+        "model_config": {"use_attribute_docstrings": False},
+    }
+    return cast("type[BaseSettings]", type(classes[0].__name__, (BaseSettings, *classes), namespace))

@@ -3,7 +3,7 @@
 from typing import Final
 
 from .column import LOW_CARDINALITY, Column, Table
-from .episodes import EPISODES, FAILURES
+from .episodes import EPISODES, FAILURES, TRANSITION_ROWS
 
 TRACE_SUMMARIES: Final = Table(
     "trace_summaries",
@@ -101,6 +101,34 @@ FAILURE_SUMMARIES: Final = Table(
     ),
 )
 """Failures of every revision, by time."""
+
+STEP_SUMMARIES: Final = Table(
+    "step_summaries",
+    (
+        *TRANSITION_ROWS.select(
+            "started_at",
+            "episode_id",
+            "revision",
+            "step",
+            "task_id",
+            "model",
+            "policy_version",
+            "reward",
+            "is_trainable",
+            "untrainable_reason",
+            "tool_error_count",
+            "error_class",
+            "fault_owner",
+            "input_tokens",
+            "output_tokens",
+            "duration_ns",
+            "finish_reason",
+        ),
+        Column("tool_names", "Array(LowCardinality(String))", "tools that the action calls"),
+        *TRANSITION_ROWS.select("converted_at"),
+    ),
+)
+"""Steps of every revision, by time."""
 
 METRIC_SUMMARIES: Final = Table(
     "metric_summaries",

@@ -7,6 +7,7 @@ an error has the form of the API that was called.
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from spanloop.foundation.keys.api_keys import Scope
 from spanloop.foundation.keys.limits import Admission
 
 from ..api_errors import ApiError
-from ..authentication import Authenticator
+from ..authentication import Authenticator, secret_of
 from ..chat.answer_format import AnswerFormat, ChatFormat
 from ..chat.completions import ChatHandler, Services
 from ..chat.request import ChatRequest
@@ -30,7 +31,7 @@ from ..client.connection import EngineConnectionError
 from ..client.json_codec import encode_json
 from ..engine.admission import Caller
 from . import messages_request, responses_request
-from .body_reader import BodyReader, BodyShare
+from .body_reader import BodyReader
 from .fields import expect_text, read_object
 from .messages_format import MessagesFormat, engine_message, messages_error
 from .response_store import Origin, ResponseStore, StoredResponse
@@ -91,8 +92,10 @@ class ApiRoutes:
 
     def _generating(self, prepare: Prepare) -> Any:
         async def handle(request: Request) -> "_AdmittedGeneration":
-            admission, share = self._authenticator.admit(request, Scope.SERVE), BodyShare(self._bodies)
+            held = ExitStack()
             try:
+                admission = held.enter_context(self._authenticator.admit(request, Scope.SERVE))
+                share = held.enter_context(self._bodies.share())
                 body = await share.read(request, admission.body_bytes)
                 # An API key of this gateway is not the engine's.
                 authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
@@ -106,12 +109,12 @@ class ApiRoutes:
                     key=key,
                     answer_format=generation.answer_format,
                     headers={"x-request-id": _request_id(request)},
+                    metered=held.enter_context(self._services.metered.begin(secret_of(request))),
                 )
             except BaseException:
-                share.end()
-                admission.end()
+                held.close()
                 raise
-            return _AdmittedGeneration(handler, admission, share)
+            return _AdmittedGeneration(handler, admission, held)
 
         return handle
 
@@ -188,7 +191,7 @@ class ApiRoutes:
 
     async def _call_engine(self, path: str, document: Mapping[str, Any], key: str) -> Response:
         """Return the engine's response to a request that generates nothing."""
-        model = str(document.get("model") or "")
+        model = self._services.names.resolve(str(document.get("model") or ""))
         async with self._services.canaries.route(model, "").admit(model, Caller(key)) as slot:
             body = encode_json({**document, "model": slot.endpoint.served_name})
             try:
@@ -204,19 +207,18 @@ class ApiRoutes:
 
 
 class _AdmittedGeneration:
-    """A request whose admission ends with its response."""
+    """A request whose admission, and metered call, end with its response."""
 
-    def __init__(self, handler: ChatHandler, admission: Admission, share: BodyShare) -> None:
+    def __init__(self, handler: ChatHandler, admission: Admission, held: ExitStack) -> None:
         self._handler = handler
         self._admission = admission
-        self._share = share
+        self._held = held
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._admission:
+        with self._held:
             try:
                 await self._handler(scope, receive, send)
             finally:
-                self._share.end()
                 self._admission.charge(self._handler.used_tokens)
 
 

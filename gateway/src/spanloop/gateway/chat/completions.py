@@ -31,7 +31,9 @@ from ..continuation.answer_messages import AnswerMessages
 from ..continuation.continuer import Continuation, Continuer
 from ..engine.admission import Caller, EngineGate, EngineSlot
 from ..engine.vllm_api import VllmApi
+from ..metered_keys import UNMETERED, MeteredCall, MeteredKeys
 from ..metrics import Metrics
+from ..model_names import ModelNames
 from . import sse
 from .answer_format import AnswerFormat, ChatFormat
 from .answers import AnswerBuilder
@@ -51,8 +53,10 @@ class Services(Protocol):
     """The parts of the gateway that a chat request uses."""
 
     canaries: Canaries
+    names: ModelNames
     recorder: Recorder
     shadows: Shadows
+    metered: MeteredKeys
     metrics: Metrics
     continuer: Continuer
     client: EngineClient
@@ -70,6 +74,7 @@ class ChatHandler:
         key: The caller's API key, by its name, or the header ``Authorization`` where the gateway has no keys.
         answer_format: The format of the answer; None is that of Chat Completions.
         headers: Further header fields of the response.
+        metered: Counts the tokens of the call.
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class ChatHandler:
         key: str = "",
         answer_format: AnswerFormat | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        metered: MeteredCall = UNMETERED,
     ) -> None:
         self._request = request
         self._services = services
@@ -91,8 +97,10 @@ class ChatHandler:
         """Of an answer from which the conversation can be continued."""
         self._format = answer_format or ChatFormat(request)
         self._response_headers = headers
+        self._metered = metered
         self._headers = {"authorization": authorization} if authorization else {}
-        self._call = services.canaries.route(request.model, session)
+        self._model = services.names.resolve(request.model)
+        self._call = services.canaries.route(self._model, session)
         self._conversation = conversation_of(session, key, request.document)
         self._is_repeated = False
         self._failed: EngineGate | None = None
@@ -259,7 +267,7 @@ class ChatHandler:
     async def _admit(self) -> AsyncGenerator[EngineSlot]:
         """Wait for admission while the client stays connected."""
         caller = Caller(self._key, self._conversation, self._is_repeated, self._failed)
-        context = self._call.admit(self._request.model, caller)
+        context = self._call.admit(self._model, caller)
         with self._interruptible():
             slot = await context.__aenter__()
         try:
@@ -344,6 +352,7 @@ class ChatHandler:
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
         captures = builder.build(context, duration_ns=duration_ns)
+        self._metered.count(builder.usage.prompt_tokens + builder.usage.response_tokens)
         if self._messages is not None:
             self._services.continuer.keep(
                 self._request,

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, cast
 
@@ -186,11 +186,18 @@ class DeploymentFile:
         except FileNotFoundError:
             return None
         try:
-            return Deployment.parse(json.loads(text))
+            deployment = Deployment.parse(json.loads(text))
         except (ValueError, SpanloopError) as error:
             raise ConfigurationError(
                 f"{self.path} is damaged: {error}", next_step="deploy again: spanloop models deploy NAME"
             ) from error
+        return replace(deployment, path=self._moved(deployment.path), adapter=self._moved(deployment.adapter))
+
+    def _moved(self, path: str) -> str:
+        """Return where a model folder lies now that the data directory was moved, or restored in another place."""
+        before, _, within = path.rpartition("/models/")
+        folder = self._data_dir.models / within
+        return str(folder) if before and not Path(path).exists() and folder.is_dir() else path
 
     def write(self, deployment: Deployment) -> None:
         """Replace the file atomically and durably.

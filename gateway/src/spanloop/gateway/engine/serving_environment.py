@@ -111,8 +111,8 @@ def launch_command(
         "--disable-uvicorn-access-log",
     ]  # fmt: skip
     # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
-    # vLLM keeps whole blocks of a prompt. A CPU's default of 128 tokens computes most of a short turn's context again; 32
-    # is its attention's smallest (benchmarks.md, "Serving on a CPU").
+    # vLLM keeps whole blocks of a prompt. With a CPU's default of 128 tokens, most of a short turn is computed again;
+    # 32 is the smallest that its attention takes (benchmarks.md, "Serving on a CPU").
     command += ["--enforce-eager", "--block-size", "32"] if serving.is_cpu else ["--enable-sleep-mode"]
     if _numbers(serving.version) >= _FIRST_WITH_RENDERING:
         # Renders chats to token ids, from which conversations are continued exactly.

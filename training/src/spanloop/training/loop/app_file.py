@@ -40,6 +40,8 @@ class LoopModel(Section):
     source: str = ""
     """Where it comes from when it is not registered yet, as for ``spanloop models add``: a folder, a hub id,
     ``pypi:PACKAGE`` or ``smollm2``."""
+    called: tuple[str, ...] = ()
+    """Further names by which the agent calls it, such as ``gpt-4o-mini`` in its source; the gateway answers to them."""
 
 
 class App(Section):

@@ -47,6 +47,13 @@ class Spent(NamedTuple):
         """Return the sum."""
         return Spent(self.tokens + round(tokens), self.seconds + seconds)
 
+    def tokens_left(self, budget: Budget) -> int | None:
+        """Return how many tokens may still be spent; None where no limit depends on them."""
+        left = [] if budget.tokens is None else [budget.tokens - self.tokens]
+        if budget.money is not None and budget.price_per_million_tokens:
+            left.append(int((budget.money - self.money(budget)) * _PRICED_TOKENS / budget.price_per_million_tokens))
+        return max(0, min(left)) if left else None
+
     def money(self, budget: Budget) -> float:
         """Return the cost by the budget's prices."""
         of_tokens = self.tokens * budget.price_per_million_tokens / _PRICED_TOKENS

@@ -33,7 +33,7 @@ _TEMPLATE: Final = """\
 [model]
 # The model that the agent calls through the gateway, and that learns. {models_note}
 name = {model}
-# Where it comes from when it is not registered yet: a Hugging Face folder, a hub id, or smollm2.
+{called}# Where it comes from when it is not registered yet: a Hugging Face folder, a hub id, or smollm2.
 {source}
 
 [run]
@@ -212,6 +212,7 @@ def _text(registered: Collection[str], store: Store, service: Service, file: Pat
         file=file.name,
         models_note=f"The stored episodes called {models}.",
         model=json.dumps(name),
+        called="" if called else _called_text(store, service),
         source='# source = "smollm2"' if called else f'source = "{UNKNOWN}"',
         train_count=len(trainings),
         task_count=len(trainings) + len(tests),
@@ -223,6 +224,16 @@ def _text(registered: Collection[str], store: Store, service: Service, file: Pat
         min_tasks=min_tasks,
         few_note="" if min_tasks == _MIN_TASKS else "; so few tasks decide little, add your own",
     )
+
+
+def _called_text(store: Store, service: Service) -> str:
+    """Return the lines about the names by which the app calls its models; empty where the spans do not tell them."""
+    requested: list[str] = store.query("loop_called", service=service.name)["names"].to_list()[0]
+    names = [name for name in requested or service.models if "@" not in name]
+    if not names:
+        return ""
+    note = "# The gateway answers to these names with it, so that the agent's source stays as it is."
+    return f"{note}\ncalled = {json.dumps(names)}\n"
 
 
 def _grader_text(service: Service, tasks: Sequence[Task]) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from spanloop.evaluation.results.bootstrap import Interval
+from spanloop.evaluation.runner.acting import has_failed_environment
 from spanloop.evaluation.runner.attempt import EndedAttempt, EndState
 from spanloop.evaluation.runner.ledger import Counts, Summary
-from spanloop.evaluation.runner.planning import RunRequest, plan_run
+from spanloop.evaluation.runner.planning import API_KEY_ENV, RunRequest, plan_run
 from spanloop.evaluation.runner.run import run_attempts
 from spanloop.evaluation.runner.served_model import resolve_model
 from spanloop.evaluation.runner.stored_tasks import tasks_of_run
@@ -28,6 +29,7 @@ from spanloop.store import Store
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.deploy import name_model
 from spanloop.training.promotion.evaluation_run import EvaluationRun
 from spanloop.training.promotion.evidence import Decision
 from spanloop.training.promotion.outcome import PromotionOutcome
@@ -199,7 +201,9 @@ def _decision(context: StepContext, number: LoopRound, candidate: ModelVersion) 
 
 
 def serve(context: StepContext, version: ModelVersion) -> None:
-    """Let the gateway serve a version, unless it does."""
+    """Let the gateway serve a version, unless it does, by the names that the agent calls."""
+    if context.app.model.called:
+        name_model(context.data_dir, version.name, context.app.model.called)
     try:
         if resolve_model(context.data_dir, version.reference)[1] == version.reference:
             return
@@ -213,13 +217,16 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
     stop = threading.Event()
     log = _RunProgress(context.progress, stop)
     plan = plan_run(context.data_dir, request, context.store, on_reject=log.rejected)
-    summary = run_attempts(gated(plan, context.gate), context.store, log, stop)
+    summary = run_attempts(
+        gated(plan, context.gate, has_key=API_KEY_ENV in request.environment), context.store, log, stop
+    )
     context.gate.check()
     if log.is_hopeless or (summary.attempts and summary.states == {EndState.CRASHED.value: summary.attempts}):
         shutil.rmtree(plan.folder)  # with a corrected agent the attempts are made again
         raise AgentBrokenError(
             f"Every attempt of {request.agent!r} crashed: {log.last_error}",
-            next_step=f"Read all of them: spanloop runs show {request.run_id}; correct the agent",
+            next_step=f"Read all of them: spanloop runs show {request.run_id}; correct "
+            f"{'the environment, or raise its timeouts' if log.failed_in_environment else 'the agent'}",
         )
     if summary.grading_failures and not summary.graded:
         raise GraderBrokenError(
@@ -239,6 +246,8 @@ class _RunProgress:
         self._stop = stop
         self._total = self._done = self._graded = self._successes = self._crashed = self._ended = 0
         self.last_error = self.last_grading_error = ""
+        self.failed_in_environment = False
+        """Whether the last crash was the environment's."""
 
     @property
     def is_hopeless(self) -> bool:
@@ -259,6 +268,7 @@ class _RunProgress:
             self._crashed += 1
             lines = ended.end.error.strip().splitlines()
             self.last_error = lines[-1] if lines else f"exit status {ended.end.exit_code}"
+            self.failed_in_environment = has_failed_environment(ended.end)
         self.last_grading_error = ended.grading_error or self.last_grading_error
         if ended.verdict is not None:
             self._graded += 1

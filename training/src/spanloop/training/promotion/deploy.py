@@ -4,7 +4,7 @@ Invariant: the gateway confirmed every recorded deployment. A failed deployment 
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -181,6 +181,33 @@ def deploy(
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)
     registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
+
+
+def name_model(data_dir: str | os.PathLike[str] | HasPath, model: str, names: Sequence[str]) -> None:
+    """Let the gateway answer to ``names`` with whatever version of ``model`` it serves, instead of its names before.
+
+    Args:
+        data_dir: The data directory, or its path.
+        model: Name of the model, without a version.
+        names: Names by which apps call it.
+
+    Raises:
+        NotRunningError: No gateway runs on this data directory.
+        ConfigurationError: The key or token is invalid, or a name cannot be one.
+        ServiceError: The gateway could not store them.
+    """
+    gateway = GatewayAdmin.find(ControlPaths.of(data_dir).root)
+    try:
+        response = gateway.post("names", {"model": model, "names": list(names)}, timeout_s=GET_TIMEOUT_S)
+    except httpx.HTTPError as error:
+        raise ServiceError(f"The gateway did not answer: {error!r}.", next_step=f"Read {gateway.log}") from error
+    if response.status_code == HTTPStatus.BAD_REQUEST:
+        raise ConfigurationError(f"The gateway refused the names of {model}: {response_text(response)}")
+    if response.status_code != HTTPStatus.OK:
+        raise ServiceError(
+            f"The gateway did not store the names of {model} ({response.status_code}): {response_text(response)}",
+            next_step=f"Read {gateway.log}",
+        )
 
 
 def require_folder(model: ModelVersion) -> None:

@@ -1,0 +1,50 @@
+"""The command of a program that generates tasks: write ``train.jsonl`` and ``test.jsonl`` from a seed."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+Split = Literal["train", "test"]
+
+
+class GeneratedTask(Protocol):
+    """A named tuple with the fields of a task."""
+
+    def _asdict(self) -> dict[str, Any]:
+        """Return the fields."""
+        ...
+
+
+def write_task_files(
+    description: str | None,
+    make_tasks: Callable[[Split, int, int], Sequence[GeneratedTask]],
+    *,
+    train: int = 96,
+    test: int = 120,
+) -> None:
+    """Read the command line of a ``tasks.py``, and write its files; exit with a sentence when there are too few tasks.
+
+    Args:
+        description: Of the command, for ``--help``.
+        make_tasks: Returns the tasks of a split, from their number and the seed. ValueError: There are fewer.
+        train: Default number of training tasks.
+        test: Default number of test tasks.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="created if missing")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the tasks; default: %(default)s")
+    parser.add_argument("--train", type=int, default=train, help="number of training tasks; default: %(default)s")
+    parser.add_argument("--test", type=int, default=test, help="number of test tasks; default: %(default)s")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    counts: dict[Split, int] = {"train": options.train, "test": options.test}
+    for split, count in counts.items():
+        try:
+            tasks = make_tasks(split, count, options.seed)
+        except ValueError as error:
+            sys.exit(f"{split}: {error}")
+        lines = [json.dumps(task._asdict()) + "\n" for task in tasks]
+        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -1,0 +1,22 @@
+"""A database that one test used serves another: empty, and with the tables of the migrations."""
+
+from spanloop.foundation.paths import DataDir
+from spanloop.store.client import Address, Connection
+
+from ...databases import ReusedDatabases
+
+
+def test_a_database_is_emptied_and_used_again_unless_its_tables_were_changed(
+    clickhouse: Address, clickhouse_dir: DataDir, server: Connection
+) -> None:
+    databases = ReusedDatabases(clickhouse, server, clickhouse_dir.clickhouse)
+    name = databases.take()
+    server.command(f"INSERT INTO `{name}`.training_metrics (job_id) VALUES ('one')", doing="inserting a row")
+    databases.give_back(name)
+    assert databases.take() == name
+    rows = server.query(f"SELECT count() FROM `{name}`.training_metrics", doing="counting rows")
+    assert rows.item() == 0
+
+    server.command(f"ALTER TABLE `{name}`.training_metrics MODIFY COMMENT 'changed'", doing="changing a table")
+    databases.give_back(name)
+    assert databases.take() != name
