@@ -55,7 +55,7 @@ def test_kill_9_loses_and_doubles_nothing(
     data_dir: DataDir, store: Store, place: Path, gateway: GatewayStandIn, scheduler: Scheduler, *, first_s: float
 ) -> None:
     (place / "solver.py").write_text(SLOW_AGENT)
-    assert run_under_kills(data_dir, place, first_s, each_s=0) >= 2
+    assert run_under_kills(data_dir, place, first_s) >= 2
     check_ledgers(data_dir, store)
     assert len(JobApi(data_dir).list()) == len(scheduler.jobs) == len(Decisions(data_dir).list()) == ROUNDS
     assert gateway.served == "m@v2"
@@ -70,21 +70,21 @@ def test_kill_9_of_loop_and_environments_loses_and_doubles_nothing(
     (place / "solver.py").write_text(ACTING_AGENT)
     shutil.copy(ENVIRONMENTS / "troublesome.py", place)
     (place / "app.toml").write_text(APP.replace('grader = "exact"\n', "") + ENVIRONMENT)
-    assert run_under_kills(data_dir, place, 6.0, each_s=2.0) >= 2
+    assert run_under_kills(data_dir, place, 6.0, kills_environments=True) >= 2
     check_ledgers(data_dir, store)
     assert len(JobApi(data_dir).list()) == len(scheduler.jobs) == len(Decisions(data_dir).list()) == ROUNDS
     assert gateway.served == "m@v2"
     assert not [each for each in find_processes(None, run_marks(data_dir)) if is_environment(each.pid)]
 
 
-def run_under_kills(data_dir: DataDir, place: Path, first_s: float, *, each_s: float) -> int:
+def run_under_kills(data_dir: DataDir, place: Path, first_s: float, *, kills_environments: bool = False) -> int:
     """Run the loop to its end, killed at later and later instants; return how often.
 
     Args:
         data_dir: The data directory.
         place: The folder of the app.
         first_s: Until the first kill.
-        each_s: Between two kills of an environment's process; 0 for none.
+        kills_environments: Kill a process of an environment at each third of the time, too.
     """
     Registry(data_dir).add("m", write_model_folder(place / "weights"))
     command = [sys.executable, "-m", "spanloop.cli", "loop", "app.toml", "--rounds", str(ROUNDS)]
@@ -97,15 +97,17 @@ def run_under_kills(data_dir: DataDir, place: Path, first_s: float, *, each_s: f
     while True:
         process, deadline_s = start(), time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < deadline_s:
-            time.sleep(min(each_s or seconds, max(0.0, deadline_s - time.monotonic())) or 0.1)
-            kill_an_environment(data_dir, enabled=bool(each_s))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds / 3)
+            kill_an_environment(data_dir, enabled=kills_environments)
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             kills += 1
             seconds *= 1.4  # another instant, and further on
             continue
-        if process.returncode and each_s:
+        if process.returncode and kills_environments:
+            seconds *= 1.4
             continue  # an environment that is killed while it starts ends the command with a sentence
         assert process.returncode == 0
         return kills
