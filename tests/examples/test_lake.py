@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from examples.lake import tasks
@@ -15,9 +14,6 @@ from spanloop.store.client import Address
 
 from ..instrumentation.support import EXAMPLES, says
 from .attempts import run_acting
-
-if TYPE_CHECKING:
-    from spanloop.evaluation.tasks.task_files import Split
 
 SETTINGS = EnvironmentSettings(**tomllib.loads((EXAMPLES / "lake" / "app.toml").read_text())["environment"])
 TASK = {"task_id": "test/0", "kwargs": {"desc": ["SFH", "HFF", "FFG"]}}

@@ -79,7 +79,7 @@ class Ledger:
         headers = {"x-session-id": f"session {number % 50}"}
         response = client.post(f"{self._url}/v1/chat/completions", json=body, headers=headers)
         documents = [each for each in data_of(response) if each != "[DONE]"] if is_stream else [response.json()]
-        error: dict[str, Any] | None = documents[-1].get("error")
+        error: Any = documents[-1].get("error")
         code = None if error is None else error.get("code")
         with self._lock:
             self.outcomes[f"{response.status_code} {'stream' if is_stream else 'whole'} {code}"] += 1

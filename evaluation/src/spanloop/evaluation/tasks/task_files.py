@@ -5,22 +5,14 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, NamedTuple
 
 Split = Literal["train", "test"]
 
 
-class GeneratedTask(Protocol):
-    """A named tuple with the fields of a task."""
-
-    def _asdict(self) -> dict[str, Any]:
-        """Return the fields."""
-        ...
-
-
 def write_task_files(
     description: str | None,
-    make_tasks: Callable[[Split, int, int], Sequence[GeneratedTask]],
+    make_tasks: Callable[[Split, int, int], Sequence[NamedTuple]],
     *,
     train: int = 96,
     test: int = 120,
