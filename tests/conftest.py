@@ -104,7 +104,7 @@ def _certificates_are_read_once() -> Iterator[None]:
 
     def create_or_share(*arguments: Any, **named: Any) -> ssl.SSLContext:
         # httpx names the file of certifi, or that of SSL_CERT_FILE.
-        if arguments or named.keys() != {"cafile"}:
+        if arguments or named.keys() != {"cafile"} or named["cafile"] is None:
             return create(*arguments, **named)
         file = str(named["cafile"])
         if file not in shared:
