@@ -34,7 +34,7 @@ def name_of(call: ast.Call) -> str:
 
 def test_pages_change_things_through_act_alone() -> None:
     found: set[str] = set()
-    for path in [*DASHBOARD.glob("pages/*.py"), *DASHBOARD.glob("components/*.py")]:
+    for path in [*DASHBOARD.glob("pages/*.py"), *DASHBOARD.glob("components/**/*.py")]:
         tree = ast.parse(path.read_text())
         within = {inner for call in calls_of(tree) if name_of(call) == "act" for inner in calls_of(call)}
         for call in calls_of(tree):
