@@ -67,7 +67,7 @@ class Result(NamedTuple):
     trained: dict[str, float]
     """The same of the last version that was trained."""
     seconds: float
-    """Of all steps."""
+    """The duration of all steps."""
     other_base: dict[str, float] | None = None
     """The base's success on other tasks; None without any."""
     other_trained: dict[str, float] | None = None
@@ -155,8 +155,8 @@ def measure_other(
     with contextlib.chdir(file.parent), LoopDisplay() as display:
         context = StepContext(data_dir, store, app, Promotion(), display, gate)
         versions = (rounds[0].champion, rounds[-1].candidate)
-        found = [measure(context, registry.get(version))["evaluation"] for version in versions]
-    base, trained = (successes(store, str(each)) for each in found)
+        evaluations = [measure(context, registry.get(version))["evaluation"] for version in versions]
+    base, trained = (successes(store, str(each)) for each in evaluations)
     return {"other_base": base, "other_trained": trained, "other_difficulty": difficulties(Path(options["tasks"]))}
 
 

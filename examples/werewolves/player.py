@@ -1,11 +1,11 @@
-"""What a player says: example games, and a call of the model. The agent and, in self-play, the other players use it."""
+"""A player's words: example games, and a call of the model. The agent and, in self-play, the other players use it."""
 
 from typing import Any, Final
 
 from openai import OpenAI
 
 MAX_TOKENS: Final = 8
-"""Of a model call."""
+"""Longest answer of a model call."""
 TEMPERATURE: Final = 0.8
 
 

@@ -24,9 +24,9 @@ class Task(NamedTuple):
     names: list[str]
     """The first one is the agent's."""
     role: str
-    """Of the agent."""
+    """The agent's role."""
     seed: int
-    """Of places, the wolf and the script: each attempt at the game is at the same one."""
+    """Seed of places, the wolf and the script: each attempt at the game is at the same one."""
     difficulty: str
     type: str
     """The role, for results and for weights by type."""

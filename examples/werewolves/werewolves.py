@@ -24,7 +24,7 @@ class Werewolves(Environment):
     players: int = Field(default=3, ge=3, le=5)
     """Number of players, with the agent."""
     opponents: str = SCRIPT
-    """Who plays the others: script, or the URL of an endpoint, such as http://127.0.0.1:8010/v1."""
+    """The players of the other roles: script, or the URL of an endpoint, such as http://127.0.0.1:8010/v1."""
 
     _names: list[str] = PrivateAttr(default_factory=list[str])
     _claims: dict[str, str] = PrivateAttr(default_factory=dict[str, str])

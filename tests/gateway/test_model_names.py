@@ -24,6 +24,12 @@ def test_the_served_version_answers_to_further_names(gateway: RunningGateway) ->
     assert gateway.chat(model="gpt-4o-mini").status_code == 404
 
 
+def test_the_name_of_a_deployed_model_stays_its_own(gateway: RunningGateway) -> None:
+    label = gateway.chat().json()["model"]
+    assert gateway.admin("names", model="another", names=[label.partition("@")[0]]).status_code == 200
+    assert gateway.chat(model=label.partition("@")[0]).json()["model"] == label
+
+
 @pytest.mark.parametrize(
     ("model", "names"),
     [("", []), ("m@v1", []), ("m", "gpt"), ("m", [""]), ("m", ["m@v2"]), ("m", ["n" * 129]), ("m", [1])],

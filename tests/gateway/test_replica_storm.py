@@ -53,7 +53,7 @@ class KillableEngine:
 
 
 class Ledger:
-    """What callers got."""
+    """The answers that callers received."""
 
     def __init__(self, url: str, count: int) -> None:
         self._url, self._numbers = url, iter(range(count))

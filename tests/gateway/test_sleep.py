@@ -14,7 +14,7 @@ from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.engine.vllm_server import ChildEngine
 
 STARTED = ("/v1/chat/completions", "/v1/chat/completions/render")
-"""What an engine is asked when it has started: a first answer, and whether it renders prompts."""
+"""Requests to an engine when it has started: a first answer, and whether it renders prompts."""
 _SERVER = """
 import http.server, os, pathlib, socketserver, sys
 

@@ -25,7 +25,7 @@ class GatewayStandIn(ThreadingHTTPServer):
         self.tokens = 0
         """Captured since the start."""
         self.answer = "ok"
-        """What the model says to every question."""
+        """The model's answer to every question."""
 
     @property
     def paths(self) -> list[str]:

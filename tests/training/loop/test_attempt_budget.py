@@ -20,7 +20,7 @@ from ...gateway.support import PROMPT_IDS, WORDS, StandIn, serving, wait_until, 
 
 CALL_TOKENS = len(PROMPT_IDS) + len(WORDS)
 CALLS = 3
-"""Of an attempt."""
+"""Model calls of an attempt."""
 ATTEMPT_TOKENS = CALLS * CALL_TOKENS
 TASKS = 4
 NOTHING = Spent()

@@ -109,7 +109,7 @@ class Gateway:
             log=ConversationLog(data_dir.gateway / "conversations.jsonl"),
             read_ids=self._read_ids,
         )
-        self.names = ModelNames(data_dir)
+        self.names = ModelNames(data_dir, self._is_deployed)
         self.metered = MeteredKeys()
         self._authenticator = Authenticator(data_dir, limits, self._count_refusal, self.metered)
         responses = ResponseStore(
@@ -133,6 +133,10 @@ class Gateway:
 
     def _count_refusal(self, reason: str) -> None:
         self.metrics.count("refused_total", reason=reason)
+
+    def _is_deployed(self, name: str) -> bool:
+        deployments = (status.deployment for status in self.lifecycle.statuses)
+        return any(deployment is not None and deployment.name == name for deployment in deployments)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""

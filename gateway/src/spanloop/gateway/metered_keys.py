@@ -31,7 +31,7 @@ class _Meter:
 
 
 class MeterCounts(NamedTuple):
-    """What the gateway counted of a key since it was set first."""
+    """Counts of a key's calls since it was set first."""
 
     tokens: int
     refused: int

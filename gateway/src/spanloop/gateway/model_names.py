@@ -1,10 +1,11 @@
 """Names by which apps call a served model: an app whose source names ``gpt-4o-mini`` is moved to a model unchanged.
 
-Invariant: a name belongs to one model, and no name of a version (``NAME@VERSION``) can be given to another model. The
-answer and its capture name the version that answered.
+Invariant: a further name belongs to one model. The name of a deployed model is its own, and a version
+(``NAME@VERSION``) has no further name. The answer and its capture name the version that answered.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,19 +20,22 @@ class ModelNames:
 
     Args:
         data_dir: The data directory.
+        is_deployed: Whether a model of this name is deployed.
 
     Raises:
         ConfigurationError: The file is damaged.
     """
 
-    def __init__(self, data_dir: DataDir) -> None:
+    def __init__(self, data_dir: DataDir, is_deployed: Callable[[str], bool] = lambda _: False) -> None:
         self._data_dir = data_dir
+        self._is_deployed = is_deployed
         self._path = data_dir.gateway / "model_names.json"
         self._models = self._read()
 
     def resolve(self, name: str) -> str:
         """Return the model that answers to ``name``; the name itself where it is no further name."""
-        return self._models.get(name, name)
+        model = self._models.get(name)
+        return name if model is None or self._is_deployed(name) else model
 
     def of(self, model: str) -> tuple[str, ...]:
         """Return the further names of a model."""

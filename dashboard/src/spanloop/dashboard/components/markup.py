@@ -38,7 +38,7 @@ _GRID: Final = (
 )
 _NUMBER: Final = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 _QUIET: Final = "opacity:.8"
-"""Of text beside the main text; less is too little contrast to be read."""
+"""Opacity of text beside the main text; less is too little contrast to be read."""
 _HEAD: Final = 'role="columnheader"'
 _CELL: Final = 'role="cell"'
 _CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"

@@ -72,7 +72,7 @@ class _Asked(NamedTuple):
 class _Conditions(NamedTuple):
     counted: Conditions
     paged: Conditions
-    """Of the same rows as far as the page needs them; ``counted`` itself where nothing is cheaper."""
+    """Conditions of the same rows as far as the page needs them; ``counted`` itself where nothing is cheaper."""
     filters: Filters
     own: Conditions | None = None
     """Conditions that need no other table; None where every row must be looked up."""

@@ -29,7 +29,7 @@ class Block:
     """Of the tool."""
     parts: list[str] = field(default_factory=list[str])
     logprobs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Of the tokens that came with a text, in order; a whole answer's are those of its other blocks too."""
+    """Log-probabilities of the tokens that came with a text, in order; with a whole answer those of all its blocks."""
 
     @property
     def text(self) -> str:
@@ -46,7 +46,7 @@ class BlockChange:
     is_new: bool
     delta: str
     logprobs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """Of the tokens of a text."""
+    """Log-probabilities of the tokens of a text."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ class StoredResponse(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What a response belongs to, by which it is erased; each part is empty where the caller does not say it."""
+    """Trace, session and user of a response, by which it is erased; each is empty where the caller does not say it."""
 
     trace_id: str = ""
     session_id: str = ""

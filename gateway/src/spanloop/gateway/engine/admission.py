@@ -210,7 +210,7 @@ class AdmissionControl:
         self._running = Counter[str]()
         self._changed = asyncio.Event()
         self._mean_s = 1.0
-        """Of a request's time in an engine, a moving mean."""
+        """Moving mean of a request's time in an engine."""
 
     @property
     def endpoint(self) -> EngineEndpoint | None:

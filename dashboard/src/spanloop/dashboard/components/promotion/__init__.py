@@ -1,1 +1,1 @@
-"""What a page shows of a promotion: decisions with their evidence, and the canary that runs."""
+"""Elements about promotion: decisions with their evidence, and the canary that runs."""
