@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import clickhouse_connect
+from clickhouse_connect.driver.httpclient import HttpClient
 
 from spanloop.collector import __main__ as collector
 
@@ -197,12 +197,12 @@ def wrap_responses(failpoint: Failpoint) -> None:
 
 def shorten_clickhouse_timeout(response_timeout_s: int) -> None:
     """Replace the client's timeout of five minutes, which is too long for a test."""
-    real: Any = vars(clickhouse_connect)["get_client"]
+    real: Any = vars(HttpClient)["__init__"]
 
-    def get_client(**keywords: Any) -> Any:
-        return real(**{**keywords, "send_receive_timeout": response_timeout_s})
+    def connect(client: Any, **keywords: Any) -> None:
+        real(client, **{**keywords, "send_receive_timeout": response_timeout_s})
 
-    clickhouse_connect.get_client = get_client
+    setattr(HttpClient, "__init__", connect)  # noqa: B010 - mypy forbids the assignment
 
 
 def main() -> int:

@@ -76,6 +76,26 @@ def test_running_twice_changes_nothing(store: Store, feed: Feed) -> None:
     assert_same(snapshot(feed), before)
 
 
+def test_a_run_reads_arrivals_before_and_under_its_lease_and_those_of_its_tail(
+    store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries: list[str] = []
+    query = Store.query
+
+    def recorded(store: Store, query_name: str, /, **parameters: object) -> pl.DataFrame:
+        queries.append(query_name)
+        return query(store, query_name, **parameters)
+
+    monkeypatch.setattr(Store, "query", recorded)
+    loop(feed.world, "a")
+    feed.send()
+    assert run(store).episodes == 1
+    assert queries.count("pipeline_arrivals") == 3
+    queries.clear()
+    assert run(store) == Report()
+    assert queries.count("pipeline_arrivals") == 1
+
+
 def test_a_late_span_makes_a_new_revision_and_never_a_second_row(store: Store, feed: Feed) -> None:
     loop(feed.world, "a", steps=3, trace=trace_id("a"))
     feed.send([0, 1])

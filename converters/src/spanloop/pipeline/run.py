@@ -90,14 +90,16 @@ def run(
         return Report()
     while True:
         with suppress(WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
-            if again is None and _nothing_new(store):
-                return Report()
             previous = again or watermark.load(store)
+            arrived = _arrivals(store, previous)
+            if again is None and arrived == previous:
+                return Report()
             try:
                 return _convert(
                     store,
                     lease,
                     previous,
+                    until_us=arrived.until_us,
                     full=writes_all,
                     progress=progress,
                     options=conversion_options,
@@ -112,8 +114,12 @@ def run(
 
 def _nothing_new(store: Store) -> bool:
     previous = watermark.load(store)
-    arrived = watermark.arrivals(store, max(0, previous.until_us - watermark.OVERLAP_US))
-    return (arrived.until_us, arrived.arrived) == previous
+    return _arrivals(store, previous) == previous
+
+
+def _arrivals(store: Store, previous: watermark.Watermark) -> watermark.Arrivals:
+    """Return what arrived since the overlap before a watermark; it equals the watermark when nothing is new."""
+    return watermark.arrivals(store, max(0, previous.until_us - watermark.OVERLAP_US))
 
 
 def _convert(
@@ -121,6 +127,7 @@ def _convert(
     lease: Lease,
     previous: watermark.Watermark,
     *,
+    until_us: int,
     full: bool,
     progress: Progress | None,
     options: Options,
@@ -128,7 +135,6 @@ def _convert(
     should_stop: Callable[[], bool],
 ) -> Report:
     since_us = max(0, previous.until_us - watermark.OVERLAP_US)
-    until_us = watermark.arrivals(store, since_us).until_us
     tail = watermark.arrivals(store, max(0, until_us - watermark.OVERLAP_US))
     pending_windows = windows(store, since_us=since_us, until_us=until_us, counted_since_us=previous.until_us)
     total = sum(window.new_spans for window in pending_windows)
