@@ -92,7 +92,7 @@ def run(
         with suppress(WaitStoppedError), run_lease.acquire(store, should_stop) as lease:
             previous = again or watermark.load(store)
             arrived = _arrivals(store, previous)
-            if again is None and arrived == previous:
+            if again is None and (arrived.until_us, arrived.arrived) == previous:
                 return Report()
             try:
                 return _convert(
@@ -114,11 +114,12 @@ def run(
 
 def _nothing_new(store: Store) -> bool:
     previous = watermark.load(store)
-    return _arrivals(store, previous) == previous
+    arrived = _arrivals(store, previous)
+    return (arrived.until_us, arrived.arrived) == previous
 
 
 def _arrivals(store: Store, previous: watermark.Watermark) -> watermark.Arrivals:
-    """Return what arrived since the overlap before a watermark; it equals the watermark when nothing is new."""
+    """Return the newest ingestion time, and the number of rows since the overlap before a watermark."""
     return watermark.arrivals(store, max(0, previous.until_us - watermark.OVERLAP_US))
 
 

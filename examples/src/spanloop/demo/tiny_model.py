@@ -137,8 +137,10 @@ def _train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(1, training_steps))
     model.train()
+    # The shop has few conversations. Rendering each of them once saves two seconds.
+    rendered: dict[str, list[int]] = {}
     for _ in range(training_steps):
-        rows = [_row(tokenizer, rng) for _ in range(_BATCH_ROWS)]
+        rows = [_row(tokenizer, rng, rendered) for _ in range(_BATCH_ROWS)]
         input_ids = _padded(rows, _PAD_ID)
         labels = _padded(rows, -100)
         loss = model(input_ids=input_ids, attention_mask=(labels != -100).long(), labels=labels).loss
@@ -150,10 +152,13 @@ def _train(
     model.eval()
 
 
-def _row(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> list[int]:
-    render: Any = tokenizer.apply_chat_template  # its annotations exclude tool calls, which it renders well
-    ids: list[int] = render(conversation(rng), tools=[tool.definition() for tool in TOOLS], return_dict=False)
-    return ids
+def _row(tokenizer: PreTrainedTokenizerFast, rng: random.Random, rendered: dict[str, list[int]]) -> list[int]:
+    messages = conversation(rng)
+    key = json.dumps(messages)
+    if key not in rendered:
+        render: Any = tokenizer.apply_chat_template  # its annotations exclude tool calls, which it renders well
+        rendered[key] = render(messages, tools=[tool.definition() for tool in TOOLS], return_dict=False)
+    return rendered[key]
 
 
 def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
