@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from clickhouse_connect.driver.httpclient import HttpClient
+import clickhouse_connect
 
 from spanloop.collector import __main__ as collector
 
@@ -197,12 +197,12 @@ def wrap_responses(failpoint: Failpoint) -> None:
 
 def shorten_clickhouse_timeout(response_timeout_s: int) -> None:
     """Replace the client's timeout of five minutes, which is too long for a test."""
-    real: Any = vars(HttpClient)["__init__"]
+    real: Any = vars(clickhouse_connect)["get_client"]
 
-    def connect(client: Any, **keywords: Any) -> None:
-        real(client, **{**keywords, "send_receive_timeout": response_timeout_s})
+    def get_client(**keywords: Any) -> Any:
+        return real(**{**keywords, "send_receive_timeout": response_timeout_s})
 
-    setattr(HttpClient, "__init__", connect)  # noqa: B010 - mypy forbids the assignment
+    clickhouse_connect.get_client = get_client
 
 
 def main() -> int:

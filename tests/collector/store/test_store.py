@@ -1,8 +1,6 @@
 """Guarantees of the store about blocks, tokens, values and errors, on a real ClickHouse."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from spanloop.foundation.errors import StoreError
 from spanloop.store import Store
-from spanloop.store.client import Address, Connection
+from spanloop.store.client import Connection
 
 START_NS = 1_700_000_000_123_456_789
 
@@ -253,24 +251,6 @@ def test_counts_of_all_tables(store: Store, frame_of: Any) -> None:
 def test_the_url_shows_no_password(store: Store) -> None:
     assert store.url.startswith("http://spanloop@127.0.0.1:")
     assert store.url.endswith(store.database)
-
-
-def test_a_further_connection_reads_no_settings_of_its_server(address: Address, connection: Connection) -> None:
-    def queries() -> int:
-        sql = "SELECT toInt64(value) AS n FROM system.events WHERE event = 'SelectQuery'"
-        return int(connection.query(sql, doing="counting")["n"][0])
-
-    alone = -queries() + queries()
-    before = queries()
-    with closing(Connection(address)) as further:
-        assert queries() - before - alone == 1
-        assert further.query("SELECT 1 AS n", doing="asking")["n"].to_list() == [1]
-
-
-def test_each_connection_is_authenticated(address: Address, connection: Connection) -> None:
-    assert connection.query("SELECT 1 AS n", doing="asking")["n"].to_list() == [1]
-    with pytest.raises(StoreError, match="user and password"):
-        Connection(replace(address, password="another"))
 
 
 def test_large_list_parameters_pass(connection: Connection) -> None:

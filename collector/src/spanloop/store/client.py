@@ -8,14 +8,13 @@ import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
+import clickhouse_connect
 import polars as pl
-from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.exceptions import Error as DriverError
-from clickhouse_connect.driver.httpclient import HttpClient
 from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
 from spanloop.foundation.errors import ConfigurationError, StoreError
@@ -160,40 +159,6 @@ class _Driver(Protocol):
     def close(self) -> None: ...
 
 
-class _SharedSettings(Client):
-    """Reads the settings of a server once for each process, server, login and version.
-
-    The driver reads 1,900 settings at each connection, which takes nine tenths of its time. The query for the version
-    is sent by each client: it shows whether the server answers and accepts the login.
-    """
-
-    def _init_common_settings(self, tz_source: Any) -> None:
-        client: Any = self
-        version = client.command("SELECT version(), timezone()", use_database=False)
-        server = (self.uri, str(client.headers["Authorization"]), str(version))
-        known = _known_servers.get(server)
-        if known is not None:
-            self._apply_init_result(known)
-            return
-        super()._init_common_settings(tz_source)
-        if len(_known_servers) >= _MAX_KNOWN_SERVERS:
-            _known_servers.clear()
-        _known_servers[server] = self._settings_of_server
-
-    def _apply_init_result(self, result: Any) -> None:
-        self._settings_of_server = result
-        super()._apply_init_result(result)
-
-
-class _Client(HttpClient, _SharedSettings):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """HTTP client whose settings of the server are shared."""
-
-
-_MAX_KNOWN_SERVERS: Final = 16
-_known_servers: Final[dict[tuple[str, str, str], Any]] = {}
-"""What the driver read from a server, by URL, login and version."""
-
-
 class Connection:
     """A connection to ClickHouse, safe to share between threads. ``_SETTINGS`` apply to every statement.
 
@@ -211,7 +176,7 @@ class Connection:
     ) -> None:
         self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
         with store_errors(f"connecting to {address}"):
-            client: object = _Client(
+            client: object = clickhouse_connect.get_client(  # pyright: ignore[reportUnknownMemberType]
                 interface=address.scheme,
                 host=address.host,
                 port=address.port,
