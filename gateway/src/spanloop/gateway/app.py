@@ -116,7 +116,9 @@ class Gateway:
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
         self._bodies = BodyReader(settings.max_body_bytes, settings.bodies_bytes, lambda: self._count_refusal("memory"))
-        self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies)
+        self._apis = ApiRoutes(
+            self, self._authenticator, responses, self._bodies, max_choices=settings.max_choices
+        )
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,

@@ -71,6 +71,8 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     the 10 s in which a service must stop."""
     max_body_bytes: int = Field(default=32 * 2**20, gt=0)
     """Refuse larger request bodies with 413."""
+    max_choices: int = Field(default=128, gt=0)
+    """Refuse requests for more choices (n) with 400. An engine samples all choices of a request at the same time."""
     engines: int = Field(default=1, ge=1)
     """Engines to start with the same model. Each uses tensor_parallel GPUs of its own, and a conversation stays with
     one."""
