@@ -13,8 +13,9 @@ from spanloop.foundation.settings import Limits
 from spanloop.gateway.api_errors import UnavailableError
 from spanloop.gateway.apis.routes import MESSAGES_PATH
 from spanloop.gateway.drain import Drain
-from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller, EngineEndpoint
+from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller
 from spanloop.gateway.engine.deployment import Deployment
+from spanloop.gateway.engine.gate import EngineEndpoint
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until
 

@@ -41,9 +41,10 @@ from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
 from .drain import Drain
-from .engine.admission import AdmissionControl, AdmissionLimits, EngineEndpoint, EngineGate
+from .engine.admission import AdmissionControl, AdmissionLimits
 from .engine.deployment import DeploymentFile, LastDeployment
 from .engine.engine_group import EngineGroup, SharedDeployment
+from .engine.gate import EngineEndpoint, EngineGate
 from .engine.gpus import assign_gpus, visible_gpus
 from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
 from .engine.second_adapter import SecondAdapter, fits_beside
@@ -116,9 +117,7 @@ class Gateway:
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
         self._bodies = BodyReader(settings.max_body_bytes, settings.bodies_bytes, lambda: self._count_refusal("memory"))
-        self._apis = ApiRoutes(
-            self, self._authenticator, responses, self._bodies, max_choices=settings.max_choices
-        )
+        self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies, max_choices=settings.max_choices)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,

@@ -16,8 +16,8 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
-from .admission import EngineEndpoint, EngineGate
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
+from .gate import EngineEndpoint, EngineGate
 from .served_adapter import ServedAdapter
 from .status import DeployResult, EngineState, EngineStatus
 from .upstream_weights import UpstreamWeights
