@@ -159,7 +159,7 @@ def test_an_upstream_starts_no_engine(start_gateway: Start, upstream: str, tmp_p
 
 def test_room_for_another_engine(tmp_path: Path) -> None:
     assert free_gpus("m@v1", 2, ("0", "1", "2"), {"0"}) == ("1", "2")
-    with pytest.raises(ConfigurationError, match="needs 2 GPUs .*: 3 are visible, and 1 of them are free"):
+    with pytest.raises(ConfigurationError, match=r"needs 2 GPUs .*: 3 are visible, and 1 of them are free"):
         free_gpus("m@v1", 2, ("0", "1", "2"), {"0", "2"})
     (tmp_path / "meminfo").write_text("MemTotal: 99 kB\nMemAvailable:    1048576 kB\n")
     (tmp_path / "model.safetensors").write_bytes(b"w")

@@ -41,7 +41,7 @@ def list_models(data_dir: DataDirOption = None) -> None:
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
     gateway = service_health.gateway_health(directory)
-    states = {gateway.model: gateway.state} if gateway else {}
+    states = gateway.states if gateway else {}
     aliases: dict[str, list[str]] = {}
     for each in Aliases(directory).list():
         aliases.setdefault(each.reference, []).append(each.alias)
@@ -119,8 +119,8 @@ def deploy(
         bool,
         typer.Option(
             "--beside",
-            help="Serve it by its name beside the model that is served, on an engine of its own, or as a LoRA adapter on "
-            "the engines of its base (max_adapters).",
+            help="Serve it by its name beside the model that is served: on an engine of its own, or as a LoRA adapter "
+            "on the engines of its base (max_adapters).",
         ),
     ] = False,
 ) -> None:
@@ -198,7 +198,12 @@ def lineage(
 
 
 def deploy_with_progress(data_dir: "DataDir", model: str, *, is_beside: bool = False) -> str:
-    """Deploy ``model``, beside what is served if wanted, and display the engine's state until it is served; return its ``name@version``.
+    """Deploy ``model`` and display the engine's state until it is served; return its ``name@version``.
+
+    Args:
+        data_dir: The data directory.
+        model: The version.
+        is_beside: Whether a model that is not served yet leaves the others as they are.
 
     Raises:
         SpanloopError: ``spanloop.training.promotion.deploy`` failed.

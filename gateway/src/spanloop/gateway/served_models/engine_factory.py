@@ -82,7 +82,7 @@ class EngineFactory:
         self._lifecycles.append((lifecycle, engine))
         return lifecycle
 
-    def adapter_engines(self, target: Deployment, served: int) -> list[SecondAdapter]:
+    def adapter_engines(self, target: Deployment, served: int) -> list[Engine]:
         """Return a place on each engine that serves the base of an adapter; none where no engine takes it.
 
         Args:

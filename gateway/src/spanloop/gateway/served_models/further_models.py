@@ -16,7 +16,6 @@ from ..engine.admission import AdmissionControl
 from ..engine.deployment import Deployment, SharedDeployment
 from ..engine.gate import EngineGate
 from ..engine.lifecycle import EngineLifecycle
-from ..engine.vllm_server import Engine
 from .engine_factory import EngineFactory
 from .further_deployments import FurtherDeployments
 
@@ -74,7 +73,7 @@ class FurtherModels:
         """
         adapters = sum(model.is_adapter for model in self._models.values())
         places = self._factory.adapter_engines(target, adapters)
-        engines: list[Engine] = [*places] or [self._factory.further_engine(target)]
+        engines = places or [self._factory.further_engine(target)]
         gates = tuple(self._admission.add_gate(target.name, _STARTING) for _ in engines)
         file = self._file.of(target.name)
         files = [*(SharedDeployment(file) for _ in engines[1:]), file]
