@@ -43,7 +43,7 @@ class EngineFactory:
 
     def __init__(self, settings: GatewaySettings, client: EngineClient, data_dir: DataDir) -> None:
         self._settings = settings
-        self._client = client
+        self.client = client
         self._data_dir = data_dir
         self._children: list[_Child] = []
         self._lifecycles: list[tuple[EngineLifecycle, Engine]] = []
@@ -139,11 +139,11 @@ class EngineFactory:
             champion: The version that it is compared with.
         """
         if upstream:
-            return ExternalEngine(upstream, self._client), False
+            return ExternalEngine(upstream, self.client), False
         hosts = [engine for engine, served_path in self._served_paths() if served_path == candidate.path]
         if hosts and fits_beside(champion, candidate):
             return SecondAdapter(hosts[0], self._settings.start_timeout_s), True
-        return ChildEngine(self._settings, self._client, self._data_dir.logs / "engine-candidate.log"), False
+        return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine-candidate.log"), False
 
     def forget(self, lifecycles: Collection[EngineLifecycle]) -> None:
         """Give the room of engines that ended to others."""
@@ -154,7 +154,7 @@ class EngineFactory:
     def _first_engine(self, at: int) -> Engine:
         settings = self._settings
         if settings.upstream:
-            return ExternalEngine(settings.upstreams[at], self._client)
+            return ExternalEngine(settings.upstreams[at], self.client)
         visible: tuple[str, ...] = ()
         used: tuple[str, ...] = ()
         if settings.engines * settings.tensor_parallel > 1 and not find_serving_environment().is_cpu:
@@ -162,7 +162,7 @@ class EngineFactory:
         return self._child(f"engine{f'-{at}' if at else ''}.log", visible, used or visible_gpus()[:1])
 
     def _child(self, log: str, visible: tuple[str, ...], used: tuple[str, ...]) -> ChildEngine:
-        engine = ChildEngine(self._settings, self._client, self._data_dir.logs / log, visible)
+        engine = ChildEngine(self._settings, self.client, self._data_dir.logs / log, visible)
         self._children.append(_Child(engine, used))
         return engine
 
