@@ -109,7 +109,7 @@ def test_adapters_are_served_by_name_beside_their_base(base_folder: Path, data_d
     base = registry.add("tiny", base_folder)
     folders = {base.reference: base.path}
     for seed, name in ((2, "support"), (3, "sales")):
-        version = register_adapter(registry, base, tmp_path / name, seed, 4, name=name)
+        version = register_adapter(registry, base, tmp_path / name, seed, 8, name=name)
         folders[version.reference] = tmp_path / f"merged-{name}"
         folders[version.reference].mkdir()
         merge_into_base(read_adapter(version.path), base.path, folders[version.reference])
@@ -125,7 +125,7 @@ def test_adapters_are_served_by_name_beside_their_base(base_folder: Path, data_d
                 for each, folder in folders.items()
             }
             assert gaps[reference] < 0.01
-            assert min(gap for each, gap in gaps.items() if each != reference) > 0.05
+            assert min(gap for each, gap in gaps.items() if each != reference) > 0.02
         assert process.log.read_text().count("starting vllm") == 1
     finally:
         process.stop()

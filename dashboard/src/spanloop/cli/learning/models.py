@@ -41,7 +41,7 @@ def list_models(data_dir: DataDirOption = None) -> None:
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
     gateway = service_health.gateway_health(directory)
-    states = gateway.states if gateway else {}
+    states = dict(gateway.states) if gateway else dict[str, str]()
     aliases: dict[str, list[str]] = {}
     for each in Aliases(directory).list():
         aliases.setdefault(each.reference, []).append(each.alias)
