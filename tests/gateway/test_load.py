@@ -13,8 +13,9 @@ from spanloop.foundation.settings import Limits
 from spanloop.gateway.api_errors import UnavailableError
 from spanloop.gateway.apis.routes import MESSAGES_PATH
 from spanloop.gateway.drain import Drain
-from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller, EngineEndpoint
+from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller
 from spanloop.gateway.engine.deployment import Deployment
+from spanloop.gateway.engine.gate import EngineEndpoint
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until
 
@@ -192,3 +193,20 @@ async def test_a_stopping_gateway_refuses_a_message_in_its_form() -> None:
 def test_a_response_that_cannot_be_stored_is_answered(gateway: RunningGateway) -> None:
     (gateway.data_dir.gateway / "responses").write_text("no folder")
     assert post(gateway, "/v1/responses").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"), [("/v1/chat/completions", {"messages": HI}), ("/v1/completions", {"prompt": "hi"})]
+)
+def test_more_choices_than_the_limit_are_refused(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, path: str, fields: dict[str, Any]
+) -> None:
+    gateway = start_gateway(upstream=upstream, max_choices=4)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    stand_in.requests.clear()
+    refused = httpx.post(gateway.url + path, json={**fields, "n": 5}, timeout=TIMEOUT_S)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "n"
+    assert "'n' must be at most 4, got 5" in refused.json()["error"]["message"]
+    assert stand_in.requests == []
+    assert len(gateway.chat(n=4).json()["choices"]) == 4

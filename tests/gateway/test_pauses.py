@@ -11,10 +11,10 @@ import pytest
 
 from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
-from spanloop.gateway.app import Gateway
 from spanloop.gateway.engine.facts import EngineFacts
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.vllm_api import VllmApi
+from spanloop.gateway.served_models.engine_factory import EngineFactory
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 
@@ -26,6 +26,7 @@ class FakeChildEngine:
 
     can_restart = True
     served_name = "stand-in"
+    lora_rank = 0
 
     def __init__(self, stand_in: StandIn, api: VllmApi) -> None:
         self._stand_in = stand_in
@@ -65,11 +66,11 @@ def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -
     """Give every gateway a fake child engine; the newest is the last."""
     engines_made: list[FakeChildEngine] = []
 
-    def make(gateway: Gateway, _at: int) -> FakeChildEngine:
-        engines_made.append(FakeChildEngine(stand_in, VllmApi(upstream, gateway.client)))
+    def make(factory: EngineFactory, _at: int) -> FakeChildEngine:
+        engines_made.append(FakeChildEngine(stand_in, VllmApi(upstream, factory.client)))
         return engines_made[-1]
 
-    monkeypatch.setattr(Gateway, "_make_engine", make)
+    monkeypatch.setattr(EngineFactory, "_first_engine", make)
     return engines_made
 
 

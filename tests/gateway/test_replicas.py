@@ -19,8 +19,9 @@ from spanloop.gateway.api_errors import UnavailableError
 from spanloop.gateway.chat.sessions import conversation_of
 from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine import vllm_server
-from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller, EngineEndpoint
+from spanloop.gateway.engine.admission import AdmissionControl, AdmissionLimits, Caller
 from spanloop.gateway.engine.deployment import Deployment
+from spanloop.gateway.engine.gate import EngineEndpoint
 from spanloop.gateway.engine.gpus import assign_gpus, visible_gpus
 from spanloop.gateway.engine.serving_environment import ServingEnvironment, launch_command
 from spanloop.gateway.engine.vllm_server import ChildEngine

@@ -19,8 +19,9 @@ from spanloop.gateway.capture.tokens import CaptureBuilder, CaptureContext, deco
 from spanloop.gateway.chat import sse
 from spanloop.gateway.chat.answer_format import ChatFormat
 from spanloop.gateway.chat.request import ChatRequest, TraceContext
-from spanloop.gateway.engine.admission import AdmissionControl, EngineEndpoint
+from spanloop.gateway.engine.admission import AdmissionControl
 from spanloop.gateway.engine.deployment import Deployment, DeploymentFile, ModelFolder
+from spanloop.gateway.engine.gate import EngineEndpoint
 from spanloop.gateway.engine.served_adapter import ServedAdapter
 from spanloop.gateway.engine.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 

@@ -39,7 +39,9 @@ def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def register_adapter(registry: Registry, base: ModelVersion, folder: Path, seed: int, rank: int) -> ModelVersion:
+def register_adapter(
+    registry: Registry, base: ModelVersion, folder: Path, seed: int, rank: int, *, name: str = "tiny"
+) -> ModelVersion:
     """An adapter of random matrices of all linear layers."""
     generator = torch.Generator().manual_seed(seed)
     shapes = {name.removesuffix(".weight"): tensor.shape for name, tensor in check_weights(base.path).tensors.items()}
@@ -53,12 +55,12 @@ def register_adapter(registry: Registry, base: ModelVersion, folder: Path, seed:
     }
     shutil.copytree(base.path, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     write_adapter(adapter, base.reference, folder)
-    return registry.add("tiny", folder, parent=base.reference, metadata={ADAPTER_BASE: base.reference})
+    return registry.add(name, folder, parent=base.reference, metadata={ADAPTER_BASE: base.reference})
 
 
-def answer(process: Process) -> tuple[str, list[int], list[int], list[float]]:
+def answer(process: Process, name: str = "tiny") -> tuple[str, list[int], list[int], list[float]]:
     """The version that answered, its prompt, its tokens and their log-probabilities."""
-    response = process.client.chat.completions.create(model="tiny", messages=QUESTION, max_tokens=32, temperature=1.0)
+    response = process.client.chat.completions.create(model=name, messages=QUESTION, max_tokens=32, temperature=1.0)
     capture = next(each for each in captures(process) if each.response_id == response.id)
     assert capture.policy_version == response.model
     return response.model, capture.prompt_token_ids, capture.response_token_ids, capture.logprobs
@@ -100,6 +102,33 @@ def test_the_gateway_serves_replaces_and_rolls_back_adapters(
     finally:
         process.stop()
     assert registry.deployed() == base
+
+
+def test_adapters_are_served_by_name_beside_their_base(base_folder: Path, data_dir: DataDir, tmp_path: Path) -> None:
+    registry = Registry(data_dir)
+    base = registry.add("tiny", base_folder)
+    folders = {base.reference: base.path}
+    for seed, name in ((2, "support"), (3, "sales")):
+        version = register_adapter(registry, base, tmp_path / name, seed, 8, name=name)
+        folders[version.reference] = tmp_path / f"merged-{name}"
+        folders[version.reference].mkdir()
+        merge_into_base(read_adapter(version.path), base.path, folders[version.reference])
+    process = Process(data_dir, "--dtype", "float32", "--max-adapters", "2", "--max-lora-rank", "8")
+    try:
+        for reference in folders:
+            deploy(data_dir, reference, is_beside=True)
+        for reference in folders:
+            model, prompt, response, logprobs = answer(process, reference.partition("@")[0])
+            assert model == reference
+            gaps = {
+                each: float((recomputed(folder, prompt, response) - torch.tensor(logprobs)).abs().mean())
+                for each, folder in folders.items()
+            }
+            assert gaps[reference] < 0.01
+            assert min(gap for each, gap in gaps.items() if each != reference) > 0.02
+        assert process.log.read_text().count("starting vllm") == 1
+    finally:
+        process.stop()
 
 
 def test_vllms_own_parser_takes_the_command_line_of_a_gpu(

@@ -38,10 +38,13 @@ def test_what_is_served_and_what_waits(tmp_path: Path) -> None:
         "model": "tiny",
         "version": "v2",
         "error": "",
+        "engines": [{"model": "tiny@v2", "state": "serving"}, {"model": "other@v1", "state": "starting"}],
         "captures": {"waiting_bytes": 7, "oldest_age_s": 1.5},
     }
     with service(data_dir, "gateway", gateway):
-        assert service_health.gateway_health(data_dir) == service_health.GatewayHealth("serving", "tiny@v2", "", 7, 1.5)
+        states = {"tiny@v2": "serving", "other@v1": "starting"}
+        expected = service_health.GatewayHealth("serving", "tiny@v2", "", 7, 1.5, states)
+        assert service_health.gateway_health(data_dir) == expected
     with service(data_dir, "gateway", gateway | {"model": "", "version": ""}):
         gateway_health = service_health.gateway_health(data_dir)
         assert gateway_health is not None

@@ -15,7 +15,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_outcomes, job_queue
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.models.registry import ModelVersion, Registry
-from spanloop.training.promotion.deploy import deploy
+from spanloop.training.promotion.deploy import deploy, stop_model
 from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 from spanloop.training.run.transient import is_transient
 
@@ -77,6 +77,22 @@ def test_a_deployment_is_asked_for_and_recorded(data_dir: DataDir, registry: Reg
     body = {"name": "tiny", "version": "v1", "path": "models/tiny/v1"}
     assert gateway.asked == [("/admin/deploy", body)]
     assert registry.deployed() == registry.get("tiny@v1")
+
+
+def test_a_model_is_served_beside_another_one_and_stopped(
+    data_dir: DataDir, registry: Registry, gateway: Gateway
+) -> None:
+    deploy(data_dir, "tiny", serving_path=as_it_is, is_beside=True)
+    assert gateway.asked[-1][1]["beside"] is True
+    assert registry.deployed() == registry.get("tiny@v1")
+    stop_model(data_dir, "tiny")
+    assert gateway.asked[-1] == ("/admin/stop", {"model": "tiny"})
+    gateway.status = 400
+    with pytest.raises(ConfigurationError, match="did not stop tiny"):
+        stop_model(data_dir, "tiny")
+    gateway.status = 0
+    with pytest.raises(ServiceError, match="did not answer"):
+        stop_model(data_dir, "tiny")
 
 
 def test_a_deployment_has_the_fingerprint_of_its_tokenizer(

@@ -214,6 +214,11 @@ def test_deployments_are_a_history(registry: Registry, model_folder: Path, clock
     assert [deployment.reference for deployment in registry.deployments()] == ["tiny@v1", "tiny@v2", "tiny@v1"]
     assert registry.deployments(limit=1)[0].deployed_at == clock.now
     assert registry.deployed() == registry.get("tiny@v1")
+    registry.add("other", model_folder)
+    registry.record_deployment("other@v1")
+    assert registry.deployed() == registry.get("other@v1")
+    assert registry.deployed("tiny") == registry.get("tiny@v1")
+    assert registry.deployed("third") is None
     with pytest.raises(JobError):
         registry.record_deployment("tiny@v3")
 

@@ -24,6 +24,8 @@ class GatewayHealth(NamedTuple):
     waiting_bytes: int
     """Size of the captures that are not yet in ClickHouse."""
     oldest_age_s: float
+    states: "Mapping[str, str]"
+    """The state of an engine by the ``name@version`` that it serves."""
 
 
 class SpoolHealth(NamedTuple):
@@ -70,7 +72,13 @@ def gateway_health(data_dir: "DataDir") -> GatewayHealth | None:
     model = f"{health['model']}@{health['version']}" if health["model"] else ""
     captures = health["captures"]
     return GatewayHealth(
-        health["engine"], model, health["error"], int(captures["waiting_bytes"]), float(captures["oldest_age_s"])
+        health["engine"],
+        model,
+        health["error"],
+        int(captures["waiting_bytes"]),
+        float(captures["oldest_age_s"]),
+        {model: health["engine"]}
+        | {str(each["model"]): each["state"] for each in health.get("engines", ()) if each["model"]},
     )
 
 

@@ -16,12 +16,12 @@ from .authentication import Authenticator
 from .canary.canaries import Canaries
 from .chat.request_body import read_body
 from .engine.deployment import Deployment, in_shared_folder
-from .engine.engine_group import EngineGroup
 from .fencing import FencingTokens
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
 from .pauses import Pauses
+from .served_models.engine_group import EngineGroup
 
 _MAX_PAUSE_S: Final = 3600
 
@@ -74,7 +74,7 @@ class Admin:
             self._tokens.accept(body)
             self._canaries.check_deploy(target.label)
             await self._canaries.end_before(target.label)
-            result = await self._lifecycle.deploy(target)
+            result = await self._lifecycle.deploy(target, is_beside=body.get("beside") is True)
             await self._canaries.end_after(target.label)
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_deployment") from error
@@ -84,7 +84,7 @@ class Admin:
         return JSONResponse(
             {
                 **asdict(result.deployment),
-                "sampling": self._lifecycle.status.sampling,
+                "sampling": self._lifecycle.status_of(target.name).sampling,
                 "model": result.deployment.label,
                 "method": result.method,
                 "duration_s": round(result.duration_s, 3),
@@ -103,10 +103,21 @@ class Admin:
         return JSONResponse({"model": body["model"], "names": body["names"]})
 
     async def stop(self, request: Request) -> Response:
-        """Stop the engine, and end a canary; respond when their processes have ended."""
+        """Stop all engines, or a ``model`` beside the first one, and a canary; respond when their processes ended."""
         self._authenticator.check_admin(request)
+        name = (await read_json(request)).get("model")
+        if name is not None:
+            return await self._stop_model(name)
         await self._canaries.end()
         await self._lifecycle.stop()
+        return self._status()
+
+    async def _stop_model(self, name: object) -> Response:
+        try:
+            await self._canaries.end_with(str(name))
+            await self._lifecycle.stop_model(str(name))
+        except ConfigurationError as error:
+            raise ApiError(400, str(error), code="invalid_request", param="model") from error
         return self._status()
 
     async def pause(self, request: Request) -> Response:

@@ -41,21 +41,20 @@ from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
 from .drain import Drain
-from .engine.admission import AdmissionControl, AdmissionLimits, EngineEndpoint, EngineGate
-from .engine.deployment import DeploymentFile, LastDeployment
-from .engine.engine_group import EngineGroup, SharedDeployment
-from .engine.gpus import assign_gpus, visible_gpus
-from .engine.lifecycle import NO_DEPLOYMENT, EngineLifecycle
-from .engine.second_adapter import SecondAdapter, fits_beside
-from .engine.serving_environment import find_serving_environment
+from .engine.admission import AdmissionControl, AdmissionLimits
+from .engine.gate import EngineEndpoint, EngineGate
+from .engine.lifecycle import NO_DEPLOYMENT
 from .engine.status import EngineState, EngineStatus
-from .engine.upstream_weights import FixedWeights, UpstreamWeights
-from .engine.vllm_server import ChildEngine, Engine, ExternalEngine
+from .engine.upstream_weights import FixedWeights
 from .fencing import FencingTokens
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
 from .pauses import Pauses
+from .served_models.engine_factory import EngineFactory
+from .served_models.engine_group import EngineGroup
+from .served_models.further_deployments import FurtherDeployments
+from .served_models.further_models import FurtherModels
 
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
 _log: Final = logging.getLogger(__name__)
@@ -90,14 +89,17 @@ class Gateway:
             data_dir.gateway / "rejected.jsonl",
             self.metrics,
         )
-        self._engines = [self._make_engine(at) for at in range(len(settings.upstreams) or settings.engines)]
+        self._factory = EngineFactory(settings, self.client, data_dir)
         self.admission = AdmissionControl(
             NO_DEPLOYMENT,
-            engines=len(self._engines),
+            engines=self._factory.count,
             limits=AdmissionLimits(settings.engine_requests, settings.waiting_requests),
             on_refusal=lambda: self._count_refusal("overloaded"),
         )
-        self.lifecycle = EngineGroup([self._make_lifecycle(at) for at in range(len(self._engines))])
+        self.lifecycle = EngineGroup(
+            self._factory.first_lifecycles(self.admission.gates),
+            FurtherModels(self.admission, self._factory, FurtherDeployments(data_dir)),
+        )
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
         self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
@@ -116,7 +118,7 @@ class Gateway:
             data_dir.gateway / "responses", settings.responses_bytes, settings.responses_days * 86_400
         )
         self._bodies = BodyReader(settings.max_body_bytes, settings.bodies_bytes, lambda: self._count_refusal("memory"))
-        self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies)
+        self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies, max_choices=settings.max_choices)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -292,40 +294,17 @@ class Gateway:
         return error_response(request.url.path, DefectError(error))
 
     def _make_candidate(self, canary: Canary) -> Candidate:
-        champion, settings = self.lifecycle.status.deployment, self._settings
-        host = self._engines[0]
-        is_shared = not canary.upstream and isinstance(host, ChildEngine) and fits_beside(champion, canary.candidate)
-        engine: Engine
-        if canary.upstream:
-            engine = ExternalEngine(canary.upstream, self.client)
-        elif is_shared and isinstance(host, ChildEngine):
-            engine = SecondAdapter(host, settings.start_timeout_s)
-        else:
-            engine = ChildEngine(settings, self.client, self._data_dir.logs / "engine-candidate.log")
+        champion = self.lifecycle.status_of(canary.candidate.name).deployment
+        engine, is_shared = self._factory.candidate_engine(canary.upstream, canary.candidate, champion)
         weights = FixedWeights(self._data_dir, canary.candidate)
         return Candidate(
-            canary, engine, self.admission, settings, data_dir=self._data_dir, weights=weights, is_shared=is_shared
-        )
-
-    def _make_engine(self, at: int) -> Engine:
-        settings = self._settings
-        if settings.upstream:
-            return ExternalEngine(settings.upstreams[at], self.client)
-        gpus: tuple[str, ...] = ()
-        if settings.engines * settings.tensor_parallel > 1 and not find_serving_environment().is_cpu:
-            gpus = assign_gpus(settings.engines, settings.tensor_parallel, visible_gpus())[at]
-        return ChildEngine(settings, self.client, self._data_dir.logs / f"engine{f'-{at}' if at else ''}.log", gpus)
-
-    def _make_lifecycle(self, at: int) -> EngineLifecycle:
-        file: LastDeployment = DeploymentFile(self._data_dir)
-        upstream = self._settings.upstreams[at] if self._settings.upstream else ""
-        return EngineLifecycle(
-            self._engines[at],
-            self.admission.gates[at],
-            file if at == len(self._engines) - 1 else SharedDeployment(file),
-            self._settings.model_copy(update={"upstream": upstream}),
+            canary,
+            engine,
+            self.admission,
+            self._settings,
             data_dir=self._data_dir,
-            upstream_weights=UpstreamWeights(self._data_dir, at),
+            weights=weights,
+            is_shared=is_shared,
         )
 
     def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:

@@ -41,7 +41,7 @@ def list_models(data_dir: DataDirOption = None) -> None:
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
     gateway = service_health.gateway_health(directory)
-    states = {gateway.model: gateway.state} if gateway else {}
+    states = dict(gateway.states) if gateway else dict[str, str]()
     aliases: dict[str, list[str]] = {}
     for each in Aliases(directory).list():
         aliases.setdefault(each.reference, []).append(each.alias)
@@ -115,19 +115,44 @@ def deploy(
             "several times, and stays for later versions."
         ),
     ] = [],  # noqa: B006 - typer's way to an empty list
+    beside: Annotated[
+        bool,
+        typer.Option(
+            "--beside",
+            help="Serve it by its name beside the model that is served: on an engine of its own, or as a LoRA adapter "
+            "on the engines of its base (max_adapters).",
+        ),
+    ] = False,
 ) -> None:
     """Serve a model version behind the gateway; requests wait until it is ready instead of failing.
+
+    Later versions of a model that is served replace the earlier ones, without --beside too.
 
     Example: `spanloop models deploy smol@v2 --called gpt-4o-mini`
     """
     from spanloop.training.promotion.deploy import name_model
 
     directory = data_directory(data_dir)
-    reference = deploy_with_progress(directory, model)
+    reference = deploy_with_progress(directory, model, is_beside=beside)
     out.print(f"{reference} is served", markup=False)
     if called:
         name_model(directory, reference.partition("@")[0], called)
         out.print(f"it answers to {', '.join(called)}, too", markup=False)
+
+
+@app.command()
+def stop(
+    model: Annotated[str, typer.Argument(help="Name of a model that is served beside another one.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Stop serving a model that was deployed with --beside; its versions stay registered.
+
+    Example: `spanloop models stop support`
+    """
+    from spanloop.training.promotion.deploy import stop_model
+
+    stop_model(data_directory(data_dir), model)
+    out.print(f"{model} is not served any more", markup=False)
 
 
 @app.command()
@@ -172,8 +197,13 @@ def lineage(
     err.print(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls", markup=False)
 
 
-def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
+def deploy_with_progress(data_dir: "DataDir", model: str, *, is_beside: bool = False) -> str:
     """Deploy ``model`` and display the engine's state until it is served; return its ``name@version``.
+
+    Args:
+        data_dir: The data directory.
+        model: The version.
+        is_beside: Whether a model that is not served yet leaves the others as they are.
 
     Raises:
         SpanloopError: ``spanloop.training.promotion.deploy`` failed.
@@ -196,7 +226,7 @@ def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
         watcher = threading.Thread(target=show, daemon=True)
         watcher.start()
         try:
-            return deploy_version(data_dir, model).reference
+            return deploy_version(data_dir, model, is_beside=is_beside).reference
         finally:
             completed.set()
             watcher.join()

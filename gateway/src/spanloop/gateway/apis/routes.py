@@ -65,11 +65,19 @@ class ApiRoutes:
         authenticator: Checks keys.
         store: Of the Responses API.
         bodies: Reads the bodies of requests.
+        max_choices: Limit of the choices of a request.
     """
 
     def __init__(
-        self, services: Services, authenticator: Authenticator, store: ResponseStore, bodies: BodyReader
+        self,
+        services: Services,
+        authenticator: Authenticator,
+        store: ResponseStore,
+        bodies: BodyReader,
+        *,
+        max_choices: int,
     ) -> None:
+        self._max_choices = max_choices
         self._services = services
         self._authenticator = authenticator
         self._store = store
@@ -101,6 +109,7 @@ class ApiRoutes:
                 authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
                 key = admission.key or authorization
                 generation = prepare(body, request.headers, key)
+                generation.request.check_choices(self._max_choices)
                 handler = ChatHandler(
                     generation.request,
                     self._services,

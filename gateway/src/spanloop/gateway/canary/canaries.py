@@ -17,9 +17,9 @@ from spanloop.foundation.paths import DataDir
 from ..api_errors import ApiError, UnavailableError
 from ..chat.sessions import SessionLog
 from ..engine.admission import AdmissionControl
-from ..engine.engine_group import EngineGroup
 from ..engine.serving_environment import SERVED_NAME
 from ..engine.status import EngineState
+from ..served_models.engine_group import EngineGroup
 from .canary import Canary, CanaryFile, CanaryMode
 from .candidate import Candidate
 from .routed_call import Arm, RoutedCall
@@ -64,7 +64,7 @@ class Canaries:
             canary = self._file.read()
             if canary is None:
                 return
-            served = self._lifecycle.status.deployment
+            served = self._lifecycle.status_of(canary.candidate.name).deployment
             if served is not None and served.label != canary.champion:
                 _log.warning("the canary of %s is over: %s is served", canary.candidate.label, served.label)
                 self._file.remove()
@@ -97,7 +97,7 @@ class Canaries:
             ConfigurationError: The request is malformed, a canary runs, or no champion serves.
             SpanloopError: The candidate cannot be served; nothing was changed.
         """
-        status = self._lifecycle.status
+        status = self._lifecycle.status_of(str(body.get("name")))
         if self._candidate is not None or self._starting is not None:
             running = (
                 "one starts" if self._candidate is None else f"that of {self._candidate.canary.candidate.label} runs"
@@ -147,6 +147,11 @@ class Canaries:
         if self._candidate is not None and self._candidate.canary.candidate.label == label:
             await self.end()
 
+    async def end_with(self, name: str) -> None:
+        """End the canary of a model that is about to be stopped."""
+        if self._candidate is not None and self._candidate.canary.candidate.name == name:
+            await self.end()
+
     async def suspend(self, reason: UnavailableError) -> None:
         """Free the memory of all engines; ConfigurationError: the champion's is an external server."""
         if self._candidate is not None and self._lifecycle.can_restart:
@@ -180,7 +185,9 @@ class Canaries:
         if model == canary.candidate.label:
             return RoutedCall(self._champion, candidate, session)
         champion_name = canary.champion.partition("@")[0]
-        if model not in {"", champion_name, SERVED_NAME}:
+        first = self._lifecycle.status.deployment
+        unnamed = {"", SERVED_NAME} if first is None or first.name == champion_name else set[str]()
+        if model not in {champion_name, *unnamed}:
             return RoutedCall(self._champion)
         if canary.mode is CanaryMode.SHADOW:
             is_copied = secrets.randbelow(_PARTS) < canary.share * _PARTS

@@ -14,8 +14,9 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
-from ..engine.admission import AdmissionControl, EngineSlot
+from ..engine.admission import AdmissionControl
 from ..engine.deployment import Deployment
+from ..engine.gate import EngineSlot
 from ..engine.lifecycle import NO_MODEL, EngineLifecycle
 from ..engine.upstream_weights import UpstreamWeights
 from ..engine.vllm_server import Engine

@@ -10,7 +10,8 @@ from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
 
-from ..engine.admission import ANYONE, AdmissionControl, Caller, EngineSlot
+from ..engine.admission import ANYONE, AdmissionControl, Caller
+from ..engine.gate import EngineSlot
 from .candidate import Candidate
 
 _UNCOUNTED: Final = frozenset({"no_canary", "serving_paused", "shutting_down"})

@@ -29,7 +29,8 @@ from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient, EngineResponse, EngineStream
 from ..continuation.answer_messages import AnswerMessages
 from ..continuation.continuer import Continuation, Continuer
-from ..engine.admission import Caller, EngineGate, EngineSlot
+from ..engine.admission import Caller
+from ..engine.gate import EngineGate, EngineSlot
 from ..engine.vllm_api import VllmApi
 from ..metered_keys import UNMETERED, MeteredCall, MeteredKeys
 from ..metrics import Metrics

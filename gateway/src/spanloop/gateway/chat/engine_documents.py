@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from ..api_errors import ApiError
 from ..client.json_codec import as_object, decode_json, encode_json
-from ..engine.admission import EngineSlot
+from ..engine.gate import EngineSlot
 
 
 def with_label(error: bytes, slot: EngineSlot) -> bytes:

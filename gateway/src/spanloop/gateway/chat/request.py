@@ -87,6 +87,12 @@ class ChatRequest:
             trace=TraceContext.parse(traceparent),
         )
 
+    def check_choices(self, limit: int) -> None:
+        """Refuse a request for more than ``limit`` choices. ApiError: 400."""
+        if self.choice_count > limit:
+            message = f"'n' must be at most {limit}, got {self.choice_count}. Send several requests."
+            raise invalid_request(message, param="n")
+
     def for_engine(
         self,
         served_name: str,

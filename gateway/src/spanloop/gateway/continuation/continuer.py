@@ -19,7 +19,7 @@ from ..capture.tokens import Capture
 from ..chat.request import ChatRequest
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient
-from ..engine.admission import EngineEndpoint
+from ..engine.gate import EngineEndpoint
 from ..engine.vllm_api import RENDER_PATH, prompt_ids_field
 from ..metrics import Metrics
 from .alignment import Alignment, Spans, align

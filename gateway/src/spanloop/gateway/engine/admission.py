@@ -1,7 +1,7 @@
 """Admission control: which requests may use which engine, and with which weights.
 
 Invariant: while a slot exists, the deployment it names is loaded in its engine. So the version in a capture is the
-version that sampled it: weights change only between `drain` and `open` of `EngineGate`, when it has no slot. Requests
+version that sampled it (see `EngineGate`). Requests
 beyond the limits wait in a `FairQueue`, and those beyond its limit are refused.
 """
 
@@ -11,144 +11,16 @@ import math
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ..api_errors import ApiError, UnavailableError
-from .deployment import Deployment
-from .facts import EngineFacts
 from .fair_queue import FairQueue, WaitingRequest
+from .gate import EngineEndpoint, EngineGate, EngineSlot
 
 _SLACK: Final = 4
 """Requests by which the engine of a conversation may be busier than twice the least busy one."""
 _MAX_RETRY_S: Final = 60
 _SMOOTHING: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class EngineEndpoint:
-    """A running engine and the deployment it serves."""
-
-    deployment: Deployment
-    base_url: str
-    served_name: str
-    """The engine's own name for the model."""
-    facts: EngineFacts = field(default_factory=EngineFacts)
-
-    @property
-    def accepted_names(self) -> tuple[str, ...]:
-        """The values of ``model`` that requests may use."""
-        return tuple(dict.fromkeys((self.deployment.label, self.deployment.name, self.served_name)))
-
-
-@dataclass(eq=False, slots=True)
-class EngineSlot:
-    """Permission for one request to use an engine; ends with the block of `AdmissionControl.admit`."""
-
-    gate: "EngineGate"
-    endpoint: EngineEndpoint
-    is_preempted: bool = False
-    """Whether a swap no longer waits: the request must stop using the engine at once."""
-    on_preempt: Callable[[], None] | None = None
-    """Called when that happens."""
-
-    def preempt(self) -> None:
-        """Make the request stop using the engine."""
-        self.is_preempted = True
-        if self.on_preempt is not None:
-            self.on_preempt()
-
-
-class EngineGate:
-    """The entrance to one engine: it admits requests (open), lets them wait (held), or rejects them (closed).
-
-    Args:
-        reason: Why it is closed at first.
-        on_change: Called when it opens, holds or closes, and when a slot ends.
-    """
-
-    def __init__(self, reason: UnavailableError, on_change: Callable[[], None]) -> None:
-        self._endpoint: EngineEndpoint | None = None
-        self._reason: UnavailableError | None = reason
-        self.last_names: tuple[str, ...] = ()
-        """The names of the model that it admitted to last."""
-        self._slots: set[EngineSlot] = set()
-        self._on_change = on_change
-        self._changed = asyncio.Event()
-
-    @property
-    def endpoint(self) -> EngineEndpoint | None:
-        """The engine in use; None while held or closed."""
-        return self._endpoint
-
-    @property
-    def reason(self) -> UnavailableError | None:
-        """Why it is closed; None while it is not."""
-        return self._reason
-
-    @property
-    def is_held(self) -> bool:
-        """Whether requests wait for it."""
-        return self._endpoint is None and self._reason is None
-
-    @property
-    def running(self) -> int:
-        """Number of requests that use the engine now."""
-        return len(self._slots)
-
-    def open(self, endpoint: EngineEndpoint) -> None:
-        """Admit requests. The engine must have loaded the endpoint's weights already."""
-        self._endpoint, self._reason = endpoint, None
-        self.last_names = endpoint.accepted_names
-        self._notify()
-
-    def hold(self) -> None:
-        """Admit no request; running ones continue."""
-        self._endpoint, self._reason = None, None
-        self._notify()
-
-    def close(self, reason: UnavailableError) -> None:
-        """Reject requests with ``reason``."""
-        self._endpoint, self._reason = None, reason
-        self._notify()
-
-    async def drain(self, timeout_s: float) -> int:
-        """Wait until no slot exists; after ``timeout_s`` preempt the remaining ones and wait for their release.
-
-        Returns:
-            The number of preempted requests.
-        """
-        preempted = 0
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._until_idle()
-        except TimeoutError:
-            preempted = len(self._slots)
-            for slot in tuple(self._slots):
-                slot.preempt()
-            await self._until_idle()
-        return preempted
-
-    def take(self, endpoint: EngineEndpoint) -> EngineSlot:
-        """Return a new slot."""
-        slot = EngineSlot(self, endpoint)
-        self._slots.add(slot)
-        return slot
-
-    def leave(self, slot: EngineSlot) -> None:
-        """End a slot."""
-        self._slots.discard(slot)
-        self._notify()
-
-    async def _until_idle(self) -> None:
-        while self._slots:
-            await self._changed.wait()
-
-    def _notify(self) -> None:
-        # Each waiter checks its own condition again, so all of them are woken.
-        self._changed.set()
-        self._changed = asyncio.Event()
-        self._on_change()
 
 
 class Caller(NamedTuple):
@@ -203,7 +75,9 @@ class AdmissionControl:
         limits: AdmissionLimits = _DEFAULT_LIMITS,
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
-        self.gates: Final = tuple(EngineGate(reason, self._on_change) for _ in range(engines))
+        self.gates = tuple(EngineGate(reason, self._on_change, number=number) for number in range(engines))
+        """Those of the first model come first."""
+        self._next_number = engines
         self._limits = limits
         self._on_refusal = on_refusal
         self._queue = FairQueue[EngineSlot]()
@@ -211,6 +85,18 @@ class AdmissionControl:
         self._changed = asyncio.Event()
         self._mean_s = 1.0
         """Moving mean of a request's time in an engine."""
+
+    def add_gate(self, model: str, reason: UnavailableError) -> EngineGate:
+        """Return the gate of a further engine, of a model beside the first one; it is closed for ``reason``."""
+        gate = EngineGate(reason, self._on_change, number=self._next_number, model=model)
+        self._next_number += 1
+        self.gates = (*self.gates, gate)
+        return gate
+
+    def remove_gate(self, gate: EngineGate) -> None:
+        """Forget the gate of an engine that ended; requests that wait for it alone are rejected."""
+        self.gates = tuple(each for each in self.gates if each is not gate)
+        self._on_change()
 
     @property
     def endpoint(self) -> EngineEndpoint | None:
@@ -338,9 +224,9 @@ class AdmissionControl:
     def _take(self, wanted: _Wanted) -> EngineSlot | None:
         """Return a slot; None while the request has to wait. It raises as `admit`."""
         opened = [(gate, gate.endpoint) for gate in self.gates if gate.endpoint is not None]
-        serving = [each for each in opened if not wanted.model or wanted.model in each[1].accepted_names]
+        serving = [each for each in opened if each[0].accepts(wanted.model)]
         if not serving:
-            self._check_pending(wanted.model, [endpoint for _, endpoint in opened])
+            self._check_pending(wanted.model)
             return None
         others = [each for each in serving if each[0] is not wanted.caller.failed] or serving
         free = [each for each in others if each[0].running < self._limits.running]
@@ -349,19 +235,18 @@ class AdmissionControl:
         gate, endpoint = free[self._choose([gate for gate, _ in free], wanted.caller.conversation)]
         return gate.take(endpoint)
 
-    def _check_pending(self, model: str, endpoints: Sequence[EngineEndpoint]) -> None:
+    def _check_pending(self, model: str) -> None:
         """Raise unless an engine that is held may serve the model soon."""
-        if any(gate.is_held for gate in self.gates):
+        if any(gate.may_accept(model) for gate in self.gates):
             return
-        for gate in self.gates:
-            if gate.reason is not None and model in gate.last_names:
-                raise gate.reason
-        if endpoints:
-            names = dict.fromkeys(name for endpoint in endpoints for name in endpoint.accepted_names)
+        reasons = [gate.reason for gate in self.gates if gate.reason is not None and gate.accepted(model)]
+        if reasons:
+            raise _soonest(reasons)
+        names = dict.fromkeys(name for gate in self.gates for name in gate.accepted_names)
+        if names:
             served = ", ".join(map(repr, names))
             raise ApiError(404, f"The model {model!r} is not served here; served: {served}.", code="model_not_found")
-        reasons = [gate.reason for gate in self.gates if gate.reason is not None]
-        raise next((reason for reason in reasons if reason.retry_after_s is not None), reasons[0])
+        raise _soonest([gate.reason for gate in self.gates if gate.reason is not None])
 
     def _choose(self, gates: Sequence[EngineGate], conversation: bytes) -> int:
         """Return the index of the conversation's engine, or of the least busy one if that has much less to do."""
@@ -369,8 +254,13 @@ class AdmissionControl:
         if not conversation or len(gates) == 1:
             return least
         # Rendezvous hashing: an engine that goes away moves its own conversations only, and gets them back.
-        preferred = max(range(len(gates)), key=lambda at: _weight(conversation, self.gates.index(gates[at])))
+        preferred = max(range(len(gates)), key=lambda at: _weight(conversation, gates[at].number))
         return preferred if gates[preferred].running <= 2 * gates[least].running + _SLACK else least
+
+
+def _soonest(reasons: Sequence[UnavailableError]) -> UnavailableError:
+    """Return a reason that passes by itself, if there is one."""
+    return next((reason for reason in reasons if reason.retry_after_s is not None), reasons[0])
 
 
 def _weight(conversation: bytes, engine: int) -> bytes:

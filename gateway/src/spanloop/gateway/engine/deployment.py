@@ -168,6 +168,35 @@ class LastDeployment(Protocol):
         ...
 
 
+class SharedDeployment:
+    """The last deployment, as all engines of a model but the last see it: that one writes it.
+
+    Args:
+        file: The last deployment.
+    """
+
+    def __init__(self, file: LastDeployment) -> None:
+        self._file = file
+
+    def read(self) -> Deployment | None:
+        """Return the last deployment; it raises as the file."""
+        return self._file.read()
+
+    def write(self, deployment: Deployment) -> None:
+        """Leave the writing to the last engine, which gets the deployment after the others."""
+
+
+def relocated(deployment: Deployment, data_dir: DataDir) -> Deployment:
+    """Return a stored deployment with its folders of now, where the data directory was moved or restored elsewhere."""
+
+    def moved(path: str) -> str:
+        before, _, within = path.rpartition("/models/")
+        folder = data_dir.models / within
+        return str(folder) if before and not Path(path).exists() and folder.is_dir() else path
+
+    return replace(deployment, path=moved(deployment.path), adapter=moved(deployment.adapter))
+
+
 class DeploymentFile:
     """``gateway/deployment.json``: the last successful deployment."""
 
@@ -191,13 +220,7 @@ class DeploymentFile:
             raise ConfigurationError(
                 f"{self.path} is damaged: {error}", next_step="deploy again: spanloop models deploy NAME"
             ) from error
-        return replace(deployment, path=self._moved(deployment.path), adapter=self._moved(deployment.adapter))
-
-    def _moved(self, path: str) -> str:
-        """Return where a model folder lies now that the data directory was moved, or restored in another place."""
-        before, _, within = path.rpartition("/models/")
-        folder = self._data_dir.models / within
-        return str(folder) if before and not Path(path).exists() and folder.is_dir() else path
+        return relocated(deployment, self._data_dir)
 
     def write(self, deployment: Deployment) -> None:
         """Replace the file atomically and durably.

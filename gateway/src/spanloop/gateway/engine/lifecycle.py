@@ -16,8 +16,8 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import GatewaySettings
 
 from ..api_errors import UnavailableError
-from .admission import EngineEndpoint, EngineGate
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
+from .gate import EngineEndpoint, EngineGate
 from .served_adapter import ServedAdapter
 from .status import DeployResult, EngineState, EngineStatus
 from .upstream_weights import UpstreamWeights
@@ -213,8 +213,8 @@ class EngineLifecycle:
         adapter = await asyncio.to_thread(ServedAdapter.of, target)
         if adapter is not None:
             return await self._engine.swap_adapter(target.path, adapter)
-        has_adapter = self._deployment is not None and self._deployment.adapter
-        if has_adapter or self._folder is None or not self._folder.can_swap_to(folder):
+        # vLLM wraps the layers of an engine with adapters, and loads no weights into them.
+        if self._engine.lora_rank or self._folder is None or not self._folder.can_swap_to(folder):
             return False
         await self._reload(target)
         return True

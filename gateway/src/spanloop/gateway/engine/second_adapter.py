@@ -1,7 +1,6 @@
-"""A candidate's LoRA adapter in the engine that serves the champion's adapter, beside it.
+"""A LoRA adapter in an engine that serves its base, or another adapter of it: a canary's candidate, a further model.
 
-Invariant: the champion's engine stays the champion's: this one loads and unloads the candidate's adapter, and starts or
-stops no process.
+Invariant: the engine stays its host's: this one loads and unloads the adapter, and starts or stops no process.
 """
 
 import asyncio
@@ -33,10 +32,10 @@ def fits_beside(champion: Deployment | None, candidate: Deployment) -> bool:
 
 
 class SecondAdapter:
-    """The candidate's engine.
+    """The adapter's engine.
 
     Args:
-        host: The champion's engine.
+        host: The engine that serves the base.
         start_timeout_s: Maximum wait for the host.
     """
 
@@ -63,6 +62,11 @@ class SecondAdapter:
         return self._host.facts
 
     @property
+    def lora_rank(self) -> int:
+        """The host's."""
+        return self._host.lora_rank
+
+    @property
     def pid(self) -> int | None:
         """The host's process id."""
         return self._host.pid
@@ -76,18 +80,25 @@ class SecondAdapter:
         deadline_s = time.monotonic() + self._start_timeout_s
         while self._host.serves_adapters_of != model_path:
             if time.monotonic() > deadline_s:
-                raise ServiceError(f"The champion's engine serves no adapter of {model_path}.")
+                raise ServiceError(f"The engine that the adapter is for serves no adapters of {model_path}.")
             await asyncio.sleep(_POLL_S)
         if adapter is None:
-            raise ServiceError(f"{model_path} is no adapter, and the champion's engine serves adapters.")
+            raise ServiceError(f"{model_path} is no adapter, and its engine serves adapters.")
         await self.stop()
         await self.api.load_adapter(adapter)
         self._name = adapter.name
         await self.api.warm_up(adapter.name)
 
-    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:  # noqa: ARG002
-        """Return False: a canary has one candidate."""
-        return False
+    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:
+        """Load ``adapter`` and unload the one before it, if the host serves this base; return False if it does not."""
+        previous = self._name
+        if not previous or self._host.serves_adapters_of != model_path:
+            return False
+        await self.api.load_adapter(adapter)
+        self._name = adapter.name
+        await self.api.unload_adapter(previous)
+        await self.api.warm_up(adapter.name)
+        return True
 
     async def stop(self) -> None:
         """Unload the adapter, if the host still has it."""

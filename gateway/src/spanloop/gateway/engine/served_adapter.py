@@ -12,6 +12,11 @@ _MAX_RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values of vLLM's ``--max-lora-rank`` from 8 on (``vllm.config.lora.MaxLoRARanks``)."""
 
 
+def largest_rank(rank: int) -> int | None:
+    """Return the smallest ``--max-lora-rank`` that a rank fits in; None where vLLM has none."""
+    return next((each for each in _MAX_RANKS if rank <= each), None)
+
+
 class ServedAdapter(NamedTuple):
     """An adapter as the engine loads it."""
 
@@ -39,7 +44,7 @@ class ServedAdapter(NamedTuple):
                 f"{deployment.label} is no LoRA adapter: cannot read the rank in {path}: {error!r}.",
                 next_step="deploy another version: spanloop models list",
             ) from error
-        max_rank = next((each for each in _MAX_RANKS if rank <= each), None)
+        max_rank = largest_rank(rank)
         if max_rank is None:
             raise ConfigurationError(
                 f"{deployment.label} is a LoRA adapter of rank {rank}; vLLM serves up to {_MAX_RANKS[-1]}.",

@@ -19,7 +19,7 @@ from spanloop.foundation.settings.roles import EngineSettings
 
 from .gpus import VISIBLE_ENV
 from .parsers import parsers_of
-from .served_adapter import ServedAdapter
+from .served_adapter import ServedAdapter, largest_rank
 
 SERVED_NAME: Final = "policy"
 """The engine's own name for its model; the gateway maps deployments to it."""
@@ -122,12 +122,11 @@ def launch_command(
         command += ["--enable-auto-tool-choice", "--tool-call-parser", parsers.tool_call]
     if parsers.reasoning:
         command += ["--reasoning-parser", parsers.reasoning]
+    if rank := lora_rank(settings, adapter):
+        # Two more at once: a canary's beside the champion's.
+        command += ["--enable-lora", "--max-loras", str(2 + settings.max_adapters), "--max-lora-rank", str(rank)]
     if adapter is not None:
-        command += [
-            # Two at once: a canary's beside the champion's.
-            "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(adapter.max_rank),
-            "--lora-modules", f"{adapter.name}={adapter.path}",
-        ]  # fmt: skip
+        command += ["--lora-modules", f"{adapter.name}={adapter.path}"]
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
     if settings.tensor_parallel > 1:
@@ -135,9 +134,20 @@ def launch_command(
     environment = _environment(serving, settings)
     if gpus:
         environment[VISIBLE_ENV] = ",".join(gpus)
-    if adapter is not None:
+    if rank:
         environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     return LaunchCommand((*command, *settings.extra_args), environment)
+
+
+def lora_rank(settings: EngineSettings, adapter: ServedAdapter | None) -> int:
+    """Return the ``--max-lora-rank`` of an engine; 0 for one that serves no adapters.
+
+    Args:
+        settings: The engine's.
+        adapter: The one that it starts with.
+    """
+    rank = (largest_rank(settings.max_lora_rank) or 0) if settings.max_adapters else 0
+    return rank if adapter is None else max(rank, adapter.max_rank)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from spanloop.foundation.settings.roles import EngineSettings
 from ..client.engine_client import EngineClient
 from .facts import EngineFacts
 from .served_adapter import ServedAdapter
-from .serving_environment import SERVED_NAME, LaunchCommand, find_serving_environment, launch_command
+from .serving_environment import SERVED_NAME, LaunchCommand, find_serving_environment, launch_command, lora_rank
 from .unix_socket import EngineSocket
 from .vllm_api import VllmApi
 
@@ -61,6 +61,11 @@ class Engine(Protocol):
     @property
     def pid(self) -> int | None:
         """Process id of a child; None for an external server and while stopped."""
+        ...
+
+    @property
+    def lora_rank(self) -> int:
+        """Largest rank of adapters that it serves; 0 for one that the gateway gives none."""
         ...
 
     @property
@@ -123,6 +128,8 @@ class ChildEngine:
         self._api: VllmApi | None = None
         self._model_path = ""
         self._adapter: ServedAdapter | None = None
+        self.lora_rank = 0
+        """Largest rank of adapters that vLLM serves, as it was started last; 0 for none."""
         self._can_sleep = False
         self._is_asleep = False
         self._is_ready = False
@@ -148,6 +155,7 @@ class ChildEngine:
         await self.stop()
         serving = find_serving_environment()
         self._model_path, self._adapter, self._can_sleep = model_path, adapter, not serving.is_cpu
+        self.lora_rank = lora_rank(self._settings, adapter)
         endpoint = self._socket = EngineSocket()
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
@@ -172,7 +180,7 @@ class ChildEngine:
     def serves_adapters_of(self) -> str:
         """The folder whose adapters the running vLLM serves; empty while it serves none."""
         is_up = self._api is not None and not self._is_asleep and self._is_ready
-        return self._model_path if is_up and self._adapter is not None else ""
+        return self._model_path if is_up and self.lora_rank else ""
 
     @property
     def _requested_name(self) -> str:
@@ -182,7 +190,7 @@ class ChildEngine:
     async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:
         """Load ``adapter`` and unload the one before it, if vLLM runs with weights and a rank that it fits."""
         previous = self._adapter
-        if previous is None or model_path != self._model_path or adapter.max_rank != previous.max_rank:
+        if previous is None or model_path != self._model_path or adapter.max_rank > self.lora_rank:
             return False
         await self.api.load_adapter(adapter)
         self._adapter = adapter
@@ -325,6 +333,7 @@ class ExternalEngine:
 
     can_restart = False
     pid = None
+    lora_rank = 0
 
     def __init__(self, url: str, client: EngineClient) -> None:
         base_url, _, model = url.partition("#")

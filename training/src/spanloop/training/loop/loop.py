@@ -156,8 +156,7 @@ class Loop:
         alias = Aliases(self._data_dir).find(name, CHAMPION)
         if alias is not None:
             return self._registry.get(alias.reference)
-        deployed = self._registry.deployed()
-        return deployed if deployed is not None and deployed.name == name else self._registry.get(name)
+        return self._registry.deployed(name) or self._registry.get(name)
 
     def _open_round(self, order: LoopOrder, base: ModelVersion) -> LoopRound | None:
         """Return the open round that is continued; one of another champion, or that is not wanted, is ended."""

@@ -272,15 +272,17 @@ class Registry:
             session.add(row)
         return _deployment(row)
 
-    def deployments(self, *, limit: int = 1000) -> tuple[Deployment, ...]:
-        """Return the deployments, newest first."""
+    def deployments(self, *, name: str = "", limit: int = 1000) -> tuple[Deployment, ...]:
+        """Return the deployments of a model, or of all models, newest first."""
         statement = select(DeploymentRow).order_by(DeploymentRow.deployment_id.desc()).limit(limit)
+        if name:
+            statement = statement.where(DeploymentRow.name == name)
         with self._database.read() as session:
             return tuple(_deployment(row) for row in session.scalars(statement))
 
-    def deployed(self) -> ModelVersion | None:
-        """Return the version that was deployed last; None before the first deployment."""
-        newest = self.deployments(limit=1)
+    def deployed(self, name: str = "") -> ModelVersion | None:
+        """Return the version of a model, or of any model, that was deployed last; None before the first deployment."""
+        newest = self.deployments(name=name, limit=1)
         return self.get(newest[0].reference) if newest else None
 
     def require_weights(self, version: ModelVersion) -> None:

@@ -146,6 +146,7 @@ def deploy(
     token: int | None = None,
     timeout_s: float = DEPLOY_TIMEOUT_S,
     serving_path: Callable[[ModelVersion], Path] | None = None,
+    is_beside: bool = False,
 ) -> ModelVersion:
     """Deploy ``reference``; return when the gateway serves it.
 
@@ -157,6 +158,8 @@ def deploy(
         timeout_s: Timeout of the gateway's response.
         serving_path: Returns the folder to serve, of an adapter's base; default: a copy with untied embeddings if the
             version needs one.
+        is_beside: Whether a model that is not served yet leaves the one that is served as it is: it gets an engine of
+            its own, or is an adapter on the engines of its base.
 
     Raises:
         JobError: There is no such version, or its folder was removed.
@@ -172,6 +175,8 @@ def deploy(
     require_folder(model)
     gateway = GatewayAdmin.find(paths.root)
     body: dict[str, str | int] = {**served_weights(registry, model, serving_path)}
+    if is_beside:
+        body["beside"] = True
     if job_id is not None:
         body["holder"] = pause_holder(job_id)
         if token is not None:
@@ -181,6 +186,32 @@ def deploy(
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)
     registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
+
+
+def stop_model(data_dir: str | os.PathLike[str] | HasPath, model: str) -> None:
+    """Stop a model that the gateway serves beside another one.
+
+    Args:
+        data_dir: The data directory, or its path.
+        model: Name of the model, without a version.
+
+    Raises:
+        NotRunningError: No gateway runs on this data directory.
+        ConfigurationError: The key or token is invalid, or no such model is served beside another one.
+        ServiceError: The gateway could not stop it.
+    """
+    gateway = GatewayAdmin.find(ControlPaths.of(data_dir).root)
+    try:
+        response = gateway.post("stop", {"model": model}, timeout_s=DEPLOY_TIMEOUT_S)
+    except httpx.HTTPError as error:
+        raise ServiceError(f"The gateway did not answer: {error!r}.", next_step=f"Read {gateway.log}") from error
+    if response.status_code == HTTPStatus.BAD_REQUEST:
+        raise ConfigurationError(f"The gateway did not stop {model}: {response_text(response)}")
+    if response.status_code != HTTPStatus.OK:
+        raise ServiceError(
+            f"The gateway did not stop {model} ({response.status_code}): {response_text(response)}",
+            next_step=f"Read {gateway.log}",
+        )
 
 
 def name_model(data_dir: str | os.PathLike[str] | HasPath, model: str, names: Sequence[str]) -> None:

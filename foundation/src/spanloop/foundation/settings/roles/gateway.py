@@ -26,6 +26,10 @@ class EngineSettings(Section):
     """As vLLM's --reasoning-parser. Default: by the model's family; none leaves thinking in the text."""
     tensor_parallel: int = Field(default=1, ge=1)
     """GPUs of one engine, as vLLM's --tensor-parallel-size."""
+    max_adapters: int = Field(default=0, ge=0)
+    """LoRA adapters that an engine serves by name beside its model (spanloop models deploy NAME --beside)."""
+    max_lora_rank: int = Field(default=16, gt=0, le=512)
+    """Largest rank of such an adapter; each place for an adapter takes GPU memory of this rank."""
     vllm_args: str = ""
     """Further arguments for vLLM in one quoted string; they override earlier ones."""
     start_timeout_s: float = Field(default=900.0, gt=0)
@@ -71,6 +75,8 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     the 10 s in which a service must stop."""
     max_body_bytes: int = Field(default=32 * 2**20, gt=0)
     """Refuse larger request bodies with 413."""
+    max_choices: int = Field(default=128, gt=0)
+    """Refuse requests for more choices (n) with 400. An engine samples all choices of a request at the same time."""
     engines: int = Field(default=1, ge=1)
     """Engines to start with the same model. Each uses tensor_parallel GPUs of its own, and a conversation stays with
     one."""
