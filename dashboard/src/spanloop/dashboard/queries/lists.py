@@ -148,7 +148,7 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
     name, is_descending = parse_sort(TRACES, sort) or (TRACES.default_sort, True)
     total: int | None = None
     if not filters.values and words is None:
-        total = _count(store, f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {within.sql})", within)
+        total = _count(store, f"(SELECT DISTINCT cityHash64(trace_id) FROM trace_summaries WHERE {within.sql})", within)
         if name == "started":
             is_reversed = is_descending != bool(cursor and cursor.is_before)
             within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
