@@ -124,24 +124,29 @@ def fill(connection: Connection, first: int, episodes: int) -> None:
         connection.command(f"OPTIMIZE TABLE {table} FINAL", doing="merging")
 
 
+def asks(fetch: Callable[..., object], *arguments: object) -> Callable[[Store], object]:
+    """Return a function of the store that calls a fetch with these arguments."""
+    return lambda store: fetch(store, *arguments)
+
+
 def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
     """Yield every question that a page asks about a range of time, with its name."""
     since = DAY.time.start_s
     for name, (source, fetch) in LISTS.items():
         for sort in ("", *source.sorts):
-            yield f"{name} by {sort}", lambda store, fetch=fetch, sort=sort: fetch(store, DAY, sort, None)
+            yield f"{name} by {sort}", asks(fetch, DAY, sort, None)
         for field in (each.name for each in FIELDS if each.name not in BY_WORDS):
             filters = replace(DAY, values={field: (VALUES[field],)})
-            yield f"{name} of {field}", lambda store, fetch=fetch, filters=filters: fetch(store, filters, "", None)
+            yield f"{name} of {field}", asks(fetch, filters, "", None)
     for name in ("agent", "service", "policy", "task", "class", "session", "mark", "model", "tool", "user", "attr"):
-        yield f"fetch_values {name}", lambda store, name=name: facets.fetch_values(store, DAY, name)
+        yield f"fetch_values {name}", asks(facets.fetch_values, DAY, name)
     yield "fetch_values of a key", lambda store: facets.fetch_values(store, DAY, "attr", "region")
     yield "fetch_totals", lambda store: overview.fetch_totals(store, since)
     yield "fetch_outcomes_over_time", lambda store: overview.fetch_outcomes_over_time(store, since, 3_600)
     yield "policy_versions.fetch_versions", lambda store: policy_versions.fetch_versions(store, since)
     yield "fetch_latest", lambda store: failures.fetch_latest(store, since)
     for each in (failures.fetch_groups, failures.fetch_rates, failures.fetch_versions, failures.fetch_tools):
-        yield each.__name__, lambda store, each=each: each(store, DAY)
+        yield each.__name__, asks(each, DAY)
     yield "fetch_group_versions", lambda store: failures.fetch_group_versions(store, DAY, ["f"])
     yield (
         "fetch_previews",
