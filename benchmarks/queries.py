@@ -123,7 +123,11 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
             is_list=True,
         ),
         Case("dashboard_snippets", {"episode_ids": trace_ids, "words": ["order"], "part": ""}),
-        Case("dashboard_traces_episodes", {"trace_ids": trace_ids}, is_list=True),
+        Case(
+            "dashboard_traces_episodes",
+            {"trace_ids": trace_ids, "from_s": started_ns // 10**9 - 7 * DAY_S, "until_s": end_s + 60},
+            is_list=True,
+        ),
         Case("dashboard_task_sets", {"max_rows": 50}, is_list=True),
         Case("dashboard_reward_components", {"policy_versions": [previous, version], "task_prefix": ""}, is_list=True),
         Case(

@@ -53,8 +53,8 @@ def seed(store: Store, *, now: datetime | None = None, per_version: int = 20) ->
     tombstone = _Plan(0, 9_000, end - timedelta(days=2))
     tables: dict[str, list[dict[str, Any]]] = {
         "otel_traces": [row for plan in plans for row in plan.spans()],
-        "episodes": [*(plan.episode() for plan in plans), tombstone.episode() | {"is_deleted": 1}],
         "transitions": [row for plan in plans for row in plan.transitions()],
+        "episodes": [*(plan.episode() for plan in plans), tombstone.episode() | {"is_deleted": 1}],
         "trajectories": [plan.trajectory() for plan in plans],
         "failures": [row for plan in plans for row in plan.failures()],
         "scores": [row for plan in plans for row in plan.scores()],

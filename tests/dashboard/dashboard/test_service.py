@@ -68,6 +68,16 @@ def test_it_answers_once_announced_and_stops_on_sigterm(stopped: DataDir) -> Non
     assert url in log
 
 
+def test_the_pages_are_loaded_before_the_first_visitor(stopped: DataDir) -> None:
+    with dashboard(stopped):
+        log = stopped.logs / "dashboard.log"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while "loaded the pages overview, episodes, traces" not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        assert "ScriptRunContext" not in log.read_text()
+
+
 def test_a_taken_port_is_one_message_and_exit_code_3(stopped: DataDir, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -149,7 +159,7 @@ def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(sto
 def test_a_real_browser_draws_every_page(seeded: Seeded, seeded_environment: DataDir, tmp_path: Path) -> None:
     assert seeded.episodes
     with dashboard(seeded_environment):
-        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 23
+        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 24
 
 
 @needs_chromium

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -144,6 +145,9 @@ async def _run(server: "_Server", data_dir: DataDir, url: str) -> None:
         await asyncio.sleep(_POLL_S)
     with data_dir.announce("dashboard", url):
         _log.info("the dashboard listens on %s", url)
+        from .navigation import preload  # noqa: PLC0415 - streamlit, which is installed when this runs
+
+        threading.Thread(target=preload, args=(data_dir.path,), name="preload", daemon=True).start()
         await serving
 
 

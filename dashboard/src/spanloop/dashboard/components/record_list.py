@@ -10,7 +10,8 @@ import streamlit as st
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.tables import ListState, Page
 from spanloop.dashboard.queries.conditions import ATTRIBUTE_TRACES, NEWEST_EPISODES, Words
-from spanloop.dashboard.queries.lists import Cursor, ListPage, Source, parse_sort
+from spanloop.dashboard.queries.lists import Cursor, ListPage
+from spanloop.dashboard.queries.sources import Source, parse_sort
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
 

@@ -34,7 +34,7 @@ export default function (component) {
     if (value.bars) return [bars(value.bars)];
     const text = String(value.text ?? "");
     if (!text) return [];
-    if (column.kind === "tag" && !value.only) return [make("span", { class: `label ${value.tone ?? ""}`, text })];
+    if (column.kind === "tag" && !value.only && !(isFirst && row.href)) return [make("span", { class: `label ${value.tone ?? ""}`, text })];
     if (column.kind === "progress") {
       return [make("span", { class: "meter", title: text }, make("i", { style: `width:${100 * value.share}%` })),
         make("small", { text })];

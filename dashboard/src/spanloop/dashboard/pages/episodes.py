@@ -10,7 +10,7 @@ from spanloop.dashboard.components.page_frame import no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import lists, previews
+from spanloop.dashboard.queries import lists, previews, sources
 from spanloop.store import Store
 
 _HINT: Final = "Words in messages and errors, or an id"
@@ -43,7 +43,7 @@ class EpisodesPage(Page):
 def _list(store: Store) -> None:
     filters = filter_bar.read_filters()
     filter_bar.show(store, filters, page="episodes", search_hint=_HINT)
-    matches, sort = record_list.read_page(store, lists.EPISODES, lists.fetch_episodes, filters)
+    matches, sort = record_list.read_page(store, sources.EPISODES, lists.fetch_episodes, filters)
     if matches.rows.is_empty():
         if filters.is_empty:
             no_span_yet(store, "No episode yet.")
@@ -53,7 +53,7 @@ def _list(store: Store) -> None:
     record_list.search_note(matches.words)
     ids: list[str] = matches.rows["episode_id"].to_list()
     state = record_list.list_state(
-        matches, lists.EPISODES, filters, sort, path="episodes", noun="episode", compare="episodes?compare="
+        matches, sources.EPISODES, filters, sort, path="episodes", noun="episode", compare="episodes?compare="
     )
     tables.show_list(
         episode_rows(store, matches), episode_columns(), [address("episodes", episode=each) for each in ids], ids, state

@@ -13,7 +13,7 @@ from spanloop.dashboard.components.page_frame import empty_state, linked_page, n
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import failures, lists, overview
+from spanloop.dashboard.queries import failures, lists, overview, sources
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.dashboard.view_models.formatting import percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
@@ -64,11 +64,11 @@ def _failures(store: Store) -> None:
             st.subheader("From version to version", anchor=False)
             _shares(failures.fetch_versions(store, filters), failures.fetch_rates(store, filters))
     with tabs["One by one"]:
-        matches, sort = record_list.read_page(store, lists.FAILURES, lists.fetch_failures, filters)
+        matches, sort = record_list.read_page(store, sources.FAILURES, lists.fetch_failures, filters)
         if matches.rows.is_empty():
             record_list.show_no_match(matches, filters, "failures", "failure")
         else:
-            state = record_list.list_state(matches, lists.FAILURES, filters, sort, path="failures", noun="failure")
+            state = record_list.list_state(matches, sources.FAILURES, filters, sort, path="failures", noun="failure")
             failure_table.show_list(matches.rows, state)
 
 

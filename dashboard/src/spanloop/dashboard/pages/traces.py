@@ -11,7 +11,7 @@ from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, p
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import lists, previews, traces
+from spanloop.dashboard.queries import lists, previews, sources, traces
 from spanloop.dashboard.view_models.formatting import count, duration
 from spanloop.store import Store
 
@@ -40,7 +40,7 @@ class TracesPage(Page):
 def _list(store: Store) -> None:
     filters = filter_bar.read_filters()
     filter_bar.show(store, filters, page="traces", search_hint="Words in messages and errors, a name or an id")
-    matches, sort = record_list.read_page(store, lists.TRACES, lists.fetch_traces, filters)
+    matches, sort = record_list.read_page(store, sources.TRACES, lists.fetch_traces, filters)
     if matches.rows.is_empty():
         if filters.is_empty:
             no_span_yet(store, "No trace yet.")
@@ -49,7 +49,7 @@ def _list(store: Store) -> None:
         return
     record_list.search_note(matches.words)
     ids: list[str] = matches.rows["trace_id"].to_list()
-    state = record_list.list_state(matches, lists.TRACES, filters, sort, path="traces", noun="trace")
+    state = record_list.list_state(matches, sources.TRACES, filters, sort, path="traces", noun="trace")
     hrefs = [address("traces", trace=each) for each in ids]
     tables.show_list(_rows(store, matches), _columns(), hrefs, ids, state)
     if matches.words:
@@ -57,7 +57,7 @@ def _list(store: Store) -> None:
 
 
 def _rows(store: Store, matches: lists.ListPage) -> list[dict[str, object]]:
-    converted = previews.fetch_trace_episodes(store, matches.rows["trace_id"].to_list())
+    converted = previews.fetch_trace_episodes(store, matches.rows)
     texts = previews.fetch_previews(store, converted.select("episode_id", "revision").unique())
     episodes = dict(converted.select("trace", "episode_id").iter_rows())
     snippets = previews.fetch_snippets(store, list(texts), matches.words) if matches.words else {}

@@ -8,7 +8,7 @@ from spanloop.dashboard.components.page_frame import no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.queries import lists, previews
+from spanloop.dashboard.queries import lists, previews, sources
 from spanloop.store import Store
 
 
@@ -31,14 +31,14 @@ class TransitionsPage(Page):
 def _list(store: Store) -> None:
     filters = filter_bar.read_filters()
     filter_bar.show(store, filters, page="transitions", search_hint="Words in actions")
-    matches, sort = record_list.read_page(store, lists.STEPS, lists.fetch_steps, filters)
+    matches, sort = record_list.read_page(store, sources.STEPS, lists.fetch_steps, filters)
     if matches.rows.is_empty():
         if filters.is_empty:
             no_span_yet(store, "No transition yet.")
         else:
             record_list.show_no_match(matches, filters, "transitions", "transition")
         return
-    state = record_list.list_state(matches, lists.STEPS, filters, sort, path="transitions", noun="transition")
+    state = record_list.list_state(matches, sources.STEPS, filters, sort, path="transitions", noun="transition")
     actions = previews.fetch_step_previews(store, matches.rows)
     rows = [
         {

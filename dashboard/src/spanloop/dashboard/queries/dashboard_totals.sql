@@ -13,7 +13,9 @@ SELECT
         SELECT count() FROM otel_traces
         WHERE {since_s:Int64} <= 0 OR Timestamp >= toDateTime64({since_s:Int64}, 9, 'UTC')
     ) AS spans,
-    (SELECT max(ingested_at) FROM trace_summaries) AS last_ingested_at,
+    (
+        SELECT max(ingested_at) FROM (SELECT ingested_at FROM trace_summaries ORDER BY ingested_at DESC LIMIT 1)
+    ) AS last_ingested_at,
     sum(step_count) AS transitions,
     sum(trainable_step_count) AS trainable_transitions
 FROM episode_summaries FINAL

@@ -10,10 +10,13 @@ from spanloop.store import Store
 
 _MAX_VALUES: Final = 200
 _NEWEST: Final = 100_000
-"""Episodes, failures or spans that are looked at."""
+"""Episodes or steps that are read."""
+_SPANS: Final = 20_000
+"""Spans that are read; their attributes include whole messages."""
 _EPISODE_COLUMNS: Final = {
     "agent": AGENT,
     "service": "service_name",
+    "model": "model",
     "policy": "policy_version",
     "task": "task_id",
     "class": "error_class",
@@ -40,21 +43,19 @@ def fetch_values(store: Store, filters: Filters, name: str, key: str = "") -> pl
         conditions.add("is_deleted = 0")
         conditions.add_time("started_at", filters)
         column, table, order = _EPISODE_COLUMNS[name], "episode_summaries", "started_at"
-    elif name == "model":
-        conditions.add_time("started_at", filters)
-        column, table, order = "model", "episodes", ""
     elif name == "tool":
         conditions.add_time("started_at", filters)
         column, table, order = "arrayJoin(tool_names)", "step_summaries", "started_at"
     else:
         conditions.add_time("Timestamp", filters)
-        table, order = "otel_traces", ""
-        column = f"SpanAttributes[{conditions.bind(key, 'String')}]" if key else "arrayJoin(mapKeys(SpanAttributes))"
+        order = ""
+        attributes = "SpanAttributes" if key or name == "user" else "SpanAttributes.keys AS names"
+        table = f"(SELECT {attributes} FROM otel_traces WHERE {conditions.sql} LIMIT {_SPANS})"
+        column = f"SpanAttributes[{conditions.bind(key, 'String')}]" if key else "arrayJoin(names)"
         column = _USER if name == "user" else column
-    ordered = f"ORDER BY {order} DESC" if order else ""
+    limited = f"WHERE {conditions.sql} ORDER BY {order} DESC LIMIT {_NEWEST}" if order else ""
     frame = store.connection.query(
-        f"SELECT value, count() AS count FROM (SELECT toString({column}) AS value FROM {table} "
-        f"WHERE {conditions.sql} {ordered} LIMIT {_NEWEST}) "
+        f"SELECT value, count() AS count FROM (SELECT toString({column}) AS value FROM {table} {limited}) "
         f"WHERE value != '' AND length(value) < 300 GROUP BY value ORDER BY count DESC, value LIMIT {_MAX_VALUES}",
         doing=f"reading the values of {name}",
         parameters=conditions.parameters,

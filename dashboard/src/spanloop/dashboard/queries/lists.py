@@ -3,14 +3,13 @@
 Invariant: going forward from the first page meets every row once, also while rows arrive.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
-    AGENT,
     COMMON_HITS,
     Conditions,
     Words,
@@ -22,6 +21,16 @@ from spanloop.dashboard.queries.conditions import (
     step_conditions,
     trace_conditions,
 )
+from spanloop.dashboard.queries.sources import (
+    EPISODES,
+    FAILURES,
+    STEPS,
+    TRACES,
+    TRACES_TABLE,
+    SortColumn,
+    Source,
+    parse_sort,
+)
 from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.store import Store
 
@@ -30,28 +39,6 @@ EXACT_ROWS: Final = 100_000
 """Above so many rows the total is an estimate."""
 _CANDIDATES: Final = 4
 """Rows that are looked at for each one that is asked for, because some are of replaced revisions."""
-
-
-class SortColumn(NamedTuple):
-    """The order of a list."""
-
-    expression: str
-    sql_type: str = "String"
-    """The type that a key of the address is read as."""
-
-
-class Source(NamedTuple):
-    """A list: where its rows are read, and what they can be sorted by."""
-
-    table: str
-    """Name, or a query in parentheses."""
-    columns: str
-    key: str
-    """Column that tells rows with the same value apart."""
-    sorts: Mapping[str, SortColumn]
-    default_sort: str
-    leading: str = ""
-    """The column that the table is ordered by and read with FINAL; empty for a query."""
 
 
 class Cursor(NamedTuple):
@@ -69,13 +56,17 @@ class _Asked(NamedTuple):
     words: Words | None
 
 
-class _Conditions(NamedTuple):
-    counted: Conditions
-    paged: Conditions
-    """Conditions of the same rows as far as the page needs them; ``counted`` itself where nothing is cheaper."""
-    filters: Filters
-    own: Conditions | None = None
-    """Conditions that need no other table; None where every row must be looked up."""
+class _Order(NamedTuple):
+    """The order in which a page is read: backwards from a row it ends at."""
+
+    column: SortColumn
+    is_reversed: bool
+    cursor: Cursor | None
+
+    @property
+    def direction(self) -> str:
+        """The direction of ORDER BY."""
+        return "DESC" if self.is_reversed else "ASC"
 
 
 class _CurrentConditions(Protocol):
@@ -102,122 +93,14 @@ class ListPage:
     words: Words | None
 
 
-_TIME: Final = "DateTime64(9, 'UTC')"
-EPISODES: Final = Source(
-    "episode_summaries",
-    f"episode_id, revision, task_id, service_name, {AGENT} AS agent, policy_version, started_at, duration_ns, "
-    "step_count, tool_call_count, tool_error_count, input_tokens + output_tokens AS tokens, outcome, reward, "
-    "error_class, fault_owner, marks, session_id",
-    "episode_id",
-    {
-        "started": SortColumn("started_at", _TIME),
-        "outcome": SortColumn("toString(outcome)"),
-        "reward": SortColumn("ifNull(reward, -inf)", "Float64"),
-        "task": SortColumn("task_id"),
-        "agent": SortColumn(f"toString({AGENT})"),
-        "policy": SortColumn("toString(policy_version)"),
-        "steps": SortColumn("step_count", "UInt32"),
-        "errors": SortColumn("tool_error_count", "UInt32"),
-        "tokens": SortColumn("input_tokens + output_tokens", "UInt64"),
-        "duration": SortColumn("duration_ns", "UInt64"),
-        "class": SortColumn("concat(fault_owner, error_class)"),
-    },
-    "started",
-    "started_at",
-)
-FAILURES: Final = Source(
-    "failure_summaries",
-    "failure_id, episode_id, task_id, step, agent_name, tool_name, policy_version, error_class, fault_owner, "
-    "is_recovered, headline AS message, confidence, rule, toString(fingerprint) AS fingerprint, occurred_at",
-    "failure_id",
-    {
-        "when": SortColumn("occurred_at", _TIME),
-        "owner": SortColumn("toString(fault_owner)"),
-        "class": SortColumn("toString(error_class)"),
-        "tool": SortColumn("toString(tool_name)"),
-        "task": SortColumn("task_id"),
-        "policy": SortColumn("toString(policy_version)"),
-        "confidence": SortColumn("confidence", "Float32"),
-    },
-    "when",
-    "occurred_at",
-)
-_STEP_ID: Final = "concat(episode_id, '/', toString(step))"
-STEPS: Final = Source(
-    "step_summaries",
-    f"{_STEP_ID} AS transition_id, episode_id, revision, step, task_id, model, policy_version, reward, is_trainable, "
-    "untrainable_reason, tool_error_count, error_class, fault_owner, input_tokens + output_tokens AS tokens, "
-    "started_at, duration_ns, finish_reason, tool_names",
-    _STEP_ID,
-    {
-        "started": SortColumn("started_at", _TIME),
-        "reward": SortColumn("ifNull(reward, -inf)", "Float64"),
-        "task": SortColumn("task_id"),
-        "policy": SortColumn("toString(policy_version)"),
-        "tokens": SortColumn("input_tokens + output_tokens", "UInt32"),
-        "duration": SortColumn("duration_ns", "UInt64"),
-        "errors": SortColumn("tool_error_count", "UInt32"),
-        "class": SortColumn("concat(fault_owner, error_class)"),
-    },
-    "started",
-    "started_at",
-)
-_TRACES_TABLE: Final = """(
-    SELECT
-        trace_id,
-        min(t.started_at) AS started_at,
-        toUInt64(greatest(
-            0, toUnixTimestamp64Nano(max(t.ended_at)) - toUnixTimestamp64Nano(min(t.started_at))
-        )) AS duration_ns,
-        toString(max(t.root_name)) AS root_name,
-        toString(max(t.service_name)) AS service_name,
-        toString(max(t.agent_name)) AS agent_name,
-        toString(max(t.model)) AS model,
-        max(t.task_id) AS task_id,
-        max(t.session_id) AS session_id,
-        toUInt32(length(groupUniqArrayArray(t.spans))) AS span_count,
-        toUInt32(length(groupUniqArrayArray(t.failed_spans))) AS failed_span_count,
-        toUInt32(length(maxMap(t.calls))) AS model_calls,
-        arraySum(tokens -> bitShiftRight(tokens, 32), mapValues(maxMap(t.calls))) AS input_tokens,
-        arraySum(tokens -> bitAnd(tokens, 4294967295), mapValues(maxMap(t.calls))) AS output_tokens
-    FROM trace_summaries AS t
-    WHERE {within}
-    GROUP BY trace_id
-)"""
-TRACES: Final = Source(
-    _TRACES_TABLE,
-    f"trace_id, started_at, duration_ns, root_name, service_name, {AGENT} AS agent, model, task_id, session_id, "
-    "span_count, failed_span_count, model_calls, input_tokens + output_tokens AS tokens",
-    "trace_id",
-    {
-        "started": SortColumn("started_at", _TIME),
-        "root": SortColumn("root_name"),
-        "service": SortColumn("service_name"),
-        "agent": SortColumn(AGENT),
-        "model": SortColumn("model"),
-        "spans": SortColumn("span_count", "UInt32"),
-        "failed": SortColumn("failed_span_count", "UInt32"),
-        "calls": SortColumn("model_calls", "UInt32"),
-        "tokens": SortColumn("input_tokens + output_tokens", "UInt64"),
-        "duration": SortColumn("duration_ns", "UInt64"),
-    },
-    "started",
-)
-
-
-def parse_sort(source: Source, text: str) -> tuple[str, bool] | None:
-    """Return the column and whether the largest comes first; None for a column that the list does not have."""
-    if not text:
-        return source.default_sort, True
-    name = text.removeprefix("-")
-    return (name, text.startswith("-")) if name in source.sorts else None
-
-
 def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of current episodes."""
     words = _weighed(store, parse_words(filters))
     conditions = episode_conditions(filters, words)
-    return _fetch(store, EPISODES, _Conditions(conditions, conditions, filters), _Asked(sort, cursor, words))
+    asked = _Asked(sort, cursor, words)
+    if conditions.is_costly:
+        return _fetch_by_key(store, EPISODES, conditions, asked)
+    return _fetch(store, EPISODES, conditions, asked)
 
 
 def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -234,25 +117,25 @@ def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None
 
 
 def _fetch_current(store: Store, source: Source, filters: Filters, asked: _Asked, conditions: _CurrentRows) -> ListPage:
-    """Return a page of rows of current revisions; the newest ones read only the episodes of their time."""
-    since_s = 0
-    newest, cursor = conditions.own(filters, asked.words), asked.cursor
+    """Return a page of rows of current revisions; the newest of many rows read only the episodes of their time."""
+    own = conditions.own(filters, asked.words)
+    rows = 0 if own is None or own.is_costly else _count(store, f"{source.table} WHERE {own.sql}", own)
+    if own is None or rows <= EXACT_ROWS:
+        return _fetch_by_key(store, source, conditions.current(filters, asked.words), asked)
+    since_s, cursor = 0, asked.cursor
     is_newest = (parse_sort(source, asked.sort) or (source.default_sort, True)) == (source.default_sort, True)
-    if newest is not None and is_newest and not filters.time.start_s and not (cursor and cursor.is_before):
+    if is_newest and not filters.time.start_s and not (cursor and cursor.is_before):
         if cursor is not None:
-            newest.add(f"{source.leading} <= toDateTime64({newest.bind(cursor.value, 'String')}, 9, 'UTC')")
+            own.add(f"{source.leading} <= toDateTime64({own.bind(cursor.value, 'String')}, 9, 'UTC')")
         oldest = store.connection.query(
             f"SELECT toInt64(toUnixTimestamp(toDateTime(min({source.leading}), 'UTC'))) AS oldest FROM (SELECT "
-            f"{source.leading} FROM {source.table} WHERE {newest.sql} ORDER BY {source.leading} DESC "
+            f"{source.leading} FROM {source.table} WHERE {own.sql} ORDER BY {source.leading} DESC "
             f"LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
             doing="finding the newest rows of a list",
-            parameters=newest.parameters,
+            parameters=own.parameters,
         )
         since_s = int(oldest["oldest"][0] or 0)
-    counted = conditions.current(filters, asked.words)
-    paged = conditions.current(filters, asked.words, since_s=since_s) if since_s else counted
-    own = conditions.own(filters, asked.words)
-    return _fetch(store, source, _Conditions(counted, paged, filters, own), asked)
+    return _fetch_by_key(store, source, conditions.current(filters, asked.words, since_s=since_s), asked, total=rows)
 
 
 def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -263,14 +146,14 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
     start, end = filters.time
     within.add_minutes(TimeRange(max(0, start - 86_400), end + 86_400))
     name, is_descending = parse_sort(TRACES, sort) or (TRACES.default_sort, True)
-    is_simple = not filters.values and words is None
-    counted = f"(SELECT DISTINCT trace_id FROM trace_summaries WHERE {within.sql})" if is_simple else ""
-    if name == "started" and is_simple:
-        is_reversed = is_descending != bool(cursor and cursor.is_before)
-        within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
-        within.add(_traces_of_page(within, conditions, is_reversed=is_reversed, cursor=cursor))
-    source = TRACES._replace(table=_TRACES_TABLE.replace("{within}", within.sql))
-    return _fetch(store, source, _Conditions(conditions, conditions, filters), _Asked(sort, cursor, words), counted)
+    total: int | None = None
+    if not filters.values and words is None:
+        total = _count(store, f"(SELECT DISTINCT cityHash64(trace_id) FROM trace_summaries WHERE {within.sql})", within)
+        if name == "started":
+            is_reversed = is_descending != bool(cursor and cursor.is_before)
+            within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
+    source = TRACES._replace(table=TRACES_TABLE.replace("{within}", within.sql))
+    return _fetch_by_key(store, source, conditions, _Asked(sort, cursor, words), total=total)
 
 
 def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
@@ -301,58 +184,106 @@ def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | No
     )
 
 
-def _traces_of_page(within: Conditions, conditions: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
-    """Return the traces of the page by their start alone, so that the sets of the other traces' spans are not read."""
-    where = Conditions(list(conditions.texts), within.parameters)
-    if cursor and cursor.key:
-        where.add(_after(where, TRACES, TRACES.sorts["started"], cursor, is_reversed=is_reversed))
-    order = "DESC" if is_reversed else "ASC"
-    return (
-        "trace_id IN (SELECT trace_id FROM (SELECT trace_id, min(t.started_at) AS started_at FROM trace_summaries AS t "
-        f"WHERE {within.sql} GROUP BY trace_id) WHERE {where.sql} "
-        f"ORDER BY started_at {order}, trace_id {order} LIMIT {PAGE_ROWS + 1})"
-    )
+def _after(where: Conditions, expression: str, key: str, sql_type: str, order: _Order) -> str:
+    """Return that a row lies behind the cursor; empty without a cursor."""
+    cursor = order.cursor
+    if not (cursor and cursor.key):
+        return ""
+    value = f"CAST({where.bind(cursor.value, 'String')}, '{sql_type.replace(chr(39), chr(39) * 2)}')"
+    return f"({expression}, {key}) {'<' if order.is_reversed else '>'} ({value}, {where.bind(cursor.key, 'String')})"
 
 
-def _after(where: Conditions, source: Source, column: SortColumn, cursor: Cursor, *, is_reversed: bool) -> str:
-    """Return that a row lies behind the cursor."""
-    value = f"CAST({where.bind(cursor.value, 'String')}, '{column.sql_type.replace(chr(39), chr(39) * 2)}')"
-    key = where.bind(cursor.key, "String")
-    return f"({column.expression}, {source.key}) {'<' if is_reversed else '>'} ({value}, {key})"
-
-
-def _fetch(store: Store, source: Source, conditions: _Conditions, asked: _Asked, counted: str = "") -> ListPage:
-    """Read a page; ``counted`` is a cheaper query of the rows to count."""
-    cursor = asked.cursor
+def _order(source: Source, asked: _Asked) -> _Order:
     name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
-    column = source.sorts[name]
-    total, is_estimate = _count(store, source, conditions, counted)
-    is_backward = bool(cursor and cursor.is_before)
-    is_reversed = is_descending != is_backward
-    order = "DESC" if is_reversed else "ASC"
-    paged = conditions.paged
-    where = Conditions(list(paged.texts), paged.parameters)
-    if cursor and cursor.key:
-        where.add(_after(where, source, column, cursor, is_reversed=is_reversed))
-    # The rows of a range of time are read in less time than a condition on another table is evaluated twice.
-    is_narrowed = paged is not conditions.counted or (paged.is_costly and conditions.filters.time.is_bounded)
-    if column.expression == source.leading and not is_narrowed and not asked.words:
-        bound, compared = ("min", ">=") if is_reversed else ("max", "<=")
+    cursor = asked.cursor
+    return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor)
+
+
+def _fetch(store: Store, source: Source, matching: Conditions, asked: _Asked) -> ListPage:
+    """Read a page by conditions on columns of the table, which are cheap to evaluate twice."""
+    order = _order(source, asked)
+    column, direction = order.column, order.direction
+    exact = f"(SELECT 1 FROM {source.table} FINAL WHERE {matching.sql} LIMIT {EXACT_ROWS + 1})"
+    total = _count(store, exact, matching)
+    if total > EXACT_ROWS:
+        total = _count(store, f"{source.table} WHERE {matching.sql}", matching)
+    where = Conditions(list(matching.texts), matching.parameters)
+    if after := _after(where, column.expression, source.key, column.sql_type, order):
+        where.add(after)
+    if column.expression == source.leading:
+        bound, compared = ("min", ">=") if order.is_reversed else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
-            f"ORDER BY {source.leading} {order} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}"
+            f"ORDER BY {source.leading} {direction} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}"
         )
         where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
-    frame = store.connection.query(
-        f"SELECT {source.columns}, toString({column.expression}) AS sort_value, {source.key} AS sort_id "
-        f"FROM {source.table}{' FINAL' if source.leading else ''} WHERE {where.sql} "
-        f"ORDER BY {column.expression} {order}, {source.key} {order} LIMIT {PAGE_ROWS + 1}",
+    frame = _read_rows(store, source, order, f"FINAL WHERE {where.sql}", where)
+    return _page(frame, asked, total, is_estimate=total > EXACT_ROWS)
+
+
+def _fetch_by_key(
+    store: Store, source: Source, matching: Conditions, asked: _Asked, *, total: int | None = None
+) -> ListPage:
+    """Read a page whose conditions read other tables: find and count its rows at once, then read their columns.
+
+    Args:
+        store: The store.
+        source: The list.
+        matching: The conditions.
+        asked: Sort, cursor and words.
+        total: The number of rows, where it is known; it is an estimate above ``EXACT_ROWS``.
+    """
+    order = _order(source, asked)
+    is_counted = total is not None
+    final = " FINAL" if source.leading else ""
+    moment = f"toUnixTimestamp64Nano({source.leading})" if source.leading else "toInt64(0)"
+    rows = (
+        f"SELECT {order.column.expression} AS sorted_by, {source.key} AS sort_id, {source.row} AS row, {moment} AS at, "
+        f"{'toUInt64(0)' if is_counted else 'count() OVER ()'} AS total FROM {source.table}{final} WHERE {matching.sql}"
+    )
+    where = Conditions(parameters=dict(matching.parameters))
+    if after := _after(where, "sorted_by", "sort_id", order.column.sql_type, order):
+        where.add(after)
+    keys = store.connection.query(
+        f"SELECT row, at, total FROM ({rows}) WHERE {where.sql} "
+        f"ORDER BY sorted_by {order.direction}, sort_id {order.direction} LIMIT {PAGE_ROWS + 1}",
+        doing="finding the rows of a page",
+        parameters=where.parameters,
+    )
+    if total is None:
+        has_rows = not keys.is_empty() or not (asked.cursor and asked.cursor.key)
+        total = sum(keys["total"].head(1)) if has_rows else _count(store, f"({rows})", matching)
+    within = Conditions(parameters=dict(matching.parameters))
+    if source.leading:
+        moments = within.bind(keys["at"].to_list(), "Array(Int64)")
+        # Both are conditions on the sorting key, so they may be evaluated before rows are replaced.
+        named = (
+            f"FINAL PREWHERE {source.leading} IN (SELECT fromUnixTimestamp64Nano(arrayJoin({moments}), 'UTC')) "
+            f"AND {source.row} IN {within.bind(keys['row'].to_list(), 'Array(UInt64)')}"
+        )
+    else:
+        named = f"WHERE {source.row} IN {within.bind(keys['row'].to_list(), 'Array(String)')}"
+    frame = _read_rows(store, source, order, named, within)
+    return _page(frame, asked, total, is_estimate=is_counted and total > EXACT_ROWS)
+
+
+def _read_rows(store: Store, source: Source, order: _Order, matching: str, where: Conditions) -> pl.DataFrame:
+    expression, direction = order.column.expression, order.direction
+    return store.connection.query(
+        f"SELECT {source.columns}, toString({expression}) AS sort_value, {source.key} AS sort_id "
+        f"FROM {source.table} {matching} "
+        f"ORDER BY {expression} {direction}, {source.key} {direction} LIMIT {PAGE_ROWS + 1}",
         doing="reading a page of a list",
         parameters=where.parameters,
     )
+
+
+def _page(frame: pl.DataFrame, asked: _Asked, total: int, *, is_estimate: bool) -> ListPage:
+    """Return the page of up to ``PAGE_ROWS + 1`` rows, which are in the order of the query."""
     has_more = frame.height > PAGE_ROWS
     frame = frame.head(PAGE_ROWS)
-    has_cursor = bool(cursor and cursor.key)
+    has_cursor = bool(asked.cursor and asked.cursor.key)
+    is_backward = bool(asked.cursor and asked.cursor.is_before)
     return ListPage(
         rows=frame.reverse() if is_backward else frame,
         total=total,
@@ -363,25 +294,11 @@ def _fetch(store: Store, source: Source, conditions: _Conditions, asked: _Asked,
     )
 
 
-def _count(store: Store, source: Source, conditions: _Conditions, counted: str) -> tuple[int, bool]:
-    """Return the number of matching rows, and whether it is an estimate that counts replaced revisions too."""
-
-    def count(sql: str, where: Conditions) -> int:
-        query = f"SELECT count() AS rows FROM {sql}"
-        frame = store.connection.query(query, doing="counting the rows of a list", parameters=where.parameters)
-        return int(frame["rows"][0])
-
-    matching, own = conditions.counted, conditions.own
-    if counted or not source.leading:
-        rows = count(counted or f"{source.table} WHERE {matching.sql}", matching)
-        return rows, rows > EXACT_ROWS
-    if own is not None and not own.is_costly:
-        rows = count(f"{source.table} WHERE {own.sql}", own)
-        if rows > EXACT_ROWS:
-            return rows, True
-    exact = f"SELECT 1 FROM {source.table} FINAL WHERE {matching.sql} LIMIT {EXACT_ROWS + 1}"
-    rows = count(f"({exact})", matching)
-    return (rows, False) if rows <= EXACT_ROWS else (count(f"{source.table} WHERE {matching.sql}", matching), True)
+def _count(store: Store, sql: str, where: Conditions) -> int:
+    """Return the number of rows of a table or query."""
+    query = f"SELECT count() AS rows FROM {sql}"
+    frame = store.connection.query(query, doing="counting the rows of a list", parameters=where.parameters)
+    return int(frame["rows"][0])
 
 
 def _weighed(store: Store, words: Words | None) -> Words | None:

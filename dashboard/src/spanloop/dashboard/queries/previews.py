@@ -10,6 +10,7 @@ from spanloop.dashboard.queries.conditions import Words
 from spanloop.dashboard.view_models.conversation import parse_messages
 from spanloop.store import Store
 
+_WEEK_S: Final = 7 * 86_400
 _BEFORE: Final = 24
 _AFTER: Final = 200
 _MARK: Final = ("\x02", "\x03")
@@ -47,9 +48,21 @@ def fetch_step_previews(store: Store, rows: pl.DataFrame) -> dict[tuple[str, int
     return {(episode_id, step): preview for episode_id, step, preview in frame.iter_rows()}
 
 
-def fetch_trace_episodes(store: Store, trace_ids: Sequence[str]) -> pl.DataFrame:
-    """Return ``trace``, ``episode_id`` and ``revision`` of the traces that are in an episode."""
-    return store.query("dashboard_traces_episodes", trace_ids=list(trace_ids))
+def fetch_trace_episodes(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return ``trace``, ``episode_id`` and ``revision`` of the traces that are in an episode.
+
+    ``rows`` has ``trace_id``, ``started_at`` and ``duration_ns`` of the traces. An episode is assumed to have started
+    at most a week before its traces.
+    """
+    if rows.is_empty():
+        return pl.DataFrame(schema={"trace": pl.String, "episode_id": pl.String, "revision": pl.UInt64})
+    starts = rows["started_at"].dt.epoch("s")
+    return store.query(
+        "dashboard_traces_episodes",
+        trace_ids=rows["trace_id"].to_list(),
+        from_s=max(0, int(starts.min()) - _WEEK_S),  # type: ignore[arg-type]
+        until_s=int((starts + (rows["duration_ns"] // 10**9).cast(pl.Int64)).max()) + 1,  # type: ignore[arg-type]
+    )
 
 
 def fetch_snippets(store: Store, episode_ids: Sequence[str], words: Words) -> dict[str, str]:

@@ -71,7 +71,10 @@ EPISODE_SUMMARIES: Final = Table(
             "error_class",
             "fault_owner",
             "marks",
+            "model",
+            "trace_ids",
         ),
+        Column("tool_names", "Array(LowCardinality(String))", "tools that its steps call, sorted"),
     ),
 )
 """The newest row of each episode, by start."""
