@@ -119,6 +119,6 @@ def test_a_preview_says_what_decides(with_model: DataDir, monkeypatch: pytest.Mo
     text = text_of(with_model, "schedules", "preview", schedule.id)
     assert f"no job: its job {job.id} is queued, and it has one job at a time" in text
     once = api.schedule(schedule.spec, at=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "It submits its job once. Next tick: 2100-01-01 00:00" in text_of(
+    assert "It ticks once. Next tick: 2100-01-01 00:00" in text_of(
         with_model, "schedules", "preview", once.id
     )
