@@ -41,7 +41,8 @@ name = {model}
 tasks = {train_file}
 # How one task is attempted: a command, in which {{prompt}} is the task's field (standard input has all fields as JSON,
 # too), or a Python function module:function that gets the fields and returns the answer. It calls OPENAI_BASE_URL and
-# OPENAI_MODEL, and runs in this folder under opentelemetry-instrument.{tools_note}
+# OPENAI_MODEL, and runs in this folder under opentelemetry-instrument. An app with an environment of its own names its
+# interpreter: /path/to/venv/bin/python.{tools_note}
 agent = "{unknown}"    # for example: python app.py --ask {{prompt}}
 attempts = 4           # at each task; a group of attempts is what GRPO compares
 parallel = 4
