@@ -1,6 +1,6 @@
 """The table of ``benchmarks/examples.py``: gains are pooled over seeds, and only one above zero is learning."""
 
-import importlib
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+EXAMPLES = Path(__file__).parents[2] / "benchmarks" / "examples.py"
 
 
-@pytest.fixture
-def examples(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """``benchmarks/examples.py``."""
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    return importlib.import_module("examples")
+@pytest.fixture(scope="module")
+def examples() -> Any:
+    """``benchmarks/examples.py``; its own name is that of the folder ``examples``."""
+    spec = importlib.util.spec_from_file_location("examples_benchmark", EXAMPLES)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_results(folder: Path, name: str, seeds: list[tuple[list[float], list[float]]]) -> None:

@@ -133,7 +133,7 @@ def test_an_environment_that_never_answers_ends_the_run_and_the_same_call_loses_
     go: Go, store: Store, tmp_path: Path
 ) -> None:
     tasks = [{"id": f"t{number}", "number": number, "do": "hang"} for number in range(6)]
-    with pytest.raises(EnvironmentBrokenError, match="did not answer step within 0.3 s") as caught:
+    with pytest.raises(EnvironmentBrokenError, match=r"did not answer step within 0\.3 s") as caught:
         go(*tasks, parallel=1)
     assert f"failed in {FAILED_IN_A_ROW} attempts in a row" in caught.value.what
     assert "the same command continues" in caught.value.next_step

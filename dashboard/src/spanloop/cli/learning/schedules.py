@@ -11,7 +11,6 @@ from spanloop.runtime.command_line import command_line
 
 from ..console import err, out, print_table
 from ..options import DataDirOption, data_directory
-
 from .loop import in_folder_of
 from .start_options import StartOptions
 
@@ -110,7 +109,7 @@ def show(
     data_dir: DataDirOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many ticks, the newest first.")] = 20,
 ) -> None:
-    """Show one schedule, the specification of its job or of the training of its first round, and what its last ticks did and why.
+    """Show one schedule, the specification of its job or of its first round's training, and what its ticks did and why.
 
     Example: `spanloop schedules show schedule-20261120-081343-bb85b936`
     """

@@ -177,6 +177,7 @@ def _schedule_actions(schedule: Schedule) -> None:
             actions.act(Action.DELETE_SCHEDULE, schedule.id, lambda: resources.job_api().unschedule(schedule.id))
             st.toast("The schedule is deleted; its jobs stay.")
             st.rerun()
-        if schedule.last_job_id and schedule.settings.loop is None and st.button("Open its last job", icon=":material/open_in_new:"):
+        has_job = schedule.last_job_id and schedule.settings.loop is None
+        if has_job and st.button("Open its last job", icon=":material/open_in_new:"):
             st.query_params["job"] = schedule.last_job_id
             st.rerun()

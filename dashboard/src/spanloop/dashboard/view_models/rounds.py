@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from spanloop.evaluation.results.bootstrap import Interval
-from spanloop.training.loop.estimates import Estimates
 from spanloop.training.jobs.entities import Tick
+from spanloop.training.loop.estimates import Estimates
 from spanloop.training.loop.rounds import STEPS, LoopRound, RoundOutcome, StepName, StepRecord
 from spanloop.training.spec.stored_spec import Schedule
 
