@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_gains_are_pooled_and_an_interval_at_zero_is_not_learned(
 ) -> None:
     write_results(tmp_path, "lake", [([0.0] * 20, [1.0] * 15 + [0.0] * 5), ([0.0] * 20, [1.0] * 5 + [0.0] * 15)])
     write_results(tmp_path, "apps", [([0.0, 1.0] * 10, [1.0, 0.0] * 10)])
-    monkeypatch.setattr(examples, "run_seed", lambda *_: pytest.fail("a seed with a result ran again"))
+    monkeypatch.setattr(examples, "run_seed", Mock(side_effect=AssertionError("a seed with a result ran again")))
     rows = table(examples, monkeypatch, capsys, "lake", "apps", "math", "--folder", str(tmp_path), "--table")
     lake, _, apps, _, maths = rows[2:7]
     assert lake.startswith("| lake | 20, 20 | 0%, 0% | 75%, 25% | +50.0 [+")  # 20 of 40 tasks
@@ -65,7 +66,7 @@ def test_only_seeds_without_a_result_run(
     examples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_results(tmp_path, "lake", [([0.0], [1.0])])
-    ran: list[tuple[str, int]] = []
-    monkeypatch.setattr(examples, "run_seed", lambda name, _folder, seed, _other: ran.append((name, seed)))
+    run_seed = Mock()
+    monkeypatch.setattr(examples, "run_seed", run_seed)
     table(examples, monkeypatch, capsys, "lake", "--seeds", "2", "--folder", str(tmp_path))
-    assert ran == [("lake", 1)]
+    run_seed.assert_called_once_with("lake", tmp_path / "lake" / "seed-1", 1, None)

@@ -177,7 +177,7 @@ def _schedule_actions(schedule: Schedule) -> None:
             actions.act(Action.DELETE_SCHEDULE, schedule.id, lambda: resources.job_api().unschedule(schedule.id))
             st.toast("The schedule is deleted; its jobs stay.")
             st.rerun()
-        has_job = schedule.last_job_id and schedule.settings.loop is None
-        if has_job and st.button("Open its last job", icon=":material/open_in_new:"):
-            st.query_params["job"] = schedule.last_job_id
+        last_job_id = schedule.last_job_id if schedule.settings.loop is None else None
+        if last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
+            st.query_params["job"] = last_job_id
             st.rerun()
