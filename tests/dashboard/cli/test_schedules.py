@@ -121,9 +121,7 @@ def test_a_preview_says_what_decides(with_model: DataDir, monkeypatch: pytest.Mo
     text = text_of(with_model, "schedules", "preview", schedule.id)
     assert f"no job: its job {job.id} is queued, and it has one job at a time" in text
     once = api.schedule(schedule.spec, at=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "It ticks once. Next tick: 2100-01-01 00:00" in text_of(
-        with_model, "schedules", "preview", once.id
-    )
+    assert "It ticks once. Next tick: 2100-01-01 00:00" in text_of(with_model, "schedules", "preview", once.id)
 
 
 def test_a_file_of_a_loop_is_scheduled_listed_and_refused_without_a_time(with_model: DataDir, tmp_path: Path) -> None:
