@@ -68,7 +68,13 @@ def test_a_file_after_a_loop_asks_for_the_grader_again_and_keeps_the_names(
     data_dir: DataDir, store: Store, tmp_path: Path
 ) -> None:
     seed(store)
-    attempt = {"run_id": "shop-v1", "task_id": "t", "attempt": 1, "episode_id": "key-of-an-attempt", "grader": "exact"}
+    attempt: dict[str, object] = {
+        "run_id": "shop-v1",
+        "task_id": "t",
+        "attempt": 1,
+        "episode_id": "key-of-an-attempt",
+        "grader": "exact",
+    }
     insert(store, "attempts", [attempt | {"started_at": STARTED_AT}])
     judged = episode_row("judged", "", 1, 0.25) | {"service_name": "shop graph", "model": "shop@v1"}
     insert(store, "episodes", [judged | {"episode_key": "key-of-an-attempt", "group_id": "judged"}])
