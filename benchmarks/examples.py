@@ -29,6 +29,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
+
 from spanloop.cli.console import err
 from spanloop.cli.learning.loop import run_file
 from spanloop.cli.learning.loop_display import LoopDisplay
@@ -231,4 +233,7 @@ def print_row(title: str, results: list[Result], tasks: list[list[str]], minutes
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except typer.Exit as ended:  # after Ctrl-C
+        sys.exit(ended.exit_code)

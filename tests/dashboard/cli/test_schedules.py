@@ -18,6 +18,8 @@ from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 from spanloop.training.spec.stored_spec import parse_spec
 
+from ...training.loop.support import write_app
+
 
 @pytest.fixture
 def with_model(data_dir: DataDir, tmp_path: Path) -> DataDir:
@@ -119,6 +121,21 @@ def test_a_preview_says_what_decides(with_model: DataDir, monkeypatch: pytest.Mo
     text = text_of(with_model, "schedules", "preview", schedule.id)
     assert f"no job: its job {job.id} is queued, and it has one job at a time" in text
     once = api.schedule(schedule.spec, at=datetime(2100, 1, 1, tzinfo=UTC))
-    assert "It submits its job once. Next tick: 2100-01-01 00:00" in text_of(
-        with_model, "schedules", "preview", once.id
-    )
+    assert "It ticks once. Next tick: 2100-01-01 00:00" in text_of(with_model, "schedules", "preview", once.id)
+
+
+def test_a_file_of_a_loop_is_scheduled_listed_and_refused_without_a_time(with_model: DataDir, tmp_path: Path) -> None:
+    write_app(tmp_path / "app")
+    file = tmp_path / "app" / "app.toml"
+    assert invoke(with_model, "schedules", "add", str(file)).exit_code == 2
+    text = text_of(with_model, "schedules", "add", str(file), "--cron", "0 3 * * *")
+    (schedule,) = JobApi(with_model).schedules()
+    assert f"schedule {schedule.id}: next at" in text
+    assert schedule.settings.loop is not None
+    assert (schedule.settings.loop.path, schedule.settings.loop.model, schedule.spec.kind) == (str(file), "m", "sft")
+    assert f"a round of {file}" in text_of(with_model, "schedules", "show", schedule.id)
+    assert "a round starts: a round of its loop" in text_of(with_model, "schedules", "preview", schedule.id)
+    file.unlink()
+    assert "no round: there is no file" in text_of(with_model, "schedules", "preview", schedule.id)
+    missing = invoke(with_model, "schedules", "add", str(file), "--cron", "0 3 * * *").exception
+    assert isinstance(missing, ConfigurationError)

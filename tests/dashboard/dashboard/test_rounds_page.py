@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from spanloop.dashboard.view_models.rounds import running_text
 from spanloop.foundation.paths import DataDir
 from spanloop.training.loop.rounds import LoopRounds, RoundOutcome, StepName, StepRecord
+from spanloop.training.run.job_api import JobApi, JobSpec, LoopFile, ScheduleSettings
 
 from .dashboard_driver import open_page, table, text_of
 
@@ -56,3 +57,17 @@ def test_without_a_round_it_says_how_to_begin(stopped: DataDir) -> None:
     text = text_of(open_page("rounds"))
     assert "No round yet." in text
     assert "spanloop init" in text
+
+
+def test_schedules_that_begin_rounds_are_shown(stopped: DataDir) -> None:
+    seed(stopped)
+    loop = LoopFile(path="/work/shop/app.toml", model="shop")
+    spec = JobSpec.of(kind="sft", base="shop", steps=2)
+    JobApi(stopped).schedule(spec, cron="0 3 * * *", settings=ScheduleSettings(loop=loop))
+    app = open_page("rounds")
+    assert not app.exception
+    assert "Schedules that begin rounds" in text_of(app)
+    (row,) = table(app, 2).to_dicts()
+    assert (row["trigger"], row["file"], row["model"]) == ("cron 0 3 * * *", "/work/shop/app.toml", "shop")
+    app = open_page("jobs", jobs_view="Schedules")
+    assert table(app)["kind"].to_list() == ["a round of /work/shop/app.toml"]

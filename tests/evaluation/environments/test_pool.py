@@ -133,6 +133,21 @@ def test_an_environment_that_cannot_be_used_is_refused_before_an_attempt(
         pools(name, options=options).check()
 
 
+def test_an_environment_that_starts_no_episode_is_refused_within_its_limit(pools: Make) -> None:
+    pool = pools(check_timeout_s=0.5)
+    hanging = [{"task_id": name, "do": "hang at reset"} for name in ("a", "b", "c")]
+    with pytest.raises(
+        ConfigurationError, match=r"\(task 'b', seed 3, step 1\): it did not answer reset within 0.5 s"
+    ) as caught:
+        pool.check(hanging, 3)
+    assert caught.value.what.startswith(
+        "The environment started no episode, so nothing was begun. The environment 'trou"
+    )
+    assert "check_timeout_s" in caught.value.next_step
+    pool.check([hanging[0], {"task_id": "good"}], 3)  # one task alone may be at fault
+    assert pool.sessions == 0
+
+
 def test_of_a_thousand_episodes_one_hangs_one_crashes_one_answers_nonsense_and_the_others_finish(pools: Make) -> None:
     pool = pools(step_timeout_s=2.0)
     troubles: dict[int, str] = dict(zip((100, 400, 700), FAILING, strict=True))

@@ -12,6 +12,7 @@ import pytest
 
 from spanloop.evaluation.environments import EnvironmentSettings
 from spanloop.evaluation.environments.pool import PoolSettings
+from spanloop.evaluation.runner.acting import FAILED_IN_A_ROW, EnvironmentBrokenError
 from spanloop.evaluation.runner.attempt import EndState
 from spanloop.evaluation.runner.ledger import Ledger
 from spanloop.evaluation.runner.run import MOST_STARTS, mark_prefix, run_attempts
@@ -115,3 +116,38 @@ def test_a_command_finds_its_environment_by_variables_and_a_grader_wins(go: Go, 
 def test_an_environment_that_cannot_be_used_is_refused_before_an_attempt(go: Go) -> None:
     with pytest.raises(ConfigurationError, match="Environment 'nowhere' cannot be used: No environment is called"):
         go({"id": "t"}, name="nowhere")
+
+
+MENDED = """
+import troublesome
+
+class Mended(troublesome.Counter):
+    "The same, whose tasks do nothing else."
+
+    def reset(self, task, seed):
+        return super().reset({}, seed)
+"""
+
+
+def test_an_environment_that_never_answers_ends_the_run_and_the_same_call_loses_nothing(
+    go: Go, store: Store, tmp_path: Path
+) -> None:
+    tasks = [{"id": f"t{number}", "number": number, "do": "hang"} for number in range(6)]
+    with pytest.raises(EnvironmentBrokenError, match=r"did not answer step within 0\.3 s") as caught:
+        go(*tasks, parallel=1)
+    assert f"failed in {FAILED_IN_A_ROW} attempts in a row" in caught.value.what
+    assert "the same command continues" in caught.value.next_step
+    with Ledger(tmp_path / "runs" / "r1") as ledger:
+        assert ledger.summary().states == {}
+    assert stored_attempts(store) == []
+    (tmp_path / "mended.py").write_text(MENDED)
+    told = go(*tasks, name="mended:Mended", parallel=1)
+    assert {each.end.state for each in told.results} == {EndState.FINISHED}
+    assert len(stored_attempts(store)) == len(tasks)
+
+
+def test_a_few_bad_tasks_do_not_end_the_run(go: Go) -> None:
+    bad = [{"id": f"bad-{number}", "number": number, "do": "raise"} for number in range(FAILED_IN_A_ROW - 1)]
+    told = go(*bad, {"id": "good"}, parallel=1)
+    states = {each.attempt.task.id: each.end.state for each in told.results}
+    assert states == {**{task["id"]: EndState.CRASHED for task in bad}, "good": EndState.FINISHED}

@@ -12,6 +12,7 @@ from spanloop.store import Store
 from spanloop.training.loop.app_file import read_app
 from spanloop.training.loop.checks import check_app
 from spanloop.training.loop.loop import Loop, LoopOrder
+from spanloop.training.loop.rounds import LoopRounds
 from spanloop.training.models.registry import Registry
 
 from ..gateway_stand_in import GatewayStandIn
@@ -62,3 +63,16 @@ def test_an_environment_that_cannot_be_used_starts_nothing(data_dir: DataDir, st
     app.write_text(app.read_text().replace("Counter", "Kounter"))
     with pytest.raises(ConfigurationError, match=r"Environment 'troublesome:Kounter' cannot be used: .*imported"):
         check_app(data_dir, read_app(app), Promotion(max_tasks=25), store)
+
+
+@pytest.mark.usefixtures("environment")
+def test_an_environment_that_never_answers_starts_nothing(data_dir: DataDir, store: Store, app: Path) -> None:
+    Registry(data_dir).add("m", write_model_folder(app.parent / "weights"))
+    for name in ("train", "test"):
+        file = app.parent / f"{name}.jsonl"
+        file.write_text(file.read_text().replace('"answer"', '"do": "hang at reset", "answer"'))
+    app.write_text(app.read_text() + "check_timeout_s = 0.5\n")
+    with pytest.raises(ConfigurationError, match=r"task 'train/1', seed 0.*did not answer reset within 0.5 s"):
+        check_app(data_dir, read_app(app), Promotion(max_tasks=25), store)
+    assert LoopRounds(data_dir).list() == ()
+    assert not list(data_dir.runs.glob("*"))

@@ -11,8 +11,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.loop.app_file import UNKNOWN, read_app
 from spanloop.training.loop.init_file import write_app_file
+from spanloop.training.models.registry import Registry
 
-from ..training_seeding import episode_row, insert, transition_row
+from ..training_seeding import STARTED_AT, episode_row, insert, transition_row
+from .support import write_model_folder
 
 
 def question(number: int) -> str:
@@ -60,6 +62,27 @@ def test_rewards_of_the_app_need_no_grader(data_dir: DataDir, store: Store, tmp_
     written = write_app_file(data_dir, store, tmp_path / "app.toml")
     assert written.unknown == ("source", "agent")
     assert "6 of the 6 episodes have a reward that the app sent" in written.app.read_text()
+
+
+def test_a_file_after_a_loop_asks_for_the_grader_again_and_keeps_the_names(
+    data_dir: DataDir, store: Store, tmp_path: Path
+) -> None:
+    seed(store)
+    attempt: dict[str, object] = {
+        "run_id": "shop-v1",
+        "task_id": "t",
+        "attempt": 1,
+        "episode_id": "key-of-an-attempt",
+        "grader": "exact",
+    }
+    insert(store, "attempts", [attempt | {"started_at": STARTED_AT}])
+    judged = episode_row("judged", "", 1, 0.25) | {"service_name": "shop graph", "model": "shop@v1"}
+    insert(store, "episodes", [judged | {"episode_key": "key-of-an-attempt", "group_id": "judged"}])
+    Registry(data_dir).add("shop", write_model_folder(tmp_path / "weights"))
+    written = write_app_file(data_dir, store, tmp_path / "app.toml")
+    document = tomllib.loads(written.app.read_text())
+    assert document["model"] == {"name": "shop", "called": ["fake-gpt"]}
+    assert written.unknown == ("agent", "grader")
 
 
 def test_a_file_that_exists_stays(data_dir: DataDir, store: Store, tmp_path: Path) -> None:

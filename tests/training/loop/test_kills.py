@@ -16,10 +16,12 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import VariableMark, find_processes
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
+from spanloop.training.jobs.database.clock import utc_now
+from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.loop.rounds import LoopRounds, StepName
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.decisions import Decisions
-from spanloop.training.run.job_api import JobApi
+from spanloop.training.run.job_api import JobApi, JobSpec, LoopFile, ScheduleSettings
 
 from ...faults.test_task_runner import ENVIRONMENTS, is_environment
 from ..gateway_stand_in import GatewayStandIn
@@ -75,6 +77,50 @@ def test_kill_9_of_loop_and_environments_loses_and_doubles_nothing(
     assert len(JobApi(data_dir).list()) == len(scheduler.jobs) == len(Decisions(data_dir).list()) == ROUNDS
     assert gateway.served == "m@v2"
     assert not [each for each in find_processes(None, run_marks(data_dir)) if is_environment(each.pid)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("environment")
+def test_kill_9_of_the_scheduler_that_runs_rounds_loses_and_doubles_nothing(
+    data_dir: DataDir, store: Store, place: Path, gateway: GatewayStandIn
+) -> None:
+    (place / "solver.py").write_text(SLOW_AGENT)
+    Registry(data_dir).add("m", write_model_folder(place / "weights"))
+    trainer = Scheduler(data_dir, place / "weights")
+    trainer.start()
+    api, kills, seconds = JobApi(data_dir), 0, 8.0
+    loop = ScheduleSettings(loop=LoopFile(path=str(place / "app.toml"), model="m"))
+    command = [
+        sys.executable,
+        "-m",
+        "spanloop.training.run.scheduler",
+        "--data-dir",
+        str(data_dir.path),
+        "--slots",
+        "0",
+    ]
+    for number in range(1, ROUNDS + 1):
+        schedule = api.schedule(JobSpec.of(kind="sft", base="m", steps=2), at=utc_now(), settings=loop)
+        while not has_ended(api, schedule.id):
+            process, deadline_s = subprocess.Popen(command, start_new_session=True), time.monotonic() + seconds
+            while time.monotonic() < deadline_s and not has_ended(api, schedule.id):
+                time.sleep(0.1)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            kills, seconds = kills + 1, seconds * 1.4
+        assert [tick.job_id for tick in api.ticks(schedule.id)] == [f"round-{number}"] * 2
+    trainer.stop()
+    assert kills > ROUNDS
+    check_ledgers(data_dir, store)
+    assert len(api.list()) == len(trainer.jobs) == len(Decisions(data_dir).list()) == ROUNDS
+    assert gateway.served == "m@v2"
+
+
+def has_ended(api: JobApi, schedule_id: str) -> bool:
+    """Whether the end of the schedule's round is recorded."""
+    ticks = api.ticks(schedule_id, limit=1)
+    return bool(ticks) and ticks[0].outcome is TickOutcome.ENDED
 
 
 def run_under_kills(data_dir: DataDir, place: Path, first_s: float, *, kills_environments: bool = False) -> int:

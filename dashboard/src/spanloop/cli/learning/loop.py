@@ -96,7 +96,7 @@ def run_file(directory: "DataDir", file: Path, order: "LoopOrder", *, dry_run: b
     from spanloop.training.loop.loop import Loop
     from spanloop.training.loop.services import require_services
 
-    with _in_folder_of(directory, file):
+    with in_folder_of(directory, file):
         app = read_app(Path(file.name))
         rule = app.promotion or load_configuration(directory.path).promotion
         if not dry_run:
@@ -119,7 +119,7 @@ def run_file(directory: "DataDir", file: Path, order: "LoopOrder", *, dry_run: b
 
 
 @contextlib.contextmanager
-def _in_folder_of(directory: "DataDir", file: Path) -> "Generator[None]":
+def in_folder_of(directory: "DataDir", file: Path) -> "Generator[None]":
     """Let relative paths in the file, and modules that it names, start at its folder."""
     folder = file.absolute().parent
     if not folder.is_dir():

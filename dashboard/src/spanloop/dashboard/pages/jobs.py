@@ -136,7 +136,7 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
         "next_at": None if schedule.paused_at else schedule.next_at,
         "last_tick": last_tick(resources.job_api().ticks(schedule.id, limit=1), is_paused=bool(schedule.paused_at)),
         "last_at": schedule.last_at,
-        "kind": recipe(schedule.spec),
+        "kind": recipe(schedule.spec) if schedule.settings.loop is None else schedule.starts_text,
         "base": schedule.spec.base,
         "steps": schedule.spec.optimiser.steps,
         "deploy": "always" if schedule.spec.run.deploy_always else "by rule" if schedule.spec.run.deploy else "no",
@@ -177,6 +177,7 @@ def _schedule_actions(schedule: Schedule) -> None:
             actions.act(Action.DELETE_SCHEDULE, schedule.id, lambda: resources.job_api().unschedule(schedule.id))
             st.toast("The schedule is deleted; its jobs stay.")
             st.rerun()
-        if schedule.last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
-            st.query_params["job"] = schedule.last_job_id
+        last_job_id = schedule.last_job_id if schedule.settings.loop is None else None
+        if last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
+            st.query_params["job"] = last_job_id
             st.rerun()

@@ -11,7 +11,7 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.view_models.rounds import round_row, running_text, step_row
+from spanloop.dashboard.view_models.rounds import round_row, running_text, schedule_row, step_row
 from spanloop.training.loop.rounds import LoopRounds
 
 
@@ -27,6 +27,7 @@ class RoundsPage(Page):
             "Rounds", "A round collects with the champion, trains, tests and decides. Click a row for its steps."
         ):
             _rounds(context)
+            _schedules()
 
 
 @st.fragment(run_every=5)
@@ -51,6 +52,21 @@ def _rounds(context: PageContext) -> None:
     st.subheader(f"Steps of round {chosen.number} of {escape_md(chosen.model)}", anchor=False)
     if chosen.steps:
         tables.show(tables.to_frame([step_row(step) for step in chosen.steps]), _step_columns())
+
+
+def _schedules() -> None:
+    """Draw the schedules that begin rounds, each with a link to its row on the page of jobs."""
+    api = resources.job_api()
+    schedules = [each for each in api.schedules() if each.settings.loop is not None]
+    if not schedules:
+        return
+    st.subheader("Schedules that begin rounds", anchor=False)
+    tables.show(
+        tables.to_frame([schedule_row(each, api.ticks(each.id, limit=1)) for each in schedules]),
+        {"next_at": tables.time_column("next"), "last_tick": tables.text_column("last tick", width=380)},
+        [address("jobs", jobs_view="Schedules", schedule=each.id) for each in schedules],
+        key="round_schedules",
+    )
 
 
 def _round_columns() -> tables.Columns:

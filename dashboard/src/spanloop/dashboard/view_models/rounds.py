@@ -5,10 +5,13 @@ from datetime import datetime
 from typing import Final
 
 from spanloop.evaluation.results.bootstrap import Interval
+from spanloop.training.jobs.entities import Tick
 from spanloop.training.loop.estimates import Estimates
 from spanloop.training.loop.rounds import STEPS, LoopRound, RoundOutcome, StepName, StepRecord
+from spanloop.training.spec.stored_spec import Schedule
 
 from .formatting import duration
+from .jobs import last_tick
 
 OUTCOME_MARKS: Final = {
     RoundOutcome.PROMOTED: "✓ promoted",
@@ -55,6 +58,17 @@ def step_row(step: StepRecord) -> dict[str, object]:
         "took": duration(round(step.seconds * 1e9)) if step.seconds else "",
         "tokens": step.tokens,
         "result": found,
+    }
+
+
+def schedule_row(schedule: Schedule, ticks: Sequence[Tick]) -> dict[str, object]:
+    """Return the row of a schedule that begins rounds, with its newest tick."""
+    return {
+        "trigger": schedule.trigger_text,
+        "file": schedule.settings.loop.path if schedule.settings.loop is not None else "",
+        "model": schedule.spec.base,
+        "next_at": None if schedule.paused_at else schedule.next_at,
+        "last_tick": last_tick(ticks, is_paused=bool(schedule.paused_at)),
     }
 
 

@@ -6,7 +6,7 @@ process is lent only after it answered; what an agent leaves open is closed. No 
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -42,11 +42,15 @@ class EnvironmentPool:
     ) -> None:
         self.close()
 
-    def check(self) -> None:
-        """Start a process and look the environment up in it, with its options.
+    def check(self, tasks: Sequence[Fields] = (), seed: int = 0) -> None:
+        """Start a process and look the environment up in it, with its options; start an episode of one of the tasks.
+
+        Args:
+            tasks: Fields of tasks; one whose episode starts is enough, and without any no episode is started.
+            seed: Of the episode.
 
         Raises:
-            ConfigurationError: It cannot be used.
+            ConfigurationError: It cannot be used, or starts no episode within ``check_timeout_s``.
         """
         process = self._lend()
         answer = process.ask("check", START_TIMEOUT_S)
@@ -58,6 +62,23 @@ class EnvironmentPool:
                 "PYTHONPATH or in --cwd.",
             )
         self._give_back(process)
+        failures = [self._try_episode(task, seed) for task in tasks[:1]]
+        if failures and failures[0] and len(tasks) > 1:  # one task alone may be at fault
+            failures.append(self._try_episode(tasks[1], seed))
+        if failures and all(failures):
+            raise ConfigurationError(
+                f"The environment started no episode, so nothing was begun. {failures[-1].partition(' Next: ')[0]}",
+                next_step="Start or correct the environment; one that is slow needs a larger check_timeout_s in "
+                "[environment].",
+            )
+
+    def _try_episode(self, task: Fields, seed: int) -> str:
+        """Start and close an episode; return why it cannot be started, empty when it can."""
+        session = Session(self._lend(), self._settings.environment, lambda: False)
+        session.reset(task, seed, self._settings.environment.check_timeout_s)
+        session.close()
+        self._give_back(session.process)
+        return session.outcome.failure
 
     def open(self, task: Fields, seed: int, should_stop: Callable[[], bool] = lambda: False) -> Session:
         """Start an episode. A session whose environment failed already says so in its outcome.

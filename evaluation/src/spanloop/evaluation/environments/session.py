@@ -49,12 +49,11 @@ class Session:
         self._where = ""
         self._is_closed = False
 
-    def reset(self, task: Fields, seed: int) -> None:
-        """Start the episode."""
+    def reset(self, task: Fields, seed: int, timeout_s: float | None = None) -> None:
+        """Start the episode, within ``timeout_s``; None is the limit of the settings."""
         self._where = f"task {task.get('task_id', '')!r}, seed {seed}"
-        answer = self.process.ask(
-            "reset", self._settings.reset_timeout_s, self._should_stop, task=dict(task), seed=seed
-        )
+        limit_s = self._settings.reset_timeout_s if timeout_s is None else timeout_s
+        answer = self.process.ask("reset", limit_s, self._should_stop, task=dict(task), seed=seed)
         if isinstance(answer, str):
             self._fail(answer)
             return

@@ -1,9 +1,11 @@
 """An agent whose attempts act in an environment: one episode for each attempt, closed when the attempt ends.
 
 Invariant: an attempt whose environment failed never counts as finished, whatever the agent made of it; its error is the
-environment's sentence. The verdict is the environment's where no grader is configured.
+environment's sentence. The verdict is the environment's where no grader is configured. An environment that fails in one
+attempt after the other ends the run.
 """
 
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,10 +16,47 @@ from spanloop.evaluation.environments import Outcome
 from spanloop.evaluation.environments.endpoint import Endpoint, serving
 from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
 from spanloop.evaluation.graders import Verdict
+from spanloop.foundation.errors import SpanloopError
 from spanloop.semconv.environment import ENVIRONMENT_SESSION_ENV, ENVIRONMENT_URL_ENV
 
 from .agent import Agent
 from .attempt import AttemptEnd, EndState, TaskAttempt
+
+FAILED_IN_A_ROW: Final = 4
+"""So many different attempts whose environment failed, and none between them whose environment did not, end a run."""
+
+
+class EnvironmentBrokenError(SpanloopError):
+    """Raised when an environment failed in several attempts in a row; the same call makes them again."""
+
+
+class FailuresInARow:
+    """Counts attempts whose environment failed since the last one whose environment did not; safe between threads."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._attempts: set[tuple[int, int]] = set()
+
+    def worked(self) -> None:
+        """Begin to count anew."""
+        with self._lock:
+            self._attempts.clear()
+
+    def failed(self, attempt: TaskAttempt, error: str) -> None:
+        """Count an attempt; a further start of the same one counts once, so a single bad task ends no run.
+
+        Raises:
+            EnvironmentBrokenError: There are too many.
+        """
+        with self._lock:
+            self._attempts.add((attempt.task_number, attempt.number))
+            count = len(self._attempts)
+        if count >= FAILED_IN_A_ROW:
+            raise EnvironmentBrokenError(
+                f"The environment failed in {count} attempts in a row, so the run stops. The last one: {error}",
+                next_step="Start or correct the environment, or raise its timeouts; the same command continues, and "
+                "makes these attempts again.",
+            )
 
 
 class ActingAgent:

@@ -50,7 +50,11 @@ _SEEDS: Final = 1 << 31
 """Every sampler takes seeds below this."""
 _NEXT: Final = """
 SELECT attempts.task, attempt, task_id FROM attempts JOIN tasks ON tasks.number = attempts.task
-WHERE state = 'pending' ORDER BY attempt, attempts.task LIMIT 1
+WHERE state = 'pending' AND interrupted = '[]' ORDER BY attempt, attempts.task LIMIT 1
+"""
+_NEXT_INTERRUPTED: Final = """
+SELECT attempts.task, attempt, task_id FROM attempts JOIN tasks ON tasks.number = attempts.task
+WHERE state = 'pending' ORDER BY json_array_length(interrupted), attempt, attempts.task LIMIT 1
 """
 _CLAIM: Final = """
 UPDATE attempts SET state = 'running', episode_id = ?, seed = ? WHERE task = ? AND attempt = ?
@@ -230,13 +234,15 @@ class Ledger:
         return interrupted
 
     def claim(self, seed: int) -> TaskAttempt | None:
-        """Claim the next attempt under a new episode id; None when none is pending. First attempts come first.
+        """Claim the next attempt under a new episode id; None when none is pending.
+
+        First attempts come first, and attempts that were interrupted come last, the least often interrupted one first.
 
         Args:
             seed: Of the run; each attempt has its own, derived from it, its task and its number.
         """
         with self._writing() as database:
-            row = database.execute(_NEXT).fetchone()
+            row = database.execute(_NEXT).fetchone() or database.execute(_NEXT_INTERRUPTED).fetchone()
             if row is None:
                 return None
             task, number, task_id = cast("tuple[int, int, str]", row)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
 from spanloop.evaluation.graders import GraderContext, load_grader
 from spanloop.evaluation.graders.loading import LoadedGrader
-from spanloop.evaluation.tasks import PassRates, Rejected, TaskReading, TaskSelection
+from spanloop.evaluation.tasks import PassRates, Rejected, Task, TaskReading, TaskSelection
 from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError, NotRunningError
 from spanloop.foundation.keys.api_keys import KeyRing
@@ -184,8 +184,13 @@ def check_agent(data_dir: DataDir, request: RunRequest) -> None:
         CommandAgent(settings, model=request.model, output=_output(request.answer)).check()
 
 
-def check_environment(data_dir: DataDir, request: RunRequest) -> None:
-    """Check that the environment can be used, if there is one: it is imported with its options, in its own process.
+def check_environment(data_dir: DataDir, request: RunRequest, tasks: Sequence[Task] = ()) -> None:
+    """Check that the environment can be used, if there is one: it starts an episode of a task, in its own process.
+
+    Args:
+        data_dir: An opened data directory.
+        request: What would be run.
+        tasks: Some of its tasks; without any the environment is imported only.
 
     Raises:
         ConfigurationError: It cannot be used.
@@ -193,7 +198,7 @@ def check_environment(data_dir: DataDir, request: RunRequest) -> None:
     settings = _pool_settings(data_dir, request)
     if settings is not None:
         with EnvironmentPool(settings) as pool:
-            pool.check()
+            pool.check([{**task.fields, "task_id": task.id} for task in tasks], request.seed)
 
 
 def _pool_settings(data_dir: DataDir, request: RunRequest) -> PoolSettings | None:

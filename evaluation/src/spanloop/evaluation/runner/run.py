@@ -21,7 +21,7 @@ from spanloop.foundation.processes.reaper import reaping
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
 
-from .acting import acting, has_failed_environment, verdict_of_outcome
+from .acting import FailuresInARow, acting, has_failed_environment, verdict_of_outcome
 from .agent import Agent
 from .answers import RecordedAttempts, last_message
 from .attempt import EndedAttempt, EndState, TaskAttempt
@@ -97,6 +97,7 @@ def run_attempts(plan: RunPlan, store: Store, progress: Progress, stop: threadin
     Raises:
         AlreadyRunningError: Another process runs it.
         ConfigurationError: The source or the agent cannot be used, or the run exists with other settings.
+        EnvironmentBrokenError: The environment failed in several attempts in a row.
         ServiceError: The gateway stopped serving the model.
         StoreError: ClickHouse did not take the results; the ledger has them.
         DataDirectoryError: The disk is full.
@@ -127,6 +128,7 @@ class _Run:
         self._stop = stop
         self._failure: BaseException | None = None
         self._lock = threading.Lock()
+        self._environment_failures = FailuresInARow()
         self._graders = ThreadPoolExecutor(plan.parallel, "grader")
         self._queued = threading.BoundedSemaphore(plan.parallel * _QUEUED_PER_THREAD)
 
@@ -188,7 +190,10 @@ class _Run:
         if has_failed_environment(end) and len(attempt.interrupted) + 1 < MOST_STARTS:
             self._tell(f"attempt {attempt.number} at {attempt.task.id} is made again: {end.error}")
             self._ledger.release(attempt)
+            self._environment_failures.failed(attempt, end.error)
             return True
+        if end.outcome is not None and not end.outcome.failure:
+            self._environment_failures.worked()
         if end.state is not EndState.FINISHED and self._is_interrupted(attempt, served):
             self._tell(f"the gateway failed during attempt {attempt.number} at {attempt.task.id}; it is made again")
             self._ledger.release(attempt)

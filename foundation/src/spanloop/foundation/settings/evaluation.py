@@ -40,6 +40,8 @@ class EnvironmentSettings(Section):
     """Longest time until the environment has started an episode, seconds."""
     step_timeout_s: Annotated[float, OptionName("--step-timeout")] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Longest time of one step of the environment, seconds."""
+    check_timeout_s: Annotated[float, OptionName("--check-timeout")] = Field(default=30.0, gt=0, allow_inf_nan=False)
+    """Longest time until the environment has started a first episode, before a loop begins anything, seconds."""
     most_steps: int = Field(default=100, ge=1)
     """After so many steps the environment ends the episode."""
 

@@ -84,6 +84,11 @@ class StoredSchedule(Generic[SpecT_co]):
         return self.cron is not None or self.settings.interval is not None
 
     @property
+    def starts_text(self) -> str:
+        """What a tick starts: the kind of its job, or a round of a file."""
+        return self.spec.kind if self.settings.loop is None else f"a round of {self.settings.loop.path}"
+
+    @property
     def trigger_text(self) -> str:
         """What submits its job: ``cron 0 3 * * *``, ``every 6h``, ``after 500 new transitions``, ``once``, …."""
         return f"cron {self.cron}" if self.cron is not None else self.settings.trigger_text or "once"
@@ -99,7 +104,7 @@ class Tick:
     outcome: TickOutcome
     reason: str
     job_id: str | None
-    """The job that it submitted."""
+    """The job that it submitted; of a loop the round, as ``round-3``."""
 
     def __str__(self) -> str:
         times = f" ({self.times} times)" if self.times > 1 else ""

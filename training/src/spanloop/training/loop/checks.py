@@ -4,7 +4,7 @@ Invariant: what can be known to be wrong is refused here with one sentence, befo
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from spanloop.evaluation.runner.planning import (
     RunRequest,
@@ -13,7 +13,7 @@ from spanloop.evaluation.runner.planning import (
     check_request,
     requested_tasks,
 )
-from spanloop.evaluation.tasks import Rejected
+from spanloop.evaluation.tasks import Rejected, Task
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Evaluation, Promotion
@@ -24,10 +24,9 @@ from spanloop.training.verl_plugin.override_check import check_verl
 
 from .app_file import App
 
-if TYPE_CHECKING:
-    from spanloop.evaluation.tasks import Rejected
-
 _SHOWN: Final = 3
+_TRIED: Final = 2
+"""Tasks that the environment is tried with."""
 
 
 class CheckedTasks(NamedTuple):
@@ -37,6 +36,8 @@ class CheckedTasks(NamedTuple):
     digests: frozenset[str]
     rejected: int
     """Records that are no task."""
+    first: tuple[Task, ...] = ()
+    """The first ones, to try the environment with."""
 
 
 class CheckedApp(NamedTuple):
@@ -75,10 +76,12 @@ def check_app(data_dir: DataDir, app: App, rule: Promotion, store: Store) -> Che
             f"[evaluation] has {len(evaluation.ids)} tasks, and [promotion] promotes on {rule.min_tasks} or more.",
             next_step="Add tasks, or lower min_tasks in [promotion].",
         )
-    agents = {(each.agent, each.cwd): each for each in (app.run, app.evaluation)}
-    for settings in agents.values():
+    agents = {
+        (each.agent, each.cwd): (each, tasks) for each, tasks in ((app.evaluation, evaluation), (app.run, training))
+    }
+    for settings, tasks in agents.values():
         check_agent(data_dir, _request(settings))
-        check_environment(data_dir, _request(settings))
+        check_environment(data_dir, _request(settings), tasks.first)
     rejected = (("run", training.rejected), ("evaluation", evaluation.rejected))
     notes = tuple(f"[{name}]: {count:,} records are no task; the others are used" for name, count in rejected if count)
     return CheckedApp(app, rule, training, evaluation, notes)
@@ -99,7 +102,12 @@ def _check_tasks(data_dir: DataDir, name: str, settings: Evaluation, store: Stor
         request = _request(settings)
         checked = check_request(data_dir, request)
         reading = requested_tasks(request, store, required=checked.required, on_reject=rejected.append)
-        tasks = [(task.id, task.digest) for task in reading]
+        first: list[Task] = []
+        tasks: list[tuple[str, str]] = []
+        for task in reading:
+            tasks.append((task.id, task.digest))
+            if len(first) < _TRIED:
+                first.append(task)
     except ConfigurationError as error:
         raise ConfigurationError(f"[{name}]: {error.what}", next_step=error.next_step) from error
     if not tasks:
@@ -111,7 +119,8 @@ def _check_tasks(data_dir: DataDir, name: str, settings: Evaluation, store: Stor
             f"[{name}]: {settings.tasks} has {found}.",
             next_step="Correct the tasks, or name the field that the agent's command and the grader read.",
         )
-    return CheckedTasks(frozenset(task for task, _ in tasks), frozenset(digest for _, digest in tasks), len(rejected))
+    ids, digests = frozenset(task for task, _ in tasks), frozenset(digest for _, digest in tasks)
+    return CheckedTasks(ids, digests, len(rejected), tuple(first))
 
 
 def _check_overlap(training: CheckedTasks, evaluation: CheckedTasks) -> None:

@@ -41,7 +41,8 @@ name = {model}
 tasks = {train_file}
 # How one task is attempted: a command, in which {{prompt}} is the task's field (standard input has all fields as JSON,
 # too), or a Python function module:function that gets the fields and returns the answer. It calls OPENAI_BASE_URL and
-# OPENAI_MODEL, and runs in this folder under opentelemetry-instrument.{tools_note}
+# OPENAI_MODEL, and runs in this folder under opentelemetry-instrument. An app with an environment of its own names its
+# interpreter: /path/to/venv/bin/python.{tools_note}
 agent = "{unknown}"    # for example: python app.py --ask {{prompt}}
 attempts = 4           # at each task; a group of attempts is what GRPO compares
 parallel = 4
@@ -212,7 +213,7 @@ def _text(registered: Collection[str], store: Store, service: Service, file: Pat
         file=file.name,
         models_note=f"The stored episodes called {models}.",
         model=json.dumps(name),
-        called="" if called else _called_text(store, service),
+        called=_called_text(store, service, registered),
         source='# source = "smollm2"' if called else f'source = "{UNKNOWN}"',
         train_count=len(trainings),
         task_count=len(trainings) + len(tests),
@@ -226,10 +227,10 @@ def _text(registered: Collection[str], store: Store, service: Service, file: Pat
     )
 
 
-def _called_text(store: Store, service: Service) -> str:
+def _called_text(store: Store, service: Service, registered: Collection[str]) -> str:
     """Return the lines about the names by which the app calls its models; empty where the spans do not tell them."""
     requested: list[str] = store.query("loop_called", service=service.name)["names"].to_list()[0]
-    names = [name for name in requested or service.models if "@" not in name]
+    names = [name for name in requested or service.models if "@" not in name and name not in registered]
     if not names:
         return ""
     note = "# The gateway answers to these names with it, so that the agent's source stays as it is."

@@ -18,7 +18,13 @@ from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.schedules import schedule_ticks
 from spanloop.training.jobs.schedules import stored_schedules as schedules
-from spanloop.training.jobs.schedules.schedule_settings import Budget, FailureTrigger, ScheduleSettings, parse_interval
+from spanloop.training.jobs.schedules.schedule_settings import (
+    Budget,
+    FailureTrigger,
+    LoopFile,
+    ScheduleSettings,
+    parse_interval,
+)
 from spanloop.training.jobs.schedules.stored_schedules import check_cron, check_instant, next_firing
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
@@ -38,6 +44,7 @@ __all__ = [
     "JobLeaseLostError",
     "JobSpec",
     "JobState",
+    "LoopFile",
     "Schedule",
     "ScheduleSettings",
     "Tick",
@@ -165,7 +172,7 @@ class JobApi:
             spec: The job. Its base model is resolved when the job runs.
             cron: Five cron fields (minute hour day month weekday), in UTC.
             at: An aware time; a past time is due at once. The job is submitted whatever data there is.
-            settings: An interval, a condition on the data, a budget.
+            settings: An interval, a condition on the data, a budget; a loop whose rounds begin instead of the job.
 
         Raises:
             ConfigurationError: There is no trigger or more than one, the schedule never ticks, verl is installed here
@@ -174,7 +181,7 @@ class JobApi:
             JobError: The selector cannot be used.
         """
         check_verl(spec)
-        check_extensions(spec, self._paths.root)
+        check_extensions(spec if settings.loop is None else spec.changed(deploy=False), self._paths.root)
         now = self._clock()
         triggers = (
             cron,
@@ -199,6 +206,11 @@ class JobApi:
             next_at = now
         if at is not None and settings.budget is not None:
             raise ConfigurationError("A budget is of a schedule that submits more than one job.")
+        if settings.loop is not None and (settings.budget is not None or settings.after_transitions is not None):
+            raise ConfigurationError(
+                "A round of a loop has the [budget] of its file, and makes its transitions itself.",
+                next_step="Leave out the budget, and give cron, at, an interval or a condition on failures.",
+            )
         with self._database.write() as session:
             row = schedules.insert_schedule(
                 session, spec, cron=normalised_cron, settings=settings, next_at=next_at, now=now

@@ -2,10 +2,11 @@
 
 Invariant: deciding writes nothing, so ``spanloop schedules preview`` and the scheduler decide alike. A job is submitted
 only when its first stage would train on an episode that no earlier job of the schedule has trained on: the same
-selection that exports the job's dataset says so.
+selection that exports the job's dataset says so. A round of a loop collects its episodes itself.
 """
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import SpanloopError
@@ -44,11 +45,15 @@ def decide_tick(data_dir: DataDir, schedule: Schedule, *, now: datetime) -> Tick
     obstacle = JobApi(data_dir, clock=lambda: now).obstacle(schedule)
     if obstacle:
         return TickPreview(Decision(TickOutcome.SKIPPED, obstacle), None)
+    if schedule.settings.loop is not None and not Path(schedule.settings.loop.path).is_file():
+        return TickPreview(Decision(TickOutcome.SKIPPED, f"there is no file {schedule.settings.loop.path}"), None)
     try:
         if schedule.settings.when_failures is not None:
             waiting = _too_few_failures(data_dir, schedule, schedule.settings.when_failures, now)
             if waiting:
                 return TickPreview(Decision(TickOutcome.WAITING, waiting), None)
+        if schedule.settings.loop is not None:
+            return TickPreview(Decision(TickOutcome.SUBMITTED, "a round of its loop"), None)
         return _decide_by_data(data_dir, schedule)
     except SpanloopError as error:
         if is_transient(error):

@@ -188,6 +188,7 @@ class TickRow(Base):
     verdict: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
     job_id: Mapped[str] = mapped_column(String(64), default="")
+    """The job that it submitted; of a loop the round, as ``round-3``."""
 
 
 class LoopRoundRow(Base):

@@ -1,4 +1,6 @@
-"""The scheduler's loop: recover abandoned jobs, submit scheduled ones. One scheduler of several is active.
+"""The scheduler's loop: recover abandoned jobs, submit scheduled ones, run scheduled rounds of loops.
+
+One scheduler of several is active.
 
 Invariant: only the leader decides (`leadership`), everything that it writes carries its token, and the database holds
 everything that it knows. So a scheduler may be killed at any instant, or may hang and come back: another one goes on,
@@ -22,6 +24,7 @@ from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.jobs.processes.poll_loop import poll
 from spanloop.training.jobs.processes.recovery import Recovery
+from spanloop.training.jobs.processes.round_process import DEFAULT_LOOP_COMMAND, RoundProcess
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec
 from spanloop.training.jobs.schedules.outcome import TickOutcome
@@ -41,6 +44,7 @@ class Scheduler:
         parse_spec: Reads the specifications of jobs and schedules.
         jobs: A job runner that this process embeds; None runs no jobs here.
         tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
+        loop_command: Program and arguments that run a loop; ``FILE --data-dir D`` is appended.
         settings: Intervals and lease durations.
         clock: Returns the current time; None is the machine's clock, and the database's for leases.
     """
@@ -52,6 +56,7 @@ class Scheduler:
         *,
         jobs: JobRunner | None = None,
         tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
+        loop_command: Sequence[str] = DEFAULT_LOOP_COMMAND,
         settings: SchedulerSettings = SchedulerSettings(),
         clock: Clock | None = None,
     ) -> None:
@@ -81,6 +86,7 @@ class Scheduler:
             lease_time=lease_time,
         )
         self._ticks = TickProcess(paths, tick_command)
+        self._rounds = RoundProcess(paths, self.database, loop_command, clock=self._clock)
 
     @property
     def running(self) -> frozenset[JobLease]:
@@ -106,10 +112,10 @@ class Scheduler:
             if self._leadership.hold():
                 self._lead()
             else:
-                self._ticks.close()
+                self._close_processes()
         except LeadershipLostError:
             self._leadership.lose()
-            self._ticks.close()
+            self._close_processes()
         except DataDirectoryError:
             self._recovery.wait_for_runners()
             raise
@@ -118,7 +124,7 @@ class Scheduler:
 
     def close(self) -> None:
         """Give the leadership up, then close the embedded runner."""
-        self._ticks.close()
+        self._close_processes()
         try:
             self._leadership.release()
         except DataDirectoryError as error:
@@ -126,6 +132,10 @@ class Scheduler:
             log.error("the leadership could not be given up: %s", error)  # noqa: TRY400
         if self.jobs is not None:
             self.jobs.close()
+
+    def _close_processes(self) -> None:
+        self._ticks.close()
+        self._rounds.close()
 
     def _lead(self) -> None:
         self._recovery.recover(mine=self.running, check=self._leadership.check_leads)
@@ -142,3 +152,4 @@ class Scheduler:
             )
         # A process decides about recurring schedules, because it reads the store, which may be slow or away.
         self._ticks.look(is_due=any(schedule.is_recurring for schedule in due), leader=self._leadership.token)
+        self._rounds.look(self._leadership.check_leads)

@@ -7,7 +7,9 @@ class TickOutcome(StrEnum):
     """What a tick of a schedule did."""
 
     SUBMITTED = "submitted"
-    """It submitted a job."""
+    """It submitted a job, or began a round of a loop."""
+    ENDED = "ended"
+    """The round that it began ended, or was interrupted by an error; the next tick continues an open one."""
     SKIPPED = "skipped"
     """It submitted none; the schedule ticks again at its next time."""
     WAITING = "waiting"

@@ -109,6 +109,17 @@ class FailureTrigger(BaseModel):
         return f"{self.failure_class}{agent} above {self.percent:g}% of the last {self.episodes} episodes"
 
 
+class LoopFile(BaseModel):
+    """The file of a loop whose rounds a schedule begins."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str = Field(min_length=1)
+    """Absolute path of the ``app.toml``."""
+    model: str = Field(min_length=1)
+    """The name of its ``[model]``."""
+
+
 class ScheduleSettings(BaseModel):
     """The settings of a schedule that are stored as JSON; at most one of the first three is its trigger."""
 
@@ -118,6 +129,8 @@ class ScheduleSettings(BaseModel):
     after_transitions: int | None = Field(default=None, ge=1)
     when_failures: FailureTrigger | None = None
     budget: Budget | None = None
+    loop: LoopFile | None = None
+    """A tick begins a round of this loop, or continues an open one, and submits no job."""
 
     @property
     def waits_for_data(self) -> bool:

@@ -2,7 +2,7 @@
 
 Invariant: a tick advances ``next_at``, is recorded, and inserts its job in one transaction, on the condition that
 ``next_at`` is still the tick that was decided about. So each tick is decided once, whatever other schedulers do, and a
-crash neither loses nor doubles a job. A schedule has at most one job that has not ended.
+crash neither loses nor doubles a job. A schedule has at most one job, or round of a loop, that has not ended.
 """
 
 import logging
@@ -24,6 +24,7 @@ from spanloop.training.jobs.leadership import CheckLeader, unfenced
 from spanloop.training.jobs.queued_spec import ParseSpec, QueuedSpec, SpecT
 from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.schedules.schedule_settings import Budget, BudgetUnit
+from spanloop.training.jobs.schedules.scheduled_rounds import find_begun, next_round
 from spanloop.training.jobs.schedules.stored_schedules import next_tick
 from spanloop.training.jobs.state_machine import FINAL_STATES
 from spanloop.training.jobs.states import JobState
@@ -121,6 +122,8 @@ def find_obstacle(session: Session, schedule: StoredSchedule[QueuedSpec], *, now
     open_job = session.scalars(jobs.where(JobRow.state.in_(open_states)).limit(1)).first()
     if open_job is not None:
         return f"its job {open_job.job_id} is {open_job.state}, and it has one job at a time"
+    if (begun := find_begun(session, schedule.id)) is not None:
+        return f"its {begun} has not ended, and it has one round at a time"
     last = session.get(JobRow, schedule.last_job_id) if schedule.last_job_id else None
     if schedule.settings.waits_for_data and last is not None and last.state in _WITHOUT_RESULT:
         until = (last.finished_at or last.created_at) + AFTER_FAILURE
@@ -155,7 +158,11 @@ def record_tick(
         decision = Decision(TickOutcome.SKIPPED, obstacle)
     job_id = None
     if decision.outcome is TickOutcome.SUBMITTED:
-        job_id = insert_job(session, schedule.spec, now=now, schedule_id=schedule.id, fired_for=schedule.next_at).job_id
+        job_id = (
+            insert_job(session, schedule.spec, now=now, schedule_id=schedule.id, fired_for=schedule.next_at).job_id
+            if schedule.settings.loop is None
+            else next_round(session, schedule.settings.loop.model)
+        )
         submitted = update(ScheduleRow).where(ScheduleRow.schedule_id == schedule.id)
         session.execute(
             submitted.values(last_at=now, last_job_id=job_id), execution_options={"synchronize_session": False}
