@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from ..linking.span_links import Links
 from ..spans import Span, SpanKind
 
@@ -46,7 +48,7 @@ def without_clock_skew(spans: Sequence[Span], links: Links) -> Sequence[Span]:
     if not shifts:
         return spans
     shifted = [
-        span._replace(start_ns=span.start_ns + shifts[span.key]) if span.key in shifts else span for span in spans
+        replace(span, start_ns=span.start_ns + shifts[span.key]) if span.key in shifts else span for span in spans
     ]
     return sorted(shifted, key=lambda span: (span.start_ns, span.key))
 

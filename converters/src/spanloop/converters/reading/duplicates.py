@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ..linking.identity import is_unique
 from ..linking.initial_grouping import inherit
 from ..spans import Rejected, Span, SpanKind
@@ -137,11 +139,12 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
     for other in gone:
         if other.has_failed and not kept.has_failed and not kept.output:
-            kept = kept._replace(is_error=other.is_error, error_type=other.error_type, exception=other.exception)
+            kept = replace(kept, is_error=other.is_error, error_type=other.error_type, exception=other.exception)
         parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
         if kept.has_failed and not kept.exception.type:
-            kept = kept._replace(exception=other.exception if other.exception.type else kept.exception)
-        kept = kept._replace(
+            kept = replace(kept, exception=other.exception if other.exception.type else kept.exception)
+        kept = replace(
+            kept,
             parent_span_id=parent,
             ingested_us=max(kept.ingested_us, other.ingested_us),
             agent_name=kept.agent_name or other.agent_name,
