@@ -91,7 +91,10 @@ def step_results(
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:
-    return [ShownAnswer(*answer.response, answer.is_error) for answer in hosted_answers(call.output[0])]
+    return [
+        ShownAnswer(answer.response.id, answer.response.content, answer.is_error)
+        for answer in hosted_answers(call.output[0])
+    ]
 
 
 def _shown_answers(
@@ -119,7 +122,10 @@ def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
         if responses and IS_ERROR in message.json:
             flags = _error_flags(message.json)
             marked = [flags[place] if place < len(flags) else False for place in range(len(responses))]
-            answers += [ShownAnswer(*response, flag) for response, flag in zip(responses, marked, strict=True)]
+            answers += [
+                ShownAnswer(response.id, response.content, flag)
+                for response, flag in zip(responses, marked, strict=True)
+            ]
         elif responses:
             answers += [ShownAnswer(response.id, response.content) for response in responses]
     return answers
