@@ -82,7 +82,7 @@ def _read_call(
         if isinstance(call.input, str):
             history = log.read_history(call.input, call.trace_id, call.system)
         else:
-            history = log.history(log.of_objects(call.input), call.system)
+            history = log.history_of_objects(call.input, call.trace_id, call.system)
         contents.histories[place] = history
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         output: tuple[Message, ...] = ()
@@ -153,7 +153,7 @@ def _content_problem(
 def _gap(history: History) -> str:
     """Return the part that is missing in a call's input; empty where it may be whole."""
     facts = history.facts
-    if missing := facts.course.missing(history.messages):
+    if missing := facts.course.missing(history):
         return missing
     return "nobody says anything in it" if facts.has_prompt and not facts.has_prompt_content else ""
 
