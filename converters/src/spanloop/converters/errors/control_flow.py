@@ -49,7 +49,7 @@ class _Raised(NamedTuple):
 
 def without_control_flow(group: Group) -> Group:
     """Return ``group`` without the errors of control flow; a tool that waits is no call of a tool any more."""
-    if not any(span.is_error or span.error_type for spans in (group.calls, group.context) for span in spans):
+    if not [span for spans in (group.calls, group.context) for span in spans if span.is_error or span.error_type]:
         return group
     answer = _last_answer(group)
     return group._replace(

@@ -116,10 +116,10 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> dict
         tokens: ``Generations.tokens``.
     """
     row_pairs: list[tuple[int, int]] = []
-    for steps in episodes:
-        for step in steps:
-            one = None if step.previous is None else exact_tokens(steps[step.previous])
-            other = exact_tokens(step)
+    for steps in episodes if tokens.height else ():
+        sampled = list(map(exact_tokens, steps))
+        for step, other in zip(steps, sampled, strict=True):
+            one = None if step.previous is None else sampled[step.previous]
             if one and other:
                 row_pairs.append((one.row, other.row))
     if not row_pairs:
