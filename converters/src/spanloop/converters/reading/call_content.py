@@ -6,6 +6,7 @@ Invariant: each distinct message of a batch is read once. Content that cannot be
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -67,10 +68,10 @@ def read_contents(columns: Columns, attributes: Attributes, log: MessageLog) -> 
     """
     count = len(columns["kind"])
     contents = CallContents([NO_HISTORY] * count, [()] * count, [()] * count, ["[]"] * count, [None] * count)
-    rows = zip(columns["kind"], *(columns[name] for name in _COLUMNS), strict=True)
-    for place, (kind, *values) in enumerate(rows):
-        if kind == _MODEL_CALL:
-            _read_call(_CallAttributes(*values), attributes, log, contents, place)
+    is_call = [kind == _MODEL_CALL for kind in columns["kind"]]
+    calls = map(_CallAttributes, *(compress(columns[name], is_call) for name in _COLUMNS))
+    for place, call in zip(compress(range(count), is_call), calls, strict=True):
+        _read_call(call, attributes, log, contents, place)
     return contents
 
 

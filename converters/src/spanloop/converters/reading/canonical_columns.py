@@ -111,7 +111,7 @@ def _in_order(parts: Sequence[tuple[Rows, Columns]], height: int) -> Columns:
     columns: Columns = dict.fromkeys((*CANONICAL, *_COMMON), [""] * height)
     for name in columns.keys() & {name for _, fields in parts for name in fields}:
         values = list(chain.from_iterable(fields.get(name) or [""] * len(places) for places, fields in parts))
-        columns[name] = values if len(parts) == 1 else list(map(values.__getitem__, order))
+        columns[name] = values if len(parts) == 1 else list(itemgetter(*order)(values))
     return columns
 
 

@@ -33,17 +33,13 @@ def without_clock_skew(spans: Sequence[Span], links: Links) -> Sequence[Span]:
         links: Span → spans of other traces that it links to; a root that links to one tool's call lies within it.
     """
     known = {span.key: span for span in spans}
-    parents: dict[SpanKey, Span] = {}
-    is_skewed = False
-    for span in spans:
-        parent = known.get((span.trace_id, span.parent_span_id))
-        if parent is None and links:
-            parent = _linked_tool_call(links.get(span.key, frozenset()), known)
-        if parent is not None:
-            parents[span.key] = parent
-            is_skewed = is_skewed or _is_outside(span, parent)
-    if not is_skewed:
+    pairs = [(span, known.get((span.trace_id, span.parent_span_id))) for span in spans]
+    if links:
+        linked = (_linked_tool_call(links.get(span.key, frozenset()), known) for span in spans)
+        pairs = [(span, parent or other) for (span, parent), other in zip(pairs, linked, strict=True)]
+    if not any(parent is not None and _is_outside(span, parent) for span, parent in pairs):
         return spans
+    parents = {span.key: parent for span, parent in pairs if parent is not None}
     shifts = {key: shift for key, shift in _shifts(spans, parents).items() if shift}
     if not shifts:
         return spans

@@ -204,7 +204,7 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
-        or next((canonical_finish_reason(message.finish_reason) for message in output), "")
+        or (next((canonical_finish_reason(message.finish_reason) for message in output), "") if output else "")
         for text, output in zip(columns["finish_reasons"], contents.outputs, strict=True)
     ]
     spans = map(
