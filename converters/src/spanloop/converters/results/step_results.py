@@ -67,8 +67,9 @@ def step_results(
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
-    known = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
-    for span in tool_span_calls(calls, context):
+    spans = tool_span_calls(calls, context)
+    known = {tool_call.id for call in calls if spans and call.output for tool_call in call.output[0].tool_calls}
+    for span in spans:
         # A framework may give a call an id of its own, which no model asked with: its name tells then.
         if span.tool_call_id and span.tool_call_id in known:
             by_id[span.tool_call_id].append(span)
@@ -83,10 +84,10 @@ def step_results(
             continue
         after = next_calls[index]
         before_ns = None if after is None else after[0].start_ns
-        spans = [tools.take(request, before_ns) for request in requests]
+        taken = [tools.take(request, before_ns) for request in requests]
         shown = _shown_answers(call, requests, *after) if after else _hosted_answers(call)
         in_text = observed.get(index, ()) if not shown else ()
-        results.append(tool_results(requests, spans, shown, in_text, answer_errors))
+        results.append(tool_results(requests, taken, shown, in_text, answer_errors))
     return results
 
 
