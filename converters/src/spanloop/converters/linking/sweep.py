@@ -43,8 +43,12 @@ class Continuations:
         self._calls_by_anchor: dict[str | int, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            ids = [request.id for request in call.emitted]
-            for anchor in {*call.span.output_chain, call.span.history.number, *ids}:
+            anchors: set[str | int] = {
+                *call.span.output_chain,
+                call.span.history.number,
+                *(request.id for request in call.emitted),
+            }
+            for anchor in anchors:
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
