@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.semconv import attributes as names
 
@@ -65,7 +66,7 @@ class Evaluations:
                 by_trace[span.trace_id].append(span)
         judges = {key for members in by_trace.values() for key in self._judges(members)}
         return (
-            [span._replace(kind=SpanKind.OTHER) if span.key in judges else span for span in spans] if judges else spans
+            [replace(span, kind=SpanKind.OTHER) if span.key in judges else span for span in spans] if judges else spans
         )
 
     def _judges(self, spans: Sequence[Span]) -> set[SpanKey]:

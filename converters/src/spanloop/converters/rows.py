@@ -5,12 +5,12 @@ decides. A column is a list over all rows: polars takes it as it is, and a row c
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -39,8 +39,7 @@ NO_ACTION: Final = '{"role":"assistant","parts":[]}'
 """The action of a call that gave none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """One episode with its rewards, failures, problems and token rows."""
 
     episode: Episode

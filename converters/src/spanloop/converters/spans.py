@@ -7,6 +7,8 @@ makes the transition untrainable later on.
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import History, Message
 
@@ -34,7 +36,7 @@ class ExceptionInfo(NamedTuple):
     message: str
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """One span. Empty text means that the attribute is absent."""
 
     key: tuple[str, str]

@@ -132,7 +132,7 @@ def build_episode(
         Step(
             index=index,
             span=call,
-            agent_name=agents[call.key],
+            agent_name=agents[index],
             thread=threads[index],
             continues=above[index],
             previous=previous[index],
@@ -153,11 +153,11 @@ def _earlier(parent: int | None, index: int) -> int | None:
     return parent if parent is not None and parent < index else None
 
 
-def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str]:
+def _agents(calls: Sequence[Span], context: Sequence[Span]) -> list[str]:
     """The agent name of each call: its own, else that of the nearest ancestor in its trace."""
-    names = {call.agent_name for call in calls}
-    if "" not in names or (len(names) == 1 and not any(span.agent_name for span in context)):
-        return {call.key: call.agent_name for call in calls}
+    names = [call.agent_name for call in calls]
+    if "" not in names or not any(span.agent_name for span in (*calls, *context)):
+        return names
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in (*calls, *context):
         by_trace[span.trace_id].append(span)
@@ -167,22 +167,22 @@ def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str
         )
         for trace_id, members in by_trace.items()
     }
-    return {call.key: nearest[call.trace_id][call.span_id] for call in calls}
+    return [nearest[call.trace_id][call.span_id] for call in calls]
 
 
-def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Mapping[SpanKey, str]) -> list[Thread]:
+def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Sequence[str]) -> list[Thread]:
     threads: list[Thread] = []
     rewritten: dict[Thread, Thread] = {}
     for index, call in enumerate(calls):
         above = continues[index]
         if above is None:
-            thread = (agents[call.key], *conversation_of(call))
+            thread = (agents[index], *conversation_of(call))
             threads.append(rewritten.get(thread, thread))
             continue
         threads.append(threads[above])
         if call.history.length == calls[above].history.length:
             # what came since was written into a message, which may be the one that names the thread
-            rewritten[(agents[call.key], *conversation_of(call))] = threads[above]
+            rewritten[(agents[index], *conversation_of(call))] = threads[above]
     return threads
 
 

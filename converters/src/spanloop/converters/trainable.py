@@ -153,8 +153,10 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
             what = "arguments"
         elif continuation.repeats_input and _is_part(by_id, step.span.input, news):
             what = "other tool calls"
+    if not what:
+        return None
     lacking = f"without the {what} that the history of span {after.span.span_id} tells of"
-    return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking) if what else None
+    return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking)
 
 
 def _has_more(requests: Sequence[ToolCall], later: Sequence[Message]) -> bool:

@@ -1,12 +1,13 @@
 """Facts about a list of messages as a whole, updated by the new ones."""
 
-from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .model import Message
 from .validator import Course
+
+if TYPE_CHECKING:
+    from .log import History
 
 NO_PARTS: Final = '"parts":[]'
 """In a message's JSON: nothing is in it."""
@@ -24,21 +25,20 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Whether one of those has any parts."""
     course: Course = Course()
 
-    def further(self, whole: Sequence[Message]) -> "Facts":
-        """With all of ``whole``, which begins with what was looked at."""
-        length = len(whole)
-        if length == self.length:
+    def further(self, history: "History") -> "Facts":
+        """With all messages of ``history``, which begins with those that were looked at."""
+        if history.length == self.length:
             return self
         is_redacted, has_system = self.is_redacted, self.has_system
         has_prompt, has_prompt_content = self.has_prompt, self.has_prompt_content
-        for message in whole[self.length :]:
+        for message in history.since(self.length):
             is_redacted = is_redacted or message.is_redacted
             if message.role in {"user", "system"}:
                 has_prompt = True
                 has_system = has_system or message.role == "system"
                 has_prompt_content = has_prompt_content or NO_PARTS not in message.json
-        course = self.course.further(whole, self.length)
-        return Facts(length, is_redacted, has_system, has_prompt, has_prompt_content, course)
+        course = self.course.further(history, self.length)
+        return Facts(history.length, is_redacted, has_system, has_prompt, has_prompt_content, course)
 
 
 NO_FACTS: Final = Facts()

@@ -4,6 +4,7 @@ Agents send their whole history with every call. Invariant: messages with equal 
 equal messages are one `History`, so whatever belongs to a history is computed once.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
@@ -15,6 +16,7 @@ from .facts import NO_FACTS, Facts
 from .model import Message
 from .view import read_message, system_fields
 
+_IDENTITY_BYTES: Final = array("Q").itemsize
 _ITEMS: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -51,6 +53,14 @@ class History(msgspec.Struct, eq=False, gc=False):
             self.cached_messages = (*(known or ()), *reversed(new))
         return self.cached_messages
 
+    def since(self, length: int) -> list[Message]:
+        """The messages behind the first ``length``."""
+        node, newest_first = self, list[Message]()
+        while node.length > length and node.before is not None and node.message is not None:
+            newest_first.append(node.message)
+            node = node.before
+        return newest_first[::-1]
+
     def first(self, length: int) -> "History":
         """The history of the first ``length`` messages."""
         node = self
@@ -66,7 +76,7 @@ class History(msgspec.Struct, eq=False, gc=False):
             while node is not None and node.cached_facts is None:
                 node = node.before
             known = NO_FACTS if node is None or node.cached_facts is None else node.cached_facts
-            self.cached_facts = known.further(self.messages)
+            self.cached_facts = known.further(self)
         return self.cached_facts
 
 
@@ -83,6 +93,7 @@ class MessageLog:
         self._longer: dict[tuple[int, int], History] = {}
         self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
         self._last: dict[tuple[str, str], tuple[str, History]] = {}
+        self._last_objects: dict[tuple[str, str], tuple[bytes, History]] = {}
 
     def tool_answers(self) -> Iterator[str]:
         """The tools' answers in all messages."""
@@ -145,6 +156,17 @@ class MessageLog:
             history = self.history(self.read(text) if text else (), system)
         if text and history.length:
             self._last[place, system] = text.rstrip()[:-1].rstrip(), history
+        return history
+
+    def history_of_objects(self, objects: Sequence[object], place: str = "", system: str = "") -> History:
+        """As ``read_history``, of decoded objects; see ``of_objects``."""
+        identities = array("Q", map(id, objects)).tobytes()
+        begun, history = self._last_objects.get((place, system), (b"", NO_HISTORY))
+        if begun and identities.startswith(begun):
+            history = self._extended(history, self.of_objects(objects[len(begun) // _IDENTITY_BYTES :]))
+        else:
+            history = self.history(self.of_objects(objects), system)
+        self._last_objects[place, system] = identities, history
         return history
 
     def number(self, before: int, message: Message) -> int:

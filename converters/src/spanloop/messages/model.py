@@ -8,7 +8,6 @@ the order of object keys do not count, so that an output equals its later appear
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
 
 import msgspec
 
@@ -24,7 +23,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     """Whether the arguments are a JSON object (or absent)."""
 
 
-class ToolResponse(NamedTuple):
+class ToolResponse(msgspec.Struct, frozen=True, gc=False):
     """A tool's answer, as the model was shown it."""
 
     id: str

@@ -10,64 +10,55 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
+    from .log import History
     from .model import Message
 
 NO_CALL: Final = "answers a tool call that is not in it"
 NO_ANSWER: Final = "a tool call in it has no answer"
 
 
-class Turn(msgspec.Struct, frozen=True, gc=False):
-    """The newest words of the model, as far as the history goes on behind them."""
+class Course(msgspec.Struct, frozen=True, gc=False):
+    """The course of a history: what its newest turn waits for, and what was missing before."""
 
     begins: int = 0
-    """Position of the first of them; 0 before there are any."""
+    """Position of the newest words of the model; 0 before there are any."""
     calls: int = 0
     answers: int = 0
     is_interrupted: bool = False
     """Whether the user said something behind them."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether fewer answers have come than calls were made, and nobody spoke instead."""
-        return self.calls > self.answers and not self.is_interrupted
-
-
-class Course(msgspec.Struct, frozen=True, gc=False):
-    """The course of a history, turn by turn."""
-
-    turn: Turn = Turn()
     gap: str = ""
     """The missing part of the messages so far; empty without one."""
 
-    def further(self, whole: Sequence["Message"], start: int) -> "Course":
-        """With the messages of ``whole`` from ``start`` on, which come behind those that were looked at."""
+    def further(self, history: "History", start: int) -> "Course":
+        """With the messages of ``history`` from ``start`` on, which come behind those that were looked at."""
         if self.gap:
             return self
-        turn = self.turn
-        begins, calls, answers, is_interrupted = turn.begins, turn.calls, turn.answers, turn.is_interrupted
-        for position in range(start, len(whole)):
-            message = whole[position]
+        begins, calls, answers, is_interrupted = self.begins, self.calls, self.answers, self.is_interrupted
+        first = max(start - 1, 0)
+        messages = history.since(first)
+        for position, message in enumerate(messages[start - first :], start):
             if message.role == "assistant" and (answers or is_interrupted):
-                if calls > answers and not is_interrupted and _lacks_answer(whole, begins, position):
+                if calls > answers and not is_interrupted and _lacks_answer(history.messages, begins, position):
                     return Course(gap=NO_ANSWER)
                 begins, calls, answers, is_interrupted = position, 0, 0, False
             if message.tool_calls:
                 calls += _distinct([call.id for call in message.tool_calls])
             if message.tool_responses or message.role == "tool":
                 answers += _distinct(_answered(message))
-                if answers > calls and _lacks_call(whole, begins, position):
+                if answers > calls and _lacks_call(history.messages, begins, position):
                     return Course(gap=NO_CALL)
             elif message.role == "user":
-                before = whole[max(position - 1, 0)]
+                before = messages[max(position - 1, 0) - first]
                 went_on = before.role == "assistant" and not before.tool_calls
-                if calls > answers and went_on and _lacks_answer(whole, begins, position):
+                if calls > answers and went_on and _lacks_answer(history.messages, begins, position):
                     return Course(gap=NO_ANSWER)
                 is_interrupted = True
-        return Course(Turn(begins, calls, answers, is_interrupted))
+        return Course(begins, calls, answers, is_interrupted)
 
-    def missing(self, whole: Sequence["Message"]) -> str:
+    def missing(self, history: "History") -> str:
         """Return the missing part of a history that ends here; empty where it may be whole."""
-        if self.turn.waits and _lacks_answer(whole, self.turn.begins, len(whole)):
+        waits = self.calls > self.answers and not self.is_interrupted
+        if waits and _lacks_answer(history.messages, self.begins, history.length):
             return NO_ANSWER
         return self.gap
 

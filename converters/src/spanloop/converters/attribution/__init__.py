@@ -7,9 +7,10 @@ unrecovered.
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json

@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
+import msgspec
+
 from spanloop.converters.enums import FaultOwner
 from spanloop.foundation.plugins import Extension
 from spanloop.messages import ToolCall
@@ -74,7 +76,7 @@ class ErrorClass(StrEnum):
     """The episode ended in order and its reward says that it failed."""
 
 
-class Finding(NamedTuple):
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """A rule's finding about a call or an episode."""
 
     error_class: str
@@ -87,7 +89,7 @@ class Finding(NamedTuple):
     """The evidence of the finding, as JSON values."""
 
 
-class LocatedFinding(NamedTuple):
+class LocatedFinding(msgspec.Struct, frozen=True, gc=False):
     """A finding that a rule placed by itself."""
 
     step: Step

@@ -8,8 +8,9 @@ last one decided it, because after it nothing mended the outcome.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from spanloop.converters.enums import FaultOwner
 
@@ -95,7 +96,7 @@ def with_chains(episode: Episode, failures: Sequence[Failure], reward: float | N
         if failure.is_recovered:
             failure_chain = [*failure_chain, {"what": "recovered"}]
         evidence = {**failure.finding.evidence, "chain": failure_chain}
-        chained.append(replace(failure, finding=failure.finding._replace(evidence=evidence)))
+        chained.append(replace(failure, finding=replace(failure.finding, evidence=evidence)))
     return tuple(chained)
 
 

@@ -1,10 +1,11 @@
 """One thing that went wrong in an episode, and what makes it the same as in another episode."""
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 from spanloop.messages import parse_json_or_none
 from spanloop.messages.json_values import as_fields
@@ -30,8 +31,7 @@ _LEAST_VALUE: Final = 3
 """Arguments' values of fewer characters are found in any text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """One thing that went wrong in an episode."""
 
     step: Step

@@ -6,8 +6,9 @@ which the agent stands. Counted is the innermost one: where it was raised.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from ..linking import SpanKey, inherit
 from ..spans import Span, SpanKind

@@ -10,9 +10,10 @@ had been changed, and what came of it came later.
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
+
+import msgspec
 
 from spanloop.converters.enums import FaultOwner
 
@@ -23,8 +24,7 @@ from .broken_output import has_unrecorded_end, is_incomplete
 _SEEN_BY_ALL: Final = frozenset({ErrorClass.INVALID_CODE, ErrorClass.MALFORMED_OUTPUT})
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryFacts:
+class RecoveryFacts(msgspec.Struct, frozen=True, gc=False):
     """The facts that recovery depends on."""
 
     last_index: int

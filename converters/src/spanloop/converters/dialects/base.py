@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 import polars as pl
 
 from spanloop.messages.json_values import Fields
@@ -56,7 +57,7 @@ ColumnValue: TypeAlias = "str | Sequence[Fields]"
 Calls: TypeAlias = tuple[Mapping[str, str | Sequence[str]], ...]
 
 
-class RawSpan(NamedTuple):
+class RawSpan(msgspec.Struct, frozen=True, gc=False):
     """A span as it was sent."""
 
     name: str

@@ -28,17 +28,14 @@ class Lists(NamedTuple):
 
     starts: Sequence[int]
     """Where the entries of each row begin in ``entries``; the end is last."""
-    entries: Sequence[int]
-    """Numbers of ``read``, by row and then by index."""
-    read: Sequence[Any]
-    """Distinct entries, as ``IndexedList.read`` gave them; None for what is no object."""
+    entries: Sequence[Any]
+    """As ``IndexedList.read`` gave them, by row and then by index; None for what is no object."""
     is_gapless: Mask
     """Whether the indexes of each row run from 0 without a gap."""
 
     def of(self, row: int) -> list[Any]:
         """The entries of ``row`` in order."""
-        entries = map(self.read.__getitem__, self.entries[self.starts[row] : self.starts[row + 1]])
-        return [entry for entry in entries if entry is not None]
+        return [entry for entry in self.entries[self.starts[row] : self.starts[row + 1]] if entry is not None]
 
 
 class IndexedLists(NamedTuple):
@@ -95,7 +92,7 @@ def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, Indexe
         if len(chosen):
             first_of_row = np.concatenate([[0], np.cumsum(np.bincount(rows[chosen], minlength=attributes.height))])
             is_gapless = _are_gapless(indexes[chosen], rows[chosen], first_of_row)
-            lists[name] = Lists(first_of_row.tolist(), which[chosen].tolist(), read, is_gapless)
+            lists[name] = Lists(first_of_row.tolist(), list(map(read.__getitem__, which[chosen].tolist())), is_gapless)
     return IndexedLists(lists, is_key)
 
 

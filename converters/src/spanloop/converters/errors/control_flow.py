@@ -7,6 +7,8 @@ yet: the run that answers later gives it. A cancelled run is no failure where it
 import re
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from ..linking import Group
 from ..reading.finish_reasons import LENGTH
 from ..spans import ExceptionInfo, Span, SpanKind
@@ -47,7 +49,7 @@ class _Raised(NamedTuple):
 
 def without_control_flow(group: Group) -> Group:
     """Return ``group`` without the errors of control flow; a tool that waits is no call of a tool any more."""
-    if not any(span.is_error or span.error_type for spans in (group.calls, group.context) for span in spans):
+    if not [span for spans in (group.calls, group.context) for span in spans if span.is_error or span.error_type]:
         return group
     answer = _last_answer(group)
     return group._replace(
@@ -64,7 +66,7 @@ def _finished(call: Span) -> Span:
 
 def _resolved(span: Span, answer: Span | None) -> Span:
     if _matches(span, _PAUSE, _HAND_OVER):
-        return _without_error(span)._replace(kind=SpanKind.OTHER if span.kind is SpanKind.TOOL else span.kind)
+        return replace(_without_error(span), kind=SpanKind.OTHER if span.kind is SpanKind.TOOL else span.kind)
     if _is_success_exit(span):
         return _without_error(span)
     if span.kind is SpanKind.TOOL:  # an iterator that ends within a tool is the tool's own mistake
@@ -98,4 +100,4 @@ def _raised(span: Span) -> list[_Raised]:
 
 
 def _without_error(span: Span) -> Span:
-    return span._replace(is_error=False, error_type="", status_message="", exception=_NO_EXCEPTION)
+    return replace(span, is_error=False, error_type="", status_message="", exception=_NO_EXCEPTION)

@@ -124,30 +124,23 @@ def _open_answers(calls: Sequence[Call], sets: UnionFind, parents: dict[SpanKey,
 def _groups(
     spans: Sequence[Span], home: dict[SpanKey, str], sets: UnionFind, parents: dict[SpanKey, SpanKey]
 ) -> Stitched:
-    root_of = {name: sets.find(name) for name in set(home.values())}
-    members: dict[str, list[Span]] = defaultdict(list)
+    first_of_set: dict[str, str] = {}
+    names = sorted(set(home.values()))
+    episode_of = {name: first_of_set.setdefault(sets.find(name), name) for name in names}
+    calls: dict[str, list[Span]] = defaultdict(list)
+    context: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
-        members[root_of[home[span.key]]].append(span)
-    groups: list[Group] = []
-    rejected: list[Rejected] = []
-    for group_spans in members.values():
-        calls = [span for span in group_spans if span.kind is SpanKind.LLM]
-        if not calls:
-            rejected += [
-                Rejected(span.trace_id, span.span_id, "no_model_call", "its trace holds no model call so far")
-                for span in group_spans
-            ]
-            continue
-        smallest = min({home[span.key] for span in group_spans})
-        kind, _, name = smallest.partition(":")
-        groups.append(
-            Group(
-                episode_id=name,
-                episode_key=name if kind == "e" else "",
-                calls=roots_first(calls, parents),
-                context=[span for span in group_spans if span.kind is not SpanKind.LLM],
-            )
-        )
+        (calls if span.kind is SpanKind.LLM else context)[episode_of[home[span.key]]].append(span)
+    groups = [
+        Group(name[2:], name[2:] if name.startswith("e:") else "", roots_first(members, parents), context[name])
+        for name, members in calls.items()
+    ]
+    rejected = [
+        Rejected(span.trace_id, span.span_id, "no_model_call", "its trace holds no model call so far")
+        for name, members in context.items()
+        if name not in calls
+        for span in members
+    ]
     return Stitched(sorted(groups), parents, {}, rejected, [])
 
 

@@ -13,7 +13,7 @@ from ..spans import Span
 from .continuation import Evidence
 
 if TYPE_CHECKING:
-    from spanloop.messages import Message, ToolCall
+    from spanloop.messages import ToolCall
 
 Key = tuple[str | int, ...]
 """Begins with an id or the number of a history; across traces, `UNIQUE` or a source is next."""
@@ -54,13 +54,9 @@ class Call:
         """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
         history = span.history
         spoken = 0 if history.last_assistant is None else history.last_assistant + 1
-        newest_first: list[Message] = []
-        while history.length > spoken and history.message is not None and history.before is not None:
-            newest_first.append(history.message)
-            history = history.before
-        self.newest_assistant = history.message
+        self.newest_assistant = history.first(spoken).message
         """The newest assistant message in the input; None when the call starts a conversation."""
-        self.newest_messages = newest_first[::-1]
+        self.newest_messages = history.since(spoken)
         """The messages behind it."""
         self.before = span.history.assistant_number
         """Number of the history up to the newest assistant message of the input; 0 when there is none."""

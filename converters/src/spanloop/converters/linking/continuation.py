@@ -7,11 +7,11 @@ choices, trainability and attribution ask it.
 
 import re
 from enum import StrEnum
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
-from spanloop.messages import History, Message
+from spanloop.messages import Message
 
 from ..spans import Span
 
@@ -49,14 +49,9 @@ class Continuation(msgspec.Struct, frozen=True, gc=False):
 def continues(call: Span, after: Span) -> Continuation:
     """Compare the input of ``after`` with the input and output of ``call``."""
     before = call.history
-    node: History | None = after.history
-    newest_first: list[Message | None] = []
-    while node is not None and node.length > before.length:
-        newest_first.append(node.message)
-        node = node.before
-    new_messages = cast("tuple[Message, ...]", tuple(newest_first[::-1]))
-    is_prefix = node is before or (node is not None and node.length == before.length and node.number == before.number)
-    is_prefix = is_prefix and before.length > 0
+    new_messages = tuple(after.history.since(before.length))
+    node = after.history.first(before.length)
+    is_prefix = 0 < before.length == node.length and node.number == before.number
     if not is_prefix or not new_messages:
         return Continuation(False, is_prefix, new_messages, None)
     content = new_messages[0].content

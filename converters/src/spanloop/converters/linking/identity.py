@@ -5,14 +5,16 @@ UUIDs, ids of providers and other ids of at least 64 random bits do not repeat b
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 from math import log2
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..spans import Span
+
+if TYPE_CHECKING:
+    from spanloop.messages import ToolCall
 
 RANDOM_BITS: Final = 64
 """Fewest random bits of an id that is unique by construction."""
@@ -46,10 +48,12 @@ def _random_bits(run: str) -> float:
 
 def contradicted_ids(calls: Iterable[Span]) -> frozenset[str]:
     """Ids of tool calls that the store contradicts: several model calls used one of them for different tool calls."""
-    contents: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for call in calls:
-        for message in call.output:
-            for tool_call in message.tool_calls:
-                if tool_call.id:
-                    contents[tool_call.id].add((tool_call.name, tool_call.arguments))
-    return frozenset(identifier for identifier, calls_of_id in contents.items() if len(calls_of_id) > 1)
+    first: dict[str, ToolCall] = {}
+    tool_calls = [tool_call for call in calls for message in call.output for tool_call in message.tool_calls]
+    return frozenset(
+        call.id
+        for call in tool_calls
+        if (known := first.setdefault(call.id, call)) is not call
+        and call.id
+        and (known.name, known.arguments) != (call.name, call.arguments)
+    )

@@ -6,7 +6,7 @@ more (a branch: a retry, or several samples); if none had ended (skewed clocks),
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
@@ -43,19 +43,23 @@ class Continuations:
         self._calls_by_anchor: dict[str | int, list[Call]] = defaultdict(list)
         """First element of a key → the calls whose output may leave such a key behind, by start."""
         for call in calls if self._waiting else ():
-            anchors: set[str | int] = {*call.span.output_chain, call.span.history.number}
-            for anchor in anchors.union(request.id for request in call.emitted):
+            anchors: set[str | int] = {
+                *call.span.output_chain,
+                call.span.history.number,
+                *(request.id for request in call.emitted),
+            }
+            for anchor in anchors:
                 self._calls_by_anchor[anchor].append(call)
 
     def match(self, rule: StitchRule) -> None:
         """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
-        self._match(self._waiting, rule.produced, rule.awaited, rule, home_of=_home)
+        self._match(self._waiting, rule.produced, rule.awaited, rule, is_within_home=True)
         self._match(
             [call for call in self._waiting if call.is_traced],
             lambda call: rule.produced_across(call, self._is_unique),
             lambda call: rule.awaited_across(call, self._is_unique),
             rule,
-            home_of=None,
+            is_within_home=False,
         )
 
     def _match(
@@ -65,7 +69,7 @@ class Continuations:
         awaited_by: KeysOf,
         rule: StitchRule,
         *,
-        home_of: Callable[[Call], str] | None,
+        is_within_home: bool,
     ) -> None:
         """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other.
 
@@ -76,11 +80,11 @@ class Continuations:
         known: set[str | int] = set()
         has_match = False
         for call in waiting:
-            for place in _places(call, awaited_by(call), home_of):
+            for place in _places(call, awaited_by(call), is_within_home=is_within_home):
                 anchor = place[1][0]
                 if anchor not in known:
                     known.add(anchor)
-                    buckets.update(self._buckets(anchor, produced_by, home_of))
+                    buckets.update(self._buckets(anchor, produced_by, is_within_home=is_within_home))
                 bucket = buckets.get(place)
                 if bucket is None:
                     continue
@@ -94,41 +98,33 @@ class Continuations:
         if has_match:
             self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
-    def _buckets(
-        self, anchor: str | int, produced_by: KeysOf, home_of: Callable[[Call], str] | None
-    ) -> dict[_Place, "_Bucket"]:
+    def _buckets(self, anchor: str | int, produced_by: KeysOf, *, is_within_home: bool) -> dict[_Place, "_Bucket"]:
         """The calls that leave keys with ``anchor`` behind, by place."""
         producers: dict[_Place, list[Span]] = defaultdict(list)
         for call in self._calls_by_anchor.get(anchor, ()):
-            keys = {key for key in produced_by(call) if key[0] == anchor}
-            if home_of is not None:
-                parts = [home_of(call)] if keys else []
+            if is_within_home:
+                parts = [call.home]
             elif call.is_traced:
                 parts = [_ANY, call.conversation] if self._has_conversations else [_ANY]
             else:
                 continue
-            for part in parts:
-                for key in keys:
+            for key in dict.fromkeys(produced_by(call)):
+                for part in parts if key[0] == anchor else ():
                     producers[part, key].append(call.span)
         return {
-            place: _Bucket(spans, longest_ns=LONGEST_NS if home_of is None and place[1][1] != UNIQUE else None)
+            place: _Bucket(spans, longest_ns=None if is_within_home or place[1][1] == UNIQUE else LONGEST_NS)
             for place, spans in producers.items()
         }
-
-
-def _home(call: Call) -> str:
-    return call.home
 
 
 _ANY: Final = "*"
 """All conversations."""
 
 
-def _places(call: Call, keys: Iterable[Key], home_of: Callable[[Call], str] | None) -> list[_Place]:
+def _places(call: Call, keys: Iterable[Key], *, is_within_home: bool) -> list[_Place]:
     """The keys, each in the parts of the store in which a predecessor is sought, best first."""
-    if home_of is not None:
-        home = home_of(call)
-        return [(home, key) for key in keys]
+    if is_within_home:
+        return [(call.home, key) for key in keys]
     if not call.conversation:
         return [(_ANY, key) for key in keys]
     conversations = (call.conversation, "")

@@ -8,6 +8,8 @@ missing. Which tools were called and how they fared is told so.
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import Message
 from spanloop.semconv import attributes as names
@@ -31,7 +33,7 @@ def recover_unrecorded_outputs(calls: Sequence[Span]) -> Sequence[Span]:
 
 
 def _with_answer(call: Span, answer: Message) -> Span:
-    return call._replace(output=(answer,), problem=call.problem or unrecorded_output(call))
+    return replace(call, output=(answer,), problem=call.problem or unrecorded_output(call))
 
 
 def unrecorded_output(call: Span) -> Problem:

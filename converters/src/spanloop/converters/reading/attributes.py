@@ -84,7 +84,7 @@ class Attributes:
 
     def texts_at(self, places: Rows) -> list[str]:
         """The values of the attributes at ``places``; empty for null."""
-        return [value or "" for value in self.values[pl.Series(places, dtype=pl.UInt32)].to_list()]
+        return self.values[pl.Series(places, dtype=pl.UInt32)].fill_null("").to_list()
 
     def rows_with(self, places: Mask | Rows) -> Mask:
         """Which rows have one of the attributes at ``places``."""
@@ -102,15 +102,13 @@ class Attributes:
         is_meant = np.zeros(self.height, dtype=np.bool_)
         is_meant[rows] = True
         places = np.flatnonzero(is_meant[self.rows] if without is None else is_meant[self.rows] & ~without[self.codes])
-        values: list[str | None] = self.values[pl.Series(places, dtype=pl.UInt32)].to_list()
-        codes: list[int] = self.codes[places].tolist()
-        keys = [self.keys[code] for code in codes]
+        values = self.texts_at(places)
+        keys = list(map(self.keys.__getitem__, self.codes[places].tolist()))
         counts = np.bincount(self.rows[places], minlength=self.height)
         ends: list[int] = np.cumsum(counts)[rows].tolist()
         lengths: list[int] = counts[rows].tolist()
         for end, length in zip(ends, lengths, strict=True):
-            items = zip(keys[end - length : end], values[end - length : end], strict=True)
-            yield {key: value or "" for key, value in items}
+            yield dict(zip(keys[end - length : end], values[end - length : end], strict=True))
 
     def key_of(self, row: int, value: str) -> str:
         """The first attribute of ``row`` that holds ``value``; empty without one."""

@@ -6,6 +6,7 @@ Invariant: each distinct message of a batch is read once. Content that cannot be
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -67,10 +68,10 @@ def read_contents(columns: Columns, attributes: Attributes, log: MessageLog) -> 
     """
     count = len(columns["kind"])
     contents = CallContents([NO_HISTORY] * count, [()] * count, [()] * count, ["[]"] * count, [None] * count)
-    rows = zip(columns["kind"], *(columns[name] for name in _COLUMNS), strict=True)
-    for place, (kind, *values) in enumerate(rows):
-        if kind == _MODEL_CALL:
-            _read_call(_CallAttributes(*values), attributes, log, contents, place)
+    is_call = [kind == _MODEL_CALL for kind in columns["kind"]]
+    calls = map(_CallAttributes, *(compress(columns[name], is_call) for name in _COLUMNS))
+    for place, call in zip(compress(range(count), is_call), calls, strict=True):
+        _read_call(call, attributes, log, contents, place)
     return contents
 
 
@@ -82,7 +83,7 @@ def _read_call(
         if isinstance(call.input, str):
             history = log.read_history(call.input, call.trace_id, call.system)
         else:
-            history = log.history(log.of_objects(call.input), call.system)
+            history = log.history_of_objects(call.input, call.trace_id, call.system)
         contents.histories[place] = history
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         output: tuple[Message, ...] = ()
@@ -153,7 +154,7 @@ def _content_problem(
 def _gap(history: History) -> str:
     """Return the part that is missing in a call's input; empty where it may be whole."""
     facts = history.facts
-    if missing := facts.course.missing(history.messages):
+    if missing := facts.course.missing(history):
         return missing
     return "nobody says anything in it" if facts.has_prompt and not facts.has_prompt_content else ""
 

@@ -111,7 +111,7 @@ def _in_order(parts: Sequence[tuple[Rows, Columns]], height: int) -> Columns:
     columns: Columns = dict.fromkeys((*CANONICAL, *_COMMON), [""] * height)
     for name in columns.keys() & {name for _, fields in parts for name in fields}:
         values = list(chain.from_iterable(fields.get(name) or [""] * len(places) for places, fields in parts))
-        columns[name] = values if len(parts) == 1 else list(map(values.__getitem__, order))
+        columns[name] = values if len(parts) == 1 else list(itemgetter(*order)(values))
     return columns
 
 
@@ -165,27 +165,29 @@ def _read_dialect(frame: pl.DataFrame, dialect: Dialect, batch: _Batch) -> Colum
     """The canonical fields of rows of one dialect."""
     rows, attributes = frame["_row"].to_numpy(), batch.attributes
     columns: Columns = {}
-    expressions = dict(dialect.expressions)
+    wide, expressions = frame, dict(dialect.expressions)
     if expressions:
         wide = _with_attributes(frame, attributes, dialect.expression_keys)
         if "kind" in expressions:
             wide = wide.with_columns(kind=expressions.pop("kind"))
         wide = wide.with_columns(**expressions) if expressions else wide
-        columns = {name: wide[name].to_list() for name in dialect.expressions}
-    is_read = columns.pop(IS_READ, None)
-    columns = {name: [value or "" for value in values] for name, values in columns.items()}
+        columns = {name: _texts(wide[name]) for name in dialect.expressions if name != IS_READ}
+    is_read = wide[IS_READ].to_list() if dialect.reads is not None else None
     for name, source in dialect.columns.items():
         if not isinstance(source, pl.Expr) and (keys := [key for key in source if key in attributes]):
-            first, *others = (attributes.column(key, rows).to_list() for key in keys)
+            columns[name], *others = (_texts(attributes.column(key, rows)) for key in keys)
             for other in others:
-                first = [value or alternative for value, alternative in zip(first, other, strict=True)]
-            columns[name] = [value or "" for value in first]
+                columns[name] = [value or alternative for value, alternative in zip(columns[name], other, strict=True)]
     if dialect.read is not None:
         places = (
             range(len(rows)) if is_read is None else [place for place, is_needed in enumerate(is_read) if is_needed]
         )
         _read_rows(frame, places, columns, dialect, batch)
     return columns
+
+
+def _texts(values: pl.Series) -> list[Any]:
+    return (values.fill_null("") if values.null_count() else values).to_list()
 
 
 def _read_rows(frame: pl.DataFrame, places: Sequence[int], columns: Columns, dialect: Dialect, batch: _Batch) -> None:

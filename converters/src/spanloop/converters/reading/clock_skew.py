@@ -11,6 +11,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from ..linking.span_links import Links
 from ..spans import Span, SpanKind
 
@@ -31,22 +33,18 @@ def without_clock_skew(spans: Sequence[Span], links: Links) -> Sequence[Span]:
         links: Span → spans of other traces that it links to; a root that links to one tool's call lies within it.
     """
     known = {span.key: span for span in spans}
-    parents: dict[SpanKey, Span] = {}
-    is_skewed = False
-    for span in spans:
-        parent = known.get((span.trace_id, span.parent_span_id))
-        if parent is None and links:
-            parent = _linked_tool_call(links.get(span.key, frozenset()), known)
-        if parent is not None:
-            parents[span.key] = parent
-            is_skewed = is_skewed or _is_outside(span, parent)
-    if not is_skewed:
+    pairs = [(span, known.get((span.trace_id, span.parent_span_id))) for span in spans]
+    if links:
+        linked = (_linked_tool_call(links.get(span.key, frozenset()), known) for span in spans)
+        pairs = [(span, parent or other) for (span, parent), other in zip(pairs, linked, strict=True)]
+    if not any(parent is not None and _is_outside(span, parent) for span, parent in pairs):
         return spans
+    parents = {span.key: parent for span, parent in pairs if parent is not None}
     shifts = {key: shift for key, shift in _shifts(spans, parents).items() if shift}
     if not shifts:
         return spans
     shifted = [
-        span._replace(start_ns=span.start_ns + shifts[span.key]) if span.key in shifts else span for span in spans
+        replace(span, start_ns=span.start_ns + shifts[span.key]) if span.key in shifts else span for span in spans
     ]
     return sorted(shifted, key=lambda span: (span.start_ns, span.key))
 

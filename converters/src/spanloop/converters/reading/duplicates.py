@@ -11,9 +11,11 @@ other knows is taken over. The other is rejected by name.
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from ..linking.identity import is_unique
 from ..linking.initial_grouping import inherit
@@ -114,16 +116,25 @@ def _may_repeat(spans: Sequence[Span]) -> bool:
     if any(recorders.setdefault(call.service_name, call.recorder) != call.recorder for call in calls):
         return _share_content(calls)
     responses = [call.response_id for call in calls if call.response_id]
-    return len(set(responses)) < len(responses)
+    return _repeat(responses)
 
 
-def _share_content(calls: Iterable[Span]) -> bool:
-    places: list[Evidence] = []
-    for call in calls:
-        if not (call.output or call.history.length):
-            return True
-        places += [place for evidence in (_by_input, _by_response_id, _by_output) if (place := evidence(call))]
-    return len(set(places)) < len(places)
+def _share_content(calls: Sequence[Span]) -> bool:
+    if any(not (call.output or call.history.length) for call in calls):
+        return True
+    responses = [call.response_id for call in calls if call.response_id]
+    ids = [request.id for call in calls for message in call.output for request in message.tool_calls]
+    evidence = (
+        _by_input,
+        *((_by_response_id,) if _repeat(responses) else ()),
+        *((_by_output,) if _repeat(ids) else ()),
+    )
+    places = [[place for call in calls if (place := evidence_of(call))] for evidence_of in evidence]
+    return any(map(_repeat, places))
+
+
+def _repeat(values: Sequence[Hashable]) -> bool:
+    return len(set(values)) < len(values)
 
 
 def _last(dropped: Mapping[SpanKey, Span], key: SpanKey) -> SpanKey:
@@ -137,11 +148,12 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
     for other in gone:
         if other.has_failed and not kept.has_failed and not kept.output:
-            kept = kept._replace(is_error=other.is_error, error_type=other.error_type, exception=other.exception)
+            kept = replace(kept, is_error=other.is_error, error_type=other.error_type, exception=other.exception)
         parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
         if kept.has_failed and not kept.exception.type:
-            kept = kept._replace(exception=other.exception if other.exception.type else kept.exception)
-        kept = kept._replace(
+            kept = replace(kept, exception=other.exception if other.exception.type else kept.exception)
+        kept = replace(
+            kept,
             parent_span_id=parent,
             ingested_us=max(kept.ingested_us, other.ingested_us),
             agent_name=kept.agent_name or other.agent_name,
@@ -182,7 +194,7 @@ Evidence = tuple[object, ...]
 
 
 def _by_input(call: Span) -> Evidence:
-    return (call.service_name, call.history.number) if call.input else ()
+    return (call.service_name, call.history.number) if call.history.length else ()
 
 
 def _by_response_id(call: Span) -> Evidence:

@@ -204,10 +204,11 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
-        or next((canonical_finish_reason(message.finish_reason) for message in output), "")
+        or (next((canonical_finish_reason(message.finish_reason) for message in output), "") if output else "")
         for text, output in zip(columns["finish_reasons"], contents.outputs, strict=True)
     ]
-    rows = zip(
+    spans = map(
+        Span,
         zip(columns["TraceId"], columns["SpanId"], strict=True),
         columns["TraceId"],
         columns["SpanId"],
@@ -251,9 +252,8 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
         [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
         results,
-        strict=True,
     )
-    return list(map(Span._make, rows))
+    return list(spans)
 
 
 _KINDS: Final = {"": SpanKind.OTHER, **{kind.value: kind for kind in SpanKind}}

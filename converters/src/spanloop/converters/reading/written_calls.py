@@ -84,7 +84,7 @@ def _values(arguments: object) -> Iterator[str]:
 
 def _with_calls(call: Span, tool_calls: Sequence[ToolCall]) -> Span:
     first, *others = call.output
-    return call._replace(output=(replace(first, tool_calls=tuple(tool_calls)), *others))
+    return replace(call, output=(replace(first, tool_calls=tuple(tool_calls)), *others))
 
 
 __all__ = ["with_written_calls"]

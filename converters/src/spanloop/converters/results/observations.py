@@ -102,7 +102,7 @@ def with_observed_calls(
             answers[index] = matched
             if not call.output[0].tool_calls:
                 first, *others = call.output
-                changed[index] = call._replace(output=(replace(first, tool_calls=tool_calls), *others))
+                changed[index] = replace(call, output=(replace(first, tool_calls=tool_calls), *others))
     return ([changed.get(index, call) for index, call in enumerate(calls)] if changed else calls), answers
 
 

@@ -67,8 +67,9 @@ def step_results(
     """
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
-    known = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
-    for span in tool_span_calls(calls, context):
+    spans = tool_span_calls(calls, context)
+    known = {tool_call.id for call in calls if spans and call.output for tool_call in call.output[0].tool_calls}
+    for span in spans:
         # A framework may give a call an id of its own, which no model asked with: its name tells then.
         if span.tool_call_id and span.tool_call_id in known:
             by_id[span.tool_call_id].append(span)
@@ -83,15 +84,18 @@ def step_results(
             continue
         after = next_calls[index]
         before_ns = None if after is None else after[0].start_ns
-        spans = [tools.take(request, before_ns) for request in requests]
+        taken = [tools.take(request, before_ns) for request in requests]
         shown = _shown_answers(call, requests, *after) if after else _hosted_answers(call)
         in_text = observed.get(index, ()) if not shown else ()
-        results.append(tool_results(requests, spans, shown, in_text, answer_errors))
+        results.append(tool_results(requests, taken, shown, in_text, answer_errors))
     return results
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:
-    return [ShownAnswer(*answer.response, answer.is_error) for answer in hosted_answers(call.output[0])]
+    return [
+        ShownAnswer(answer.response.id, answer.response.content, answer.is_error)
+        for answer in hosted_answers(call.output[0])
+    ]
 
 
 def _shown_answers(
@@ -119,7 +123,10 @@ def _answers(messages: Iterable[Message]) -> list[ShownAnswer]:
         if responses and IS_ERROR in message.json:
             flags = _error_flags(message.json)
             marked = [flags[place] if place < len(flags) else False for place in range(len(responses))]
-            answers += [ShownAnswer(*response, flag) for response, flag in zip(responses, marked, strict=True)]
+            answers += [
+                ShownAnswer(response.id, response.content, flag)
+                for response, flag in zip(responses, marked, strict=True)
+            ]
         elif responses:
             answers += [ShownAnswer(response.id, response.content) for response in responses]
     return answers

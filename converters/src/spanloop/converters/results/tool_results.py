@@ -7,9 +7,9 @@ rules of ``error_texts``, because some frameworks swallow a tool's exception and
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
 
@@ -17,7 +17,7 @@ from ..errors.error_texts import AnswerErrors, inner_text
 from ..spans import Span
 
 
-class ToolResult(NamedTuple):
+class ToolResult(msgspec.Struct, frozen=True, gc=False):
     """One tool call and its answer."""
 
     position: int
@@ -45,7 +45,7 @@ class ToolResult(NamedTuple):
 
     def marked_failed(self) -> "ToolResult":
         """As an error that the message itself says it is, whatever its text tells."""
-        return self._replace(is_error=True, confidence=1.0, evidence=self.evidence or "is_error")
+        return replace(self, is_error=True, confidence=1.0, evidence=self.evidence or "is_error")
 
     def as_json(self) -> dict[str, object]:
         """The form that ``transitions.tool_results`` holds."""

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from spanloop.messages import dump, parse_json_or_none
 from spanloop.messages.json_values import as_fields, as_list
 
@@ -76,11 +78,12 @@ def tool_span_calls(calls: Sequence[Span], context: Sequence[Span]) -> list[Span
 def _one_call(group: Sequence[Span], requested: _ModelToolCalls) -> Span:
     """The span with the id that the model gave the call, with any one's answer, failed when any of them did."""
     kept = next((span for span in group if span.tool_call_id and span.tool_call_id in requested.ids), group[0])
-    kept = kept._replace(tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
+    kept = replace(kept, tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
     failed = next((span for span in group if span.has_failed), None)
     if failed is None or kept.has_failed:
         return kept
-    return kept._replace(
+    return replace(
+        kept,
         is_error=failed.is_error,
         error_type=failed.error_type,
         exception=failed.exception,

@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
 
@@ -23,7 +25,7 @@ IN_SPAN: Final = "span"
 """The call's own span carried the tokens; nothing was joined."""
 
 
-class Generation(NamedTuple):
+class Generation(msgspec.Struct, frozen=True, gc=False):
     """One sampled choice, as the gateway captured it."""
 
     generation_id: str
@@ -62,10 +64,10 @@ class Generations(NamedTuple):
             tuple((item["key"], item["value"]) for item in cast("list[dict[str, str]]", items))
             for items in columns["sampling"]
         ]
-        return [Generation(*values) for values in zip(*columns.values(), strict=True)]
+        return list(map(Generation, *columns.values()))
 
 
-class Capture(NamedTuple):
+class Capture(msgspec.Struct, frozen=True, gc=False):
     """The capture of one model call."""
 
     generation: Generation | None
@@ -86,11 +88,11 @@ class Capture(NamedTuple):
         generation = next((choice for choice in self.choices if choice.choice_index == index), None)
         if generation is None:
             return self.without_generation()
-        return self._replace(generation=generation, problem=_mismatch(call, generation, self))
+        return replace(self, generation=generation, problem=_mismatch(call, generation, self))
 
     def without_generation(self) -> "Capture":
         """The capture of a call whose choice is known, and its tokens are not."""
-        return self._replace(generation=None, problem=None)
+        return replace(self, generation=None, problem=None)
 
 
 _TOKENS: Final = ("prompt_token_ids", "response_token_ids", "logprobs")
@@ -204,7 +206,7 @@ def checked(call: Span, response: Sequence[Generation], join: str) -> Capture:
     has_several = choices[-1].choice_index > 0
     capture = Capture(choices[0], join, None, newest_us, choices if has_several else ())
     problem = _mismatch(call, choices[0], capture)
-    return capture if problem is None else capture._replace(problem=problem)
+    return capture if problem is None else replace(capture, problem=problem)
 
 
 def _mismatch(call: Span, generation: Generation, capture: Capture) -> Problem | None:

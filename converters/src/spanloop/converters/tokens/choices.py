@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple, cast
 
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages import Message
@@ -224,7 +225,8 @@ class _Choices:
             capture = capture.of_choice(call, used.choice_index)
         elif used.choice_index:
             capture = capture.without_generation()
-        return call._replace(
+        return replace(
+            call,
             output=output,
             finish_reason=_finish_reason(call, used, capture.generation),
         ), capture
@@ -236,7 +238,7 @@ class _Choices:
             f"later calls and tools show {shown} of them" if shown else "no later call and no tool shows one of them"
         )
         detail = f"span {call.span_id}: {count} choices, and {evidence}, expected the one that the program used"
-        return call._replace(problem=call.problem or Problem(UntrainableReason.AMBIGUOUS_CHOICE, detail))
+        return replace(call, problem=call.problem or Problem(UntrainableReason.AMBIGUOUS_CHOICE, detail))
 
 
 def _action(message: Message) -> _Action:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.converters.enums import UntrainableReason
 from spanloop.messages.json_values import Fields, as_fields
@@ -295,7 +296,7 @@ def join_carried(
     offset = captured.tokens.height
     generations: dict[SpanKey, list[Generation]] = defaultdict(list)
     for one in carried.captured._replace(rows=of_rest).generations:
-        generations[one.trace_id, one.parent_span_id].append(one._replace(row=one.row + offset))
+        generations[one.trace_id, one.parent_span_id].append(replace(one, row=one.row + offset))
     for span in spans:
         if span.kind is not SpanKind.LLM or span.key in joined:
             continue

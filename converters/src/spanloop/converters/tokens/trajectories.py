@@ -8,9 +8,9 @@ branch starts a row of its own. Steps without exact tokens make no row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import polars as pl
 
 from spanloop.converters.enums import RowStart
@@ -40,8 +40,7 @@ class Segment(NamedTuple):
     """Position behind the last one."""
 
 
-@dataclass(slots=True)
-class Row:
+class Row(msgspec.Struct, gc=False):
     """A token row while it grows; finished when ``merge`` returns it."""
 
     steps: list[Step]
@@ -51,8 +50,8 @@ class Row:
     prompt_tokens: int
     length: int
     """Tokens so far, the prompt's included."""
-    segments: list[Segment] = field(default_factory=list[Segment])
-    problems: list[Problem] = field(default_factory=list[Problem])
+    segments: list[Segment] = msgspec.field(default_factory=list[Segment])
+    problems: list[Problem] = msgspec.field(default_factory=list[Problem])
 
     @property
     def is_trainable(self) -> bool:
@@ -116,10 +115,10 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> dict
         tokens: ``Generations.tokens``.
     """
     row_pairs: list[tuple[int, int]] = []
-    for steps in episodes:
-        for step in steps:
-            one = None if step.previous is None else exact_tokens(steps[step.previous])
-            other = exact_tokens(step)
+    for steps in episodes if tokens.height else ():
+        sampled = list(map(exact_tokens, steps))
+        for step, other in zip(steps, sampled, strict=True):
+            one = None if step.previous is None else sampled[step.previous]
             if one and other:
                 row_pairs.append((one.row, other.row))
     if not row_pairs:

@@ -7,6 +7,7 @@
 from typing import Final
 
 import polars as pl
+from msgspec.structs import replace
 
 from spanloop.semconv import attributes as names
 
@@ -34,7 +35,7 @@ _RENAMED: Final = {
 def read(span: RawSpan) -> dict[str, ColumnValue]:
     """The canonical columns of one traceAI span."""
     renamed = {_RENAMED.get(key, key): value for key, value in span.attributes.items()}
-    columns = read_openinference(span._replace(attributes=renamed))
+    columns = read_openinference(replace(span, attributes=renamed))
     if not columns.get("finish_reasons"):
         # Never recorded: that it is missing says nothing about a stream.
         columns.pop("is_streaming", None)
