@@ -134,7 +134,13 @@ class _Aligner:
         place = answer.end_in(rendered, other_begin, self._vocabulary, marks)
         if place is None or place < other or (is_ended and rendered[place] != exact[end - 1]):
             return None
+        mark = next((self._vocabulary.text([each]) for each in exact[first:end] if self._is_call_mark(each)), b"")
+        if not answer.begins_alike(text, visible_text(rendered[other_begin:place], self._vocabulary), mark.decode()):
+            return None
         return end, place + is_ended
+
+    def _is_call_mark(self, token_id: int) -> bool:
+        return token_id in self._vocabulary.added and token_id not in self._vocabulary.special
 
 
 def _equal_ids(first: Sequence[int], second: Sequence[int]) -> int:

@@ -60,6 +60,20 @@ class ReceivedAnswer(NamedTuple):
                 return None
         return None
 
+    def begins_alike(self, sampled: str, rendered: str, mark: str) -> bool:
+        """Return whether the template adds nothing before the answer, such as an empty block of thinking.
+
+        Args:
+            sampled: Normalised text of what was sampled.
+            rendered: That of the answer in the rendering.
+            mark: Of the first call or block in what was sampled; empty without one.
+        """
+        text = next(filter(None, self.texts), mark)
+        if not text:
+            return sampled[:1] == rendered[:1]
+        before, found, _ = rendered.partition(text)
+        return bool(found) and sampled.partition(text)[0] == before
+
     def is_repeated_in(self, text: str) -> bool:
         """Return whether a normalised text has all that the client received, in order."""
         at = 0

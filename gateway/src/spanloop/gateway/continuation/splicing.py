@@ -32,6 +32,8 @@ class _Part(NamedTuple):
     span: int
     """Index of the sampled range that it overlaps; -1 for none."""
     text: str
+    has_text: bool
+    """Whether it is more than a mark."""
 
 
 def splice(
@@ -66,20 +68,26 @@ def _parts(token_ids: Sequence[int], sampled: Spans, vocabulary: Vocabulary) -> 
     result: list[_Part] = []
     for begin, end in parts(token_ids, 0, vocabulary):
         span = sampled.index_after(begin, end - 1)
-        result.append(_Part(begin, end, span, normalise(vocabulary.text(token_ids[begin:end]))))
+        text = normalise(vocabulary.text(token_ids[begin:end]))
+        has_text = text != normalise(vocabulary.piece(token_ids[begin]))
+        result.append(_Part(begin, end, span, text, has_text))
     return result
 
 
 def _resume(ours: list[_Part], at: int, theirs: list[_Part], other: int) -> tuple[int, int]:
-    """Return how many parts of each come before the nearest one that both have."""
-    window = theirs[other : other + _WINDOW]
+    """Return how many parts of each come before the nearest one that both have; one with a text, if there is one."""
+    if ours[at].text == theirs[other].text:
+        return 0, 0
     nearest: dict[str, int] = {}
-    for distance, part in enumerate(window):
+    for distance, part in enumerate(theirs[other : other + _WINDOW]):
         nearest.setdefault(part.text, distance)
-    candidates = [
-        (skipped, nearest[part.text]) for skipped, part in enumerate(ours[at : at + _WINDOW]) if part.text in nearest
-    ]
-    return min(candidates, key=sum, default=(min(_WINDOW, len(ours) - at), min(_WINDOW, len(theirs) - other)))
+    shared = [each for each in enumerate(ours[at : at + _WINDOW]) if each[1].text in nearest]
+    with_text = [each for each in shared if each[1].has_text]
+    pairs = [(distance, nearest[part.text]) for distance, part in with_text or shared]
+    skipped, other_skipped = min(pairs, key=sum, default=(len(ours) - at, len(theirs) - other))
+    while skipped and other_skipped and ours[at + skipped - 1].text == theirs[other + other_skipped - 1].text:
+        skipped, other_skipped = skipped - 1, other_skipped - 1
+    return skipped, other_skipped
 
 
 def _add_equal(  # noqa: PLR0917 - two sequences and the parts of both
