@@ -48,7 +48,9 @@ def run(gateway: RunningGateway, name: str, tmp_path: Path, *, fixed_port: str =
     return finished.stdout.splitlines()
 
 
-def test_odd_requests_are_answered_or_refused_in_the_form_of_their_api(reported: RunningGateway, tmp_path: Path) -> None:
+def test_odd_requests_are_answered_or_refused_in_the_form_of_their_api(
+    reported: RunningGateway, tmp_path: Path
+) -> None:
     lines = [match for line in run(reported, "probe1.py", tmp_path) if (match := _LINE.fullmatch(line))]
     answers = {match["name"].strip(): match for match in lines}
     assert len(answers) >= 36
