@@ -282,6 +282,28 @@ def test_the_words_behind_dropped_thinking_keep_their_sampled_tokens(vocabulary:
     assert len(packed) <= 1.1 * unbranched
 
 
+@pytest.mark.parametrize("family", ["qwen3", "glm"])
+def test_the_thinking_of_several_calls_that_is_dropped_is_the_templates_doing(
+    vocabulary: Vocabulary, family: str
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    first = len(conversation.exact)
+    for turn in range(8):
+        text = f"nothing here and then {turn}"
+        conversation.sample(
+            conversation.renderer.thinking.format(f"so {turn}") + text, has_reasoning=True, ends=family == "qwen3"
+        )
+        messages += [answer(text, reasoning=f"so {turn}"), tool(f"found {turn}")]
+        before = list(conversation.exact)
+        assert conversation.prompt(messages).token_ids[: len(before)] == before  # one row
+    messages[-1] = USER
+    aligned = conversation.prompt(messages)
+    assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+    assert by_tokens(before[:first], before[first:], aligned.token_ids) == RowStart.TEMPLATE_CHANGED
+
+
 TEXTS = st.text(alphabet=st.sampled_from('the Paris🙂é\n {}":,'), min_size=1, max_size=12)
 
 

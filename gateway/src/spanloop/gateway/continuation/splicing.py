@@ -32,8 +32,8 @@ class _Part(NamedTuple):
     span: int
     """Index of the sampled range that it overlaps; -1 for none."""
     text: str
-    has_text: bool
-    """Whether it is more than a mark."""
+    body: str
+    """Its text behind the mark that it begins with."""
 
 
 def splice(
@@ -69,8 +69,9 @@ def _parts(token_ids: Sequence[int], sampled: Spans, vocabulary: Vocabulary) -> 
     for begin, end in parts(token_ids, 0, vocabulary):
         span = sampled.index_after(begin, end - 1)
         text = normalise(vocabulary.text(token_ids[begin:end]))
-        has_text = text != normalise(vocabulary.piece(token_ids[begin]))
-        result.append(_Part(begin, end, span, text, has_text))
+        is_marked = token_ids[begin] in vocabulary.added
+        body = normalise(vocabulary.text(token_ids[begin + is_marked : end]))
+        result.append(_Part(begin, end, span, text, body))
     return result
 
 
@@ -79,10 +80,11 @@ def _resume(ours: list[_Part], at: int, theirs: list[_Part], other: int) -> tupl
     if ours[at].text == theirs[other].text:
         return 0, 0
     nearest: dict[str, int] = {}
-    for distance, part in enumerate(theirs[other : other + _WINDOW]):
+    # The last part asks for the next answer, which the conversation has not.
+    for distance, part in enumerate(theirs[other : min(other + _WINDOW, len(theirs) - 1)]):
         nearest.setdefault(part.text, distance)
     shared = [each for each in enumerate(ours[at : at + _WINDOW]) if each[1].text in nearest]
-    with_text = [each for each in shared if each[1].has_text]
+    with_text = [each for each in shared if each[1].body]
     pairs = [(distance, nearest[part.text]) for distance, part in with_text or shared]
     skipped, other_skipped = min(pairs, key=sum, default=(len(ours) - at, len(theirs) - other))
     while skipped and other_skipped and ours[at + skipped - 1].text == theirs[other + other_skipped - 1].text:
@@ -123,20 +125,27 @@ def _fill_gap(  # noqa: PLR0917 - two sequences and the parts of both
     ours, theirs = gap
     if not theirs:
         return result
-    begin, end = theirs[0].begin, theirs[-1].end
-    if not ours or ours[-1].span < 0:
-        return _add(result, rendered[begin:end], Spans(), theirs[0], begin)
-    last, other_last = ours[-1], theirs[-1]
-    calls = _calls_in(exact, rendered, gap, vocabulary, answer_at(last.span))
-    if calls is not None:
+    begin = theirs[0].begin
+    last = ours[-1] if ours else None
+    calls = _calls_in(exact, rendered, gap, vocabulary, answer_at(last.span)) if last and last.span >= 0 else None
+    if last and calls is not None:
         first, other_first = calls
         result = _add(result, rendered[begin:other_first], Spans(), theirs[0], begin)
         return _add(result, exact[first : last.end], sampled, last, first)
-    count, other_count = common_end(
-        exact[last.begin : last.end], rendered[other_last.begin : other_last.end], vocabulary
-    )
-    result = _add(result, rendered[begin : end - other_count], Spans(), theirs[0], begin)
-    return _add(result, exact[last.end - count : last.end], sampled, last, last.end - count)
+    waiting = iter([part for part in ours if part.span >= 0 and part.body])
+    part = next(waiting, None)
+    for other in theirs:
+        ids = rendered[other.begin : other.end]
+        match = part if part is not None and other.text.endswith(part.body) else None
+        while match is None and part is not None and (following := next(waiting, None)) is not None:
+            part = following
+            match = part if other.text.endswith(part.body) else None
+        count, other_count = common_end(exact[match.begin : match.end], ids, vocabulary) if match else (0, 0)
+        result = _add(result, ids[: len(ids) - other_count], Spans(), other, other.begin)
+        if match:
+            result = _add(result, exact[match.end - count : match.end], sampled, match, match.end - count)
+            part = next(waiting, None)
+    return result
 
 
 def _calls_in(
