@@ -289,7 +289,7 @@ def test_the_thinking_of_several_calls_that_is_dropped_is_the_templates_doing(
     conversation = Conversation(family, vocabulary)
     messages: list[dict[str, Any]] = [USER]
     conversation.prompt(messages)
-    first = len(conversation.exact)
+    first, before = len(conversation.exact), list[int]()
     for turn in range(8):
         text = f"nothing here and then {turn}"
         conversation.sample(
