@@ -52,7 +52,7 @@ def by_tokens(prompt: Sequence[int], response: Sequence[int], following: Sequenc
     if shared < len(prompt):
         return RowStart.CONTEXT_TRUNCATED if lacks_a_piece else RowStart.TEMPLATE_CHANGED
     # The same question the other way round: what was sampled comes back whole, behind something new.
-    if lacks_a_piece or _comes_later(whole[shared:], following, shared) or _lacks_pieces(whole, following, shared):
+    if lacks_a_piece or _comes_later(whole[shared:], following, shared) or _lacks_several(whole, following, shared):
         return RowStart.TEMPLATE_CHANGED
     return RowStart.RETOKENISED
 
@@ -76,7 +76,7 @@ def _lacks_a_piece(whole: Sequence[_Item], now: Sequence[_Item], shared: int) ->
     )
 
 
-def _lacks_pieces(whole: Sequence[int], now: Sequence[int], shared: int) -> bool:
+def _lacks_several(whole: Sequence[int], now: Sequence[int], shared: int) -> bool:
     """Whether only pieces of ``whole`` are missing in ``now``: the thinking of several calls.
 
     After each piece at least `_RESUMED` tokens come back. The last token alone may come back as another one: a template
