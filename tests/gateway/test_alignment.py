@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanloop.converters.enums import RowStart
+from spanloop.converters.tokens.row_starts import by_tokens
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.gateway.continuation.alignment import Alignment, Spans, align
+from spanloop.gateway.continuation.token_parts import AnswerSource
 from spanloop.gateway.continuation.vocabulary import Vocabulary
 
 from .chat_templates import TEMPLATES, Renderer, make_tokenizer
@@ -46,20 +49,22 @@ class Conversation:
         self._vocabulary = vocabulary
         self.exact: list[int] = []
         self.sampled = Spans()
+        self.messages = 0
 
     def prompt(self, messages: list[dict[str, Any]]) -> Alignment:
         rendered = array("I", self.renderer.ids(messages))
-        aligned = align(array("I", self.exact), self.sampled, rendered, self._vocabulary)
-        self.exact, self.sampled = aligned.token_ids, self.sampled.before(aligned.exact)
+        aligned = align(array("I", self.exact), self.sampled, rendered, self._vocabulary, messages)
+        self.exact, self.sampled = aligned.token_ids, aligned.sampled
+        self.messages = len(messages)
         return aligned
 
-    def sample(self, text: str, *, ends: bool = True) -> None:
+    def sample(self, text: str, *, ends: bool = True, has_reasoning: bool = False) -> None:
         """Sample the text in tokens that the tokenizer does not choose."""
         begin = len(self.exact)
         self.exact += self.renderer.by_characters(text)
         if ends:
             self.exact += self.renderer.encode(self.renderer.end_of_turn)
-        self.sampled = Spans((*self.sampled.ranges, (begin, len(self.exact))))
+        self.sampled = self.sampled.plus(begin, len(self.exact), AnswerSource(self.messages, has_reasoning))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -205,6 +210,98 @@ def test_a_cut_answer_goes_on_from_all_ids(vocabulary: Vocabulary, family: str) 
     assert aligned.is_whole
     assert aligned.token_ids[: len(sampled)] == sampled
     assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+
+
+@pytest.mark.parametrize("family", ["qwen2.5", "llama3", "qwen3"])
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ('<tool_call>\n{"name": "find", "arguments": {"a": 2}, "target": {"type": "x"}}', '{"a": 2}'),
+        ('<tool_call>\n{"name": "find", "arguments": {"a": 2}}\n</tool_call>\nThe city is Paris.', '{"a": 2}'),
+        ('<tool_call>\n{"name": "find", "arguments": {"a": 90, "a": 19}}\n</tool_call>', '{"a": 19}'),
+        ('<tool_call>\n{"arguments": {"a": 2}, "name": "find"}\n</tool_call>', '{"a": 2}'),
+        ('then <tool_call>\n{"name": "find", "arguments": {"a": 2}} }}', '{"a": 2}'),
+    ],
+)
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_a_parser_drops_of_a_call_stays_as_it_was_sampled(
+    vocabulary: Vocabulary, family: str, written: str, arguments: str, *, ends: bool
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for turn in range(3):
+        conversation.sample(written, ends=ends)
+        sampled = list(conversation.exact)
+        messages += [answer(written.partition("<tool_call>")[0], arguments=arguments), tool(f"found {turn}")]
+        aligned = conversation.prompt(messages)
+        assert (aligned.is_whole, aligned.exact) == (True, len(sampled)), turn
+        suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+        assert conversation.renderer.text(messages).endswith(suffix)
+        assert f"found {turn}" in suffix
+
+
+@pytest.mark.parametrize("family", ["qwen2.5", "llama3", "smollm2"])
+def test_a_stop_sequence_that_is_cut_off_stays_as_it_was_sampled(vocabulary: Vocabulary, family: str) -> None:
+    conversation = Conversation(family, vocabulary)
+    conversation.prompt([USER])
+    conversation.sample("found then Observation:", ends=False)
+    sampled = list(conversation.exact)
+    messages = [USER, answer("found then "), USER]
+    aligned = conversation.prompt(messages)
+    assert (aligned.is_whole, aligned.exact) == (True, len(sampled))
+    suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
+    assert conversation.renderer.text(messages).endswith(suffix)
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm", "gpt-oss"])
+def test_the_words_behind_dropped_thinking_keep_their_sampled_tokens(vocabulary: Vocabulary, family: str) -> None:
+    conversation = Conversation(family, vocabulary)
+    renderer = conversation.renderer
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    mark = "<|channel|>final<|message|>" if family == "gpt-oss" else ""
+    packed: set[tuple[int, ...]] = set()
+    unbranched = len(conversation.exact)
+    for turn in range(8):
+        text = f"nothing here and then the assistant {turn} "
+        question = {"role": "user", "content": f"find the weather of city {turn} " * 20}
+        prompt = list(conversation.exact)
+        conversation.sample(
+            renderer.thinking.format(f"so {turn}") + mark + text, has_reasoning=True, ends=family != "glm"
+        )
+        packed |= {tuple(conversation.exact[:end]) for end in range(len(conversation.exact) + 1)}
+        unbranched += len(conversation.exact) - len(prompt)
+        before = list(conversation.exact)
+        messages += [answer(text), question]
+        aligned = conversation.prompt(messages)
+        unbranched += len(renderer.encode(question["content"]))
+        assert not aligned.is_whole
+        assert vocabulary.text(aligned.token_ids).decode() == renderer.text(messages)
+        assert by_tokens(prompt, before[len(prompt) :], aligned.token_ids) == RowStart.TEMPLATE_CHANGED
+    assert len(packed) <= 1.1 * unbranched
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm"])
+def test_the_thinking_of_several_calls_that_is_dropped_is_the_templates_doing(
+    vocabulary: Vocabulary, family: str
+) -> None:
+    conversation = Conversation(family, vocabulary)
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    first, before = len(conversation.exact), list[int]()
+    for turn in range(8):
+        text = f"nothing here and then {turn}"
+        conversation.sample(
+            conversation.renderer.thinking.format(f"so {turn}") + text, has_reasoning=True, ends=family == "qwen3"
+        )
+        messages += [answer(text, reasoning=f"so {turn}"), tool(f"found {turn}")]
+        before = list(conversation.exact)
+        assert conversation.prompt(messages).token_ids[: len(before)] == before  # one row
+    messages[-1] = USER
+    aligned = conversation.prompt(messages)
+    assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
+    assert by_tokens(before[:first], before[first:], aligned.token_ids) == RowStart.TEMPLATE_CHANGED
 
 
 TEXTS = st.text(alphabet=st.sampled_from('the Paris🙂é\n {}":,'), min_size=1, max_size=12)

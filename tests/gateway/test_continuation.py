@@ -84,6 +84,58 @@ def test_a_tool_call_that_the_parser_wrote_again_is_continued(gateway: RunningGa
     assert engine.text_of(second.prompt_token_ids).endswith("found<|im_end|>\n<|im_start|>assistant\n")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "written",
+    [
+        '<tool_call>\n{"name": "find", "arguments": {"city": "Paris"}, "target": {"type": "x"}}',
+        '<tool_call>\n{"name": "find", "arguments": {"city": "Oslo", "city": "Paris"}}\n</tool_call>\nThat is Paris.',
+    ],
+)
+def test_an_answer_that_the_client_returns_as_it_received_it_is_continued_whole(
+    gateway: RunningGateway, engine: RenderingEngine, written: str, *, stream: bool
+) -> None:
+    engine.texts[:2] = [written, written]
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"city":"Paris"}'}}
+    engine.calls_of = [call, call, None, None]
+    messages: list[Any] = [USER]
+    for turn in range(4):
+        response = ask(gateway, messages, stream=stream)
+        assert "x-spanloop-history" not in response.headers
+        result = {"role": "tool", "tool_call_id": "c1", "content": f"found {turn}"}
+        messages += [answer_of(response), result if turn < 2 else USER]
+    for before, after in pairwise(gateway.captures()):
+        sampled = before.prompt_token_ids + before.response_token_ids
+        assert after.prompt_token_ids[: len(sampled)] == sampled
+
+
+def test_a_call_that_the_client_edited_is_not_continued(gateway: RunningGateway, engine: RenderingEngine) -> None:
+    engine.texts[0] = '<tool_call>\n{"name": "find", "arguments": {"city": "Paris"}, "target": 1}'
+    engine.calls_of = [{"id": "c1", "function": {"name": "find", "arguments": '{"city": "Paris"}'}}, None]
+    ask(gateway, [USER])
+    edited = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"city": "Oslo"}'}}
+    tool = {"role": "tool", "tool_call_id": "c1", "content": "found"}
+    response = ask(gateway, [USER, {"role": "assistant", "content": "", "tool_calls": [edited]}, tool])
+    assert "x-spanloop-history" in response.headers
+    assert "Oslo" in engine.text_of(engine.prompts[-1])
+    assert "target" not in engine.text_of(engine.prompts[-1])
+
+
+def test_a_client_may_leave_out_earlier_reasoning_and_write_texts_as_parts(
+    gateway: RunningGateway, engine: RenderingEngine
+) -> None:
+    engine.texts = [f"<think>\nthen {n}\n</think>\n\nhere {n}" if n < 2 else f"here {n}" for n in range(9)]
+    messages: list[Any] = [USER]
+    for _ in range(2):
+        first = answer_of(ask(gateway, messages))
+        messages = [*({**each, "reasoning": None} for each in messages), {**first}, USER]
+    ask(gateway, messages)
+    before = gateway.captures()[1]
+    sampled = before.response_token_ids[-3:]
+    prompt = engine.prompts[-1]
+    assert any(prompt[at : at + len(sampled)] == sampled for at in range(len(prompt)))
+
+
 def test_rollouts_of_one_prompt_go_on_from_their_own_answers(gateway: RunningGateway, engine: RenderingEngine) -> None:
     engine.family = "qwen3"
     engine.texts = [f"<think>\nthen {n}\n</think>\n\nhere {n % 8}" for n in range(99)]

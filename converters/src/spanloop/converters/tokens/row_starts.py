@@ -7,13 +7,15 @@ spelled otherwise.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spanloop.converters.enums import RowStart
 
 from ..linking.continuation import continues
 from ..spans import Span
 
+_RESUMED: Final = 4
+"""Tokens that show that two sequences go on together; one or two may be equal by chance."""
 _Item = TypeVar("_Item", int, str, tuple[str, ...])
 
 
@@ -50,7 +52,7 @@ def by_tokens(prompt: Sequence[int], response: Sequence[int], following: Sequenc
     if shared < len(prompt):
         return RowStart.CONTEXT_TRUNCATED if lacks_a_piece else RowStart.TEMPLATE_CHANGED
     # The same question the other way round: what was sampled comes back whole, behind something new.
-    if lacks_a_piece or _comes_later(whole[shared:], following, shared):
+    if lacks_a_piece or _comes_later(whole[shared:], following, shared) or _lacks_several(whole, following, shared):
         return RowStart.TEMPLATE_CHANGED
     return RowStart.RETOKENISED
 
@@ -72,6 +74,31 @@ def _lacks_a_piece(whole: Sequence[_Item], now: Sequence[_Item], shared: int) ->
     return any(
         whole[place:] == now[shared : shared + len(whole) - place] for place in _places(whole, now[shared], shared + 1)
     )
+
+
+def _lacks_several(whole: Sequence[int], now: Sequence[int], shared: int) -> bool:
+    """Whether only pieces of ``whole`` are missing in ``now``: the thinking of several calls.
+
+    After each piece at least `_RESUMED` tokens come back. The last token alone may come back as another one: a template
+    can end an earlier turn with another mark than the one that the model samples.
+    """
+    place, now_place, last = shared, shared, len(whole) - 1
+    while place <= last and now_place < len(now):
+        if whole[place] == now[now_place]:
+            place, now_place = place + 1, now_place + 1
+            continue
+        if place == last:
+            return True
+        resumed = (
+            at
+            for at in _places(whole, now[now_place], place + 1)
+            if whole[at : at + _RESUMED] == now[now_place : now_place + len(whole[at : at + _RESUMED])]
+            or whole[at:last] == now[now_place : now_place + last - at] != whole[at:at]
+        )
+        place = next(resumed, -1)
+        if place < 0:
+            return False
+    return place > last
 
 
 def _comes_later(rest: Sequence[_Item], now: Sequence[_Item], shared: int) -> bool:

@@ -360,7 +360,7 @@ class ChatHandler:
                 slot.endpoint,
                 self._key,
                 captures=captures,
-                answers=self._messages.digests(),
+                answers=self._messages,
                 continuation=self._continuation,
             )
         await self._services.recorder.record(captures)

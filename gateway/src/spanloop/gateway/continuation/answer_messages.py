@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .conversations import answer_digest
+from .received_answer import reasoning_of
 
 
 class AnswerMessages:
@@ -19,11 +20,18 @@ class AnswerMessages:
             message: dict[str, Any] = choice.get("message") or choice.get("delta") or {}
             content: Any = message.get("content")
             calls: list[dict[str, Any]] = message.get("tool_calls") or []
-            collected = self._messages.setdefault(int(choice.get("index") or 0), {"content": [], "calls": {}})
+            collected = self._messages.setdefault(
+                int(choice.get("index") or 0), {"content": [], "calls": {}, "has_reasoning": False}
+            )
+            collected["has_reasoning"] = collected["has_reasoning"] or bool(reasoning_of(message))
             if content:
                 collected["content"].append(str(content))
             for position, call in enumerate(calls):
                 _add_call(collected["calls"].setdefault(call.get("index", position), {}), call)
+
+    def with_reasoning(self) -> set[int]:
+        """Return the choices that have reasoning."""
+        return {index for index, collected in self._messages.items() if collected["has_reasoning"]}
 
     def digests(self) -> dict[int, bytes]:
         """Return the digest of each choice's message."""

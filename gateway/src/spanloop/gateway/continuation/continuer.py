@@ -23,8 +23,10 @@ from ..engine.gate import EngineEndpoint
 from ..engine.vllm_api import RENDER_PATH, prompt_ids_field
 from ..metrics import Metrics
 from .alignment import Alignment, Spans, align
+from .answer_messages import AnswerMessages
 from .conversation_log import CaptureReference, ConversationLog
 from .conversations import Conversations, Exact, Scope, answer_digests, message_digest
+from .token_parts import AnswerSource
 
 _log: Final = logging.getLogger(__name__)
 _RENDER_TIMEOUT_S: Final = 120.0
@@ -107,10 +109,12 @@ class Continuer:
         best: Continuation | None = None
         for entry in entries:
             # Of an answer that the client edited, white space and escapes count.
-            sampled = entry.sampled if entry.answer in answers else Spans(entry.sampled.ranges[:-1])
-            alignment = align(entry.token_ids, sampled, rendered, vocabulary)
+            sampled = (
+                entry.sampled if entry.answer in answers else Spans(entry.sampled.ranges[:-1], entry.sampled.sources)
+            )
+            alignment = align(entry.token_ids, sampled, rendered, vocabulary, messages)
             if best is None or alignment.exact > best.alignment.exact:
-                best = Continuation(alignment, entry.sampled.before(alignment.exact))
+                best = Continuation(alignment, alignment.sampled)
             if alignment.is_whole:
                 break
         if best is not None:
@@ -124,7 +128,7 @@ class Continuer:
         key: str,
         *,
         captures: Sequence[Capture],
-        answers: Mapping[int, bytes],
+        answers: AnswerMessages,
         continuation: Continuation | None,
     ) -> None:
         """Keep the ids of complete answers.
@@ -134,20 +138,22 @@ class Continuer:
             endpoint: The engine that answered.
             key: The API key of the caller.
             captures: One for each choice.
-            answers: Digest of the message of each choice.
+            answers: The messages of the choices, as the client receives them.
             continuation: What the prompt was made of.
         """
         if "messages" not in request.document:
             return
         digest = message_digest(_scope(key, endpoint), request.document["messages"])
-        before = () if continuation is None else continuation.sampled.ranges
+        before = Spans() if continuation is None else continuation.sampled
+        place, digests, with_reasoning = len(request.document["messages"]), answers.digests(), answers.with_reasoning()
         for capture in captures:
-            if not capture.is_complete or capture.choice_index not in answers:
+            if not capture.is_complete or capture.choice_index not in digests:
                 continue
             prompt_length = len(capture.prompt_token_ids)
             token_ids = array("I", capture.prompt_token_ids + capture.response_token_ids)
-            sampled = Spans((*before, (prompt_length, len(token_ids))))
-            entry = Exact(token_ids, sampled, answers[capture.choice_index])
+            source = AnswerSource(place, has_reasoning=capture.choice_index in with_reasoning)
+            sampled = before.plus(prompt_length, len(token_ids), source)
+            entry = Exact(token_ids, sampled, digests[capture.choice_index])
             self._conversations.add(digest, entry)
             self._captures.append(digest, CaptureReference(capture.generation_id, entry.answer, sampled))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..client.json_codec import as_object, decode_json, encode_json
-from .alignment import Spans
+from .token_parts import AnswerSource, Spans
 
 _LIMIT: Final = 20_000
 _log: Final = logging.getLogger(__name__)
@@ -99,7 +99,9 @@ class ConversationLog:
 
 
 def _encode(digest: bytes, reference: CaptureReference) -> bytes:
-    record = [digest.hex(), reference.generation_id, reference.answer.hex(), reference.sampled.ranges]
+    sampled = reference.sampled
+    ranges = [[*each, *sampled.source(at)] for at, each in enumerate(sampled.ranges)]
+    record = [digest.hex(), reference.generation_id, reference.answer.hex(), ranges]
     return encode_json(record) + b"\n"
 
 
@@ -108,5 +110,8 @@ def _decode(line: bytes) -> tuple[bytes, CaptureReference]:
     if as_object(record) or len(record) != 4:
         raise ValueError("a line of another format")
     digest, generation_id, answer, ranges = record
-    sampled = Spans(tuple((int(first), int(last)) for first, last in ranges))
+    sampled = Spans()
+    for first, last, *source in ranges:  # without a source in a line of an earlier release
+        index, has_reasoning = source or (-1, False)
+        sampled = sampled.plus(int(first), int(last), AnswerSource(int(index), has_reasoning=bool(has_reasoning)))
     return bytes.fromhex(digest), CaptureReference(str(generation_id), bytes.fromhex(answer), sampled)

@@ -9,8 +9,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..client.json_codec import as_list, as_object, decode_json, encode_json
-from .alignment import Spans
+from ..client.json_codec import as_object, encode_json
+from .message_text import canonical_calls, canonical_message, text_of
+from .token_parts import Spans
 
 _MOST_OF_ONE_PROMPT: Final = 64
 """Entries with the same messages: the rollouts of a group."""
@@ -95,19 +96,7 @@ def answer_digests(scope: Scope, messages: Sequence[Any]) -> list[tuple[bytes, b
 
 def answer_digest(message: Mapping[str, Any]) -> bytes:
     """Return the digest of an assistant's message: its text and its tool calls."""
-    functions: list[Any] = []
-    for call in as_list(message.get("tool_calls")):
-        function = as_object(as_object(call).get("function"))
-        functions.append([as_object(call).get("id"), function.get("name"), _canonical(function.get("arguments"))])
-    return _hash(encode_json([message.get("content") or "", functions])).digest()
-
-
-def _canonical(arguments: object) -> object:
-    """Return a call's arguments as a value, which some APIs write again."""
-    try:
-        return decode_json(arguments.encode()) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return arguments
+    return _hash(encode_json([text_of(message.get("content")), canonical_calls(message)])).digest()
 
 
 def _rolling(scope: Scope, messages: Sequence[Any]) -> Iterator[tuple[int, bytes]]:
@@ -115,7 +104,7 @@ def _rolling(scope: Scope, messages: Sequence[Any]) -> Iterator[tuple[int, bytes
     state = _hash(encode_json(list(scope)))
     yield 0, state.digest()
     for count, message in enumerate(messages, start=1):
-        state.update(_hash(encode_json(message)).digest())
+        state.update(_hash(encode_json(canonical_message(message))).digest())
         yield count, state.digest()
 
 

@@ -56,6 +56,10 @@ class Vocabulary:
         special = frozenset(int(token["id"]) for token in marks if token.get("special"))
         return cls(pieces | added, frozenset(added), special)
 
+    def piece(self, token_id: int) -> bytes:
+        """Return the bytes of a token; an unknown id has none."""
+        return self.pieces.get(token_id, b"")
+
     def text(self, token_ids: Iterable[int]) -> bytes:
         """Return the bytes of tokens; an unknown id has none."""
         return b"".join([self.pieces.get(token_id, b"") for token_id in token_ids])

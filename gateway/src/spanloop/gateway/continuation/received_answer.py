@@ -1,0 +1,96 @@
+"""An answer as its client received and returned it, and where a rendering of it ends.
+
+Invariant: a rendering stands for what the model sampled only if it repeats the reasoning, the text and the names of the
+calls that the client received. A template that drops one of them is never overruled.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from ..client.json_codec import as_list, as_object
+from .message_text import text_of
+from .token_parts import AnswerSource, normalise
+from .vocabulary import Vocabulary
+
+
+class ReceivedAnswer(NamedTuple):
+    """Texts of one answer, normalised."""
+
+    texts: tuple[str, ...]
+    """What a rendering repeats, in order: reasoning, content."""
+    names: tuple[str, ...]
+    """Of the functions that it calls."""
+    is_complete: bool
+    """Whether the message has all that the client received."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Any], source: AnswerSource) -> "Self | None":
+        """Return the answer in a request's messages; None where it is unknown."""
+        if not 0 <= source.message < len(messages):
+            return None
+        message = as_object(messages[source.message])
+        reasoning = reasoning_of(message)
+        texts = (reasoning, text_of(message.get("content")))
+        functions = [as_object(as_object(call).get("function")) for call in as_list(message.get("tool_calls"))]
+        return cls(
+            tuple(normalise(text.encode(errors="replace")) for text in texts),
+            tuple(normalise(str(function.get("name") or "").encode(errors="replace")) for function in functions),
+            is_complete=bool(reasoning) or not source.has_reasoning,
+        )
+
+    def end_in(self, rendered: Sequence[int], begin: int, vocabulary: Vocabulary, marks: Collection[int]) -> int | None:
+        """Return the position of the special token that ends the answer in a rendering; None: it drops a part.
+
+        Args:
+            rendered: The rendering.
+            begin: Where the part begins that the answer begins in.
+            vocabulary: Of the model.
+            marks: Special tokens that the answer itself may have.
+        """
+        if not self.is_complete:
+            return None
+        special = vocabulary.special
+        for end in range(begin + 1, len(rendered)):
+            if rendered[end] not in special:
+                continue
+            text = visible_text(rendered[begin:end], vocabulary)
+            if self.is_repeated_in(text):
+                return end
+            if rendered[end] not in marks:
+                return None
+        return None
+
+    def begins_alike(self, sampled: str, rendered: str, mark: str) -> bool:
+        """Return whether the template adds nothing before the answer, such as an empty block of thinking.
+
+        Args:
+            sampled: Normalised text of what was sampled.
+            rendered: That of the answer in the rendering.
+            mark: Of the first call or block in what was sampled; empty without one.
+        """
+        text = next(filter(None, self.texts), mark)
+        if not text:
+            return sampled[:1] == rendered[:1]
+        before, found, _ = rendered.partition(text)
+        return bool(found) and sampled.partition(text)[0] == before
+
+    def is_repeated_in(self, text: str) -> bool:
+        """Return whether a normalised text has all that the client received, in order."""
+        at = 0
+        for each in (*self.texts, *self.names):
+            at = text.find(each, at)
+            if at < 0:
+                return False
+            at += len(each)
+        return True
+
+
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Return the reasoning of a message, under the names that engines give it; empty for none."""
+    return text_of(message.get("reasoning") or message.get("reasoning_content"))
+
+
+def visible_text(token_ids: Sequence[int], vocabulary: Vocabulary) -> str:
+    """Return the normalised text of tokens without the special ones, which engines leave out."""
+    special = vocabulary.special
+    return normalise(vocabulary.text(token_id for token_id in token_ids if token_id not in special))
