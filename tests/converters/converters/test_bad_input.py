@@ -9,7 +9,7 @@ import pytest
 from spanloop.converters import frames
 from spanloop.converters.reading.python_reprs import value_of_repr
 from spanloop.converters.results.tool_envelopes import open_answer
-from spanloop.messages import MalformedMessagesError, MessageLog, parse_messages
+from spanloop.messages import MalformedMessagesError, MessageLog, ToolResponse, parse_messages
 from spanloop.messages.json_values import python_object, text_of_repr
 
 from .converters_world import OPENING, TRANSITIONS, World, asks, convert, loop, text, trace_id
@@ -210,7 +210,7 @@ def test_messages_in_chat_form_and_unknown_parts() -> None:
 def test_both_keys_of_a_tool_response(key: str) -> None:
     part = {"type": "tool_call_response", "id": "c", key: {"a": 1}}
     (message,) = parse_messages(json.dumps([{"role": "tool", "parts": [part]}]))
-    assert message.tool_responses == (("c", '{"a":1}'),)
+    assert message.tool_responses == (ToolResponse("c", '{"a":1}'),)
 
 
 def test_equal_messages_have_equal_digests_however_they_are_spelled() -> None:
