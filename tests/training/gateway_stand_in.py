@@ -22,6 +22,8 @@ class GatewayStandIn(ThreadingHTTPServer):
         self.refusals: dict[str, tuple[int, str]] = {}
         self.served = ""
         """``name@version`` that was deployed last."""
+        self.beside: list[str] = []
+        """Versions that are served beside it."""
         self.tokens = 0
         """Captured since the start."""
         self.answer = "ok"
@@ -74,13 +76,15 @@ class _Handler(BaseHTTPRequestHandler):
         gateway = self.server
         assert isinstance(gateway, GatewayStandIn)
         models = {"data": [{"id": gateway.served}] if gateway.served else []}
+        status = {"served": [*filter(None, [gateway.served]), *gateway.beside]}
         health = {"restarts": 0, "captures": {"waiting_bytes": 0}, "spool": {"records": 0}}
         self.send_response(200)
         self.end_headers()
         if self.path == "/metrics":
             text = f'spanloop_gateway_tokens_total{{kind="prompt"}} {gateway.tokens}\n'
         else:
-            text = json.dumps(models if self.path == "/v1/models" else health)
+            documents = {"/v1/models": models, "/admin/status": status}
+            text = json.dumps(documents.get(self.path, health))
         self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002

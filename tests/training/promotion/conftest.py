@@ -36,5 +36,6 @@ def registry(data_dir: DataDir, model_folder: Path) -> Registry:
 
 @pytest.fixture
 def gateway(data_dir: DataDir) -> Iterator[GatewayStandIn]:
-    with gateway_stand_in(data_dir) as found:
-        yield found
+    with gateway_stand_in(data_dir) as stand_in:
+        stand_in.served = "m@v4"
+        yield stand_in

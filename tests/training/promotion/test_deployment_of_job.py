@@ -27,7 +27,7 @@ from spanloop.training.run.deployment_of_job import TrainedJob, deploy_as_asked
 from spanloop.training.run.job_api import JobApi, JobLeaseLostError, JobSpec
 from spanloop.training.run.monitor.job_trace import JobTrace
 
-from ..gateway_stand_in import GatewayStandIn
+from ..gateway_stand_in import GatewayStandIn, gateway_stand_in
 from ..training_running import url_of
 
 TASKS = 25
@@ -121,6 +121,20 @@ def test_what_is_not_better_is_not_served_and_the_champions_attempts_are_used_ag
     finish(trained(deploy=True))  # m@v6
     assert served(gateway) == ["m@v6", "m@v4"]
     assert sorted(store.query("attempt_runs", run_id="")["model"].to_list()) == ["m@v4", "m@v5", "m@v6"]
+
+
+def test_a_model_that_was_deployed_beside_it_is_neither_champion_nor_served_in_its_place(
+    data_dir: DataDir, registry: Registry, model_folder: Path, trained: Callable[..., TrainedJob]
+) -> None:
+    job = trained(deploy=True)
+    other = registry.add("other", model_folder).reference
+    registry.record_deployment(other)
+    configure(data_dir, "m@v4", "m@v5")
+    with gateway_stand_in(data_dir) as gateway:
+        gateway.served, gateway.beside = "m@v4", [other]
+        finish(job)
+    (decision,) = Decisions(data_dir).list()
+    assert (decision.champion, served(gateway)) == ("m@v4", ["m@v4", "m@v5", "m@v4"])
 
 
 def test_without_tasks_and_evaluations_the_version_waits_as_the_candidate(

@@ -156,6 +156,11 @@ class Admin:
         self._authenticator.check_admin(request)
         return self._status()
 
+    def _served(self) -> list[str]:
+        """Return ``name@version`` of each model that engines have; the first model comes first."""
+        deployments = [status.deployment for status in self._lifecycle.statuses]
+        return list(dict.fromkeys(each.label for each in deployments if each is not None))
+
     def _status(self) -> JSONResponse:
         status = self._lifecycle.status
         deployment = status.deployment
@@ -164,6 +169,7 @@ class Admin:
                 "state": status.state.value,
                 "paused_by": self._pauses.holders,
                 "deployment": None if deployment is None else asdict(deployment),
+                "served": self._served(),
                 "sampling": status.sampling,
                 "error": status.error,
                 "restarts": status.restarts,

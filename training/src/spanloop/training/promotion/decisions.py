@@ -78,8 +78,8 @@ class Decisions:
     def contest(self, reference: str) -> Contest:
         """Return the candidate ``reference`` and the champion that it has to beat.
 
-        That is the alias ``champion`` of its model; without it the other version that was deployed last, else its
-        parent.
+        That is the alias ``champion`` of its model; without it the other version that was deployed last, of its model
+        or else of any, else its parent.
 
         Raises:
             JobError: There is no such version, or it is the champion.
@@ -92,7 +92,8 @@ class Decisions:
                 f"{candidate.reference} is the champion; there is nothing to decide.",
                 next_step="Name a candidate: spanloop models list",
             )
-        deployed = (each.reference for each in self._registry.deployments() if each.reference != candidate.reference)
+        deployments = (*self._registry.deployments(name=candidate.name), *self._registry.deployments())
+        deployed = (each.reference for each in deployments if each.reference != candidate.reference)
         rival = alias.reference if alias is not None else next(deployed, candidate.parent)
         return Contest(candidate, None if rival is None else self._registry.get(rival))
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from spanloop.evaluation.results import EvaluationError
+from spanloop.foundation.errors import NotRunningError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Configuration, load_configuration
 from spanloop.store import Store
@@ -16,6 +17,7 @@ from spanloop.training.jobs.leases import JobLease, JobLeaseLostError
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.outcome import PromotionOutcome
 
+from .canary.gateway_canary import served_version
 from .decisions import Contest, Decisions
 from .evaluation_run import EvaluationRun
 from .evidence import Decision, Evidence, Judgement
@@ -39,7 +41,7 @@ def decide_in_job(
     configuration = load_configuration(data_dir.path)
     contest = decisions.contest(version.reference)
     actions = Actions(data_dir, lease, on_progress=on_progress)
-    with _Served(data_dir, actions) as served:
+    with _Served(data_dir, version.name, actions) as served:
         try:
             name = _measure(data_dir, store, contest, configuration, actions)
             decision = promote(store, version.reference, configuration.promotion, actions, evaluation=name)
@@ -70,16 +72,23 @@ def _measure(data_dir: DataDir, store: Store, contest: Contest, configuration: C
 
 
 class _Served:
-    """Serves what was served before the block again at its end, unless what is served by then ``stays``.
+    """Serves again at its end what the versions of a model replaced, unless what is served by then ``stays``.
 
-    The versions that are evaluated take turns in the gateway.
+    The versions that are evaluated take turns in the gateway. Models beside them are served as before.
     """
 
-    def __init__(self, data_dir: DataDir, actions: Actions) -> None:
-        self._registry = Registry(data_dir)
+    def __init__(self, data_dir: DataDir, name: str, actions: Actions) -> None:
+        self._data_dir = data_dir
+        self._name = name
         self._actions = actions
-        self._before = self._registry.deployed()
+        self._before = self._now()
         self.stays = False
+
+    def _now(self) -> str:
+        try:
+            return served_version(self._data_dir, self._name)
+        except NotRunningError:
+            return ""
 
     def __enter__(self) -> Self:
         return self
@@ -87,7 +96,7 @@ class _Served:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        now = self._registry.deployed()
-        is_other = self._before is not None and now is not None and now.reference != self._before.reference
-        if self._before is not None and is_other and not self.stays and not isinstance(error, JobLeaseLostError):
-            self._actions.serve(self._before)
+        if not self._before or self.stays or isinstance(error, JobLeaseLostError):
+            return
+        if self._now() not in {"", self._before}:
+            self._actions.serve(Registry(self._data_dir).get(self._before))

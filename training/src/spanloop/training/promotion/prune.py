@@ -119,8 +119,9 @@ def _live(session: Session, registry: Registry) -> dict[str, str]:
         live[alias.reference] = f"alias {alias.alias}"
         if alias.rolls_back_to:
             live.setdefault(alias.rolls_back_to, f"{alias.alias} can be rolled back to it")
-    if deployed := registry.deployments(limit=1):
-        live[deployed[0].reference] = "deployed last"
+    for name in {version.name for version in registry.list()}:
+        if deployed := registry.deployments(name=name, limit=1):
+            live[deployed[0].reference] = "deployed last"
     for owner, base in _bases(session):
         version = registry.find(base)
         if version is not None:

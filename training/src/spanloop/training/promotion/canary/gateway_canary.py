@@ -87,12 +87,15 @@ def running_canary(data_dir: str | os.PathLike[str] | HasPath) -> RunningCanary 
     return _parsed(document, "canary")
 
 
-def served_version(data_dir: str | os.PathLike[str] | HasPath) -> str:
-    """Return the ``name@version`` that the gateway serves; empty when it serves none. It raises as `start_canary`."""
+def served_version(data_dir: str | os.PathLike[str] | HasPath, name: str = "") -> str:
+    """Return the ``name@version`` that the gateway serves of a model, else of its first model; empty when it has none.
+
+    A deployment of the model replaces this version. It raises as `start_canary`.
+    """
     gateway = GatewayAdmin.find(ControlPaths.of(data_dir).root)
     document = _document(gateway, lambda: gateway.get("status"), "tell its status")
-    deployment: dict[str, str] = document.get("deployment") or {}
-    return f"{deployment['name']}@{deployment['version']}" if deployment else ""
+    served: list[str] = document["served"]
+    return next((each for each in served if each.partition("@")[0] == name), next(iter(served), ""))
 
 
 def start_canary(
