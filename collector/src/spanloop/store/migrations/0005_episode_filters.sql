@@ -44,6 +44,3 @@ LEFT JOIN (
 ) AS t ON t.episode_id = s.episode_id AND t.revision = s.revision
 SETTINGS join_algorithm = 'grace_hash', grace_hash_join_initial_buckets = 8, max_bytes_in_join = 268435456,
     max_bytes_before_external_group_by = 268435456;
-
--- Otherwise every list merges both rows of an episode while it reads.
-OPTIMIZE TABLE episode_summaries FINAL;

@@ -79,16 +79,16 @@ def _lacks_a_piece(whole: Sequence[_Item], now: Sequence[_Item], shared: int) ->
 def _lacks_several(whole: Sequence[int], now: Sequence[int], shared: int) -> bool:
     """Whether only pieces of ``whole`` are missing in ``now``: the thinking of several calls.
 
-    After each piece at least `_RESUMED` tokens come back. The last token alone may come back as another one: a template
-    can end an earlier turn with another mark than the one that the model samples.
+    After each piece at least `_RESUMED` tokens come back. Behind a piece the last token may come back as another one: a
+    template can end an earlier turn with another mark than the one that the model samples.
     """
-    place, now_place, last = shared, shared, len(whole) - 1
+    place, now_place, last, lacks_a_piece = shared, shared, len(whole) - 1, False
     while place <= last and now_place < len(now):
         if whole[place] == now[now_place]:
             place, now_place = place + 1, now_place + 1
             continue
         if place == last:
-            return True
+            return lacks_a_piece
         resumed = (
             at
             for at in _places(whole, now[now_place], place + 1)
@@ -98,6 +98,7 @@ def _lacks_several(whole: Sequence[int], now: Sequence[int], shared: int) -> boo
         place = next(resumed, -1)
         if place < 0:
             return False
+        lacks_a_piece = True
     return place > last
 
 
