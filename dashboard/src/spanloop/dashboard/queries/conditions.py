@@ -278,13 +278,13 @@ def trace_conditions(filters: Filters, words: Words | None) -> Conditions:
         conditions.add_equal(column, filters.values.get(name, ()))
     ranges = {"duration": "duration_ns / 1e9", "tokens": "input_tokens + output_tokens"}
     conditions.add_ranges(filters, ranges)
-    own = {*_TRACE_COLUMNS, *ranges, "attr", "user"}
+    known = {*_TRACE_COLUMNS, *ranges, "attr", "user"}
     for keys, value in _attributes(filters):
         conditions.add(f"trace_id IN ({_traces_with_attribute(conditions, filters, keys, value)})")
-    if words is not None or set(filters.values) - own:
-        traces = _current_episodes("arrayJoin(trace_ids)", conditions, filters, words, (*own, "time"))
+    if words is not None or set(filters.values) - known:
+        traces = _current_episodes("arrayJoin(trace_ids)", conditions, filters, words, (*known, "time"))
         matching = f"trace_id IN ({traces})"
-        if words is not None and not set(filters.values) - own:
+        if words is not None and not set(filters.values) - known:
             text = conditions.bind(words.text, "String")
             ids = "concat(trace_id, ' ', root_name, ' ', service_name, ' ', agent_name, ' ', task_id, ' ', session_id)"
             matching += f" OR positionCaseInsensitive({ids}, {text}) > 0"
@@ -350,10 +350,10 @@ def _own_steps(filters: Filters, words: Words | None) -> Conditions:
     return conditions
 
 
-def _add_current(conditions: Conditions, filters: Filters, since_s: int, column: str, own: Sequence[str]) -> None:
+def _add_current(conditions: Conditions, filters: Filters, since_s: int, column: str, known: Sequence[str]) -> None:
     """Add that a row, whose time is a column, is at or behind a moment, and of a current revision that matches."""
     episodes = filters
     if since_s:
         conditions.add(f"{column} >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
         episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
-    conditions.add(f"{REVISION} IN ({_current_episodes(REVISION, conditions, episodes, None, own)})")
+    conditions.add(f"{REVISION} IN ({_current_episodes(REVISION, conditions, episodes, None, known)})")

@@ -90,8 +90,8 @@ def fetch_tools(store: Store, filters: Filters) -> pl.DataFrame:
     exists; a name that the policy made up has only failures that say so.
     """
     values = {name: each for name, each in filters.values.items() if name in (*_EPISODE_FIELDS, "policy", "tool")}
-    own = Filters(filters.time, values=values)
-    steps, failures = step_conditions(own, None), failure_conditions(own, None)
+    shown = Filters(filters.time, values=values)
+    steps, failures = step_conditions(shown, None), failure_conditions(shown, None)
     calls = _query(
         store,
         "SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin(tool_names)) AS tool FROM step_summaries FINAL "

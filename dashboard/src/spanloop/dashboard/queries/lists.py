@@ -38,7 +38,7 @@ PAGE_ROWS: Final = 100
 EXACT_ROWS: Final = 100_000
 """Above so many rows the total is an estimate."""
 _CANDIDATES: Final = 4
-"""Rows that are looked at for each one that is asked for, because some are of replaced revisions."""
+"""Rows that are looked at for each one of a page, because some are of replaced revisions."""
 
 
 class Cursor(NamedTuple):
@@ -50,7 +50,7 @@ class Cursor(NamedTuple):
     """Whether the page ends before the row; without a row it is the last page."""
 
 
-class _Asked(NamedTuple):
+class _PageRequest(NamedTuple):
     sort: str
     cursor: Cursor | None
     words: Words | None
@@ -76,7 +76,7 @@ class _CurrentConditions(Protocol):
 class _CurrentRows(NamedTuple):
     current: _CurrentConditions
     """On the rows of current revisions."""
-    own: Callable[[Filters, Words | None], Conditions | None]
+    table: Callable[[Filters, Words | None], Conditions | None]
     """On columns of the table alone; None where a filter is one on the episode."""
 
 
@@ -97,45 +97,55 @@ def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | N
     """Return a page of current episodes."""
     words = _weighed(store, parse_words(filters))
     conditions = episode_conditions(filters, words)
-    asked = _Asked(sort, cursor, words)
+    request = _PageRequest(sort, cursor, words)
     if conditions.is_costly:
-        return _fetch_by_key(store, EPISODES, conditions, asked)
-    return _fetch(store, EPISODES, conditions, asked)
+        return _fetch_by_key(store, EPISODES, conditions, request)
+    return _fetch(store, EPISODES, conditions, request)
 
 
 def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of failures of current episodes."""
-    asked = _Asked(sort, cursor, parse_words(filters))
+    request = _PageRequest(sort, cursor, parse_words(filters))
     conditions = _CurrentRows(failure_conditions, own_failure_conditions)
-    return _fetch_current(store, FAILURES, filters, asked, conditions)
+    return _fetch_current(store, FAILURES, filters, request, conditions)
 
 
 def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
     """Return a page of transitions of current episodes."""
-    asked = _Asked(sort, cursor, parse_words(filters))
-    return _fetch_current(store, STEPS, filters, asked, _CurrentRows(step_conditions, own_step_conditions))
+    request = _PageRequest(sort, cursor, parse_words(filters))
+    return _fetch_current(store, STEPS, filters, request, _CurrentRows(step_conditions, own_step_conditions))
 
 
-def _fetch_current(store: Store, source: Source, filters: Filters, asked: _Asked, conditions: _CurrentRows) -> ListPage:
+def _fetch_current(
+    store: Store, source: Source, filters: Filters, request: _PageRequest, conditions: _CurrentRows
+) -> ListPage:
     """Return a page of rows of current revisions; the newest of many rows read only the episodes of their time."""
-    own = conditions.own(filters, asked.words)
-    rows = 0 if own is None or own.is_costly else _count(store, f"{source.table} WHERE {own.sql}", own)
-    if own is None or rows <= EXACT_ROWS:
-        return _fetch_by_key(store, source, conditions.current(filters, asked.words), asked)
-    since_s, cursor = 0, asked.cursor
-    is_newest = (parse_sort(source, asked.sort) or (source.default_sort, True)) == (source.default_sort, True)
+    table_conditions = conditions.table(filters, request.words)
+    rows = (
+        0
+        if table_conditions is None or table_conditions.is_costly
+        else _count(store, f"{source.table} WHERE {table_conditions.sql}", table_conditions)
+    )
+    if table_conditions is None or rows <= EXACT_ROWS:
+        return _fetch_by_key(store, source, conditions.current(filters, request.words), request)
+    since_s, cursor = 0, request.cursor
+    is_newest = (parse_sort(source, request.sort) or (source.default_sort, True)) == (source.default_sort, True)
     if is_newest and not filters.time.start_s and not (cursor and cursor.is_before):
         if cursor is not None:
-            own.add(f"{source.leading} <= toDateTime64({own.bind(cursor.value, 'String')}, 9, 'UTC')")
+            table_conditions.add(
+                f"{source.leading} <= toDateTime64({table_conditions.bind(cursor.value, 'String')}, 9, 'UTC')"
+            )
         oldest = store.connection.query(
             f"SELECT toInt64(toUnixTimestamp(toDateTime(min({source.leading}), 'UTC'))) AS oldest FROM (SELECT "
-            f"{source.leading} FROM {source.table} WHERE {own.sql} ORDER BY {source.leading} DESC "
+            f"{source.leading} FROM {source.table} WHERE {table_conditions.sql} ORDER BY {source.leading} DESC "
             f"LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
             doing="finding the newest rows of a list",
-            parameters=own.parameters,
+            parameters=table_conditions.parameters,
         )
         since_s = int(oldest["oldest"][0] or 0)
-    return _fetch_by_key(store, source, conditions.current(filters, asked.words, since_s=since_s), asked, total=rows)
+    return _fetch_by_key(
+        store, source, conditions.current(filters, request.words, since_s=since_s), request, total=rows
+    )
 
 
 def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
@@ -153,7 +163,7 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
             is_reversed = is_descending != bool(cursor and cursor.is_before)
             within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
     source = TRACES._replace(table=TRACES_TABLE.replace("{within}", within.sql))
-    return _fetch_by_key(store, source, conditions, _Asked(sort, cursor, words), total=total)
+    return _fetch_by_key(store, source, conditions, _PageRequest(sort, cursor, words), total=total)
 
 
 def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
@@ -193,15 +203,15 @@ def _after(where: Conditions, expression: str, key: str, sql_type: str, order: _
     return f"({expression}, {key}) {'<' if order.is_reversed else '>'} ({value}, {where.bind(cursor.key, 'String')})"
 
 
-def _order(source: Source, asked: _Asked) -> _Order:
-    name, is_descending = parse_sort(source, asked.sort) or (source.default_sort, True)
-    cursor = asked.cursor
+def _order(source: Source, request: _PageRequest) -> _Order:
+    name, is_descending = parse_sort(source, request.sort) or (source.default_sort, True)
+    cursor = request.cursor
     return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor)
 
 
-def _fetch(store: Store, source: Source, matching: Conditions, asked: _Asked) -> ListPage:
+def _fetch(store: Store, source: Source, matching: Conditions, request: _PageRequest) -> ListPage:
     """Read a page by conditions on columns of the table, which are cheap to evaluate twice."""
-    order = _order(source, asked)
+    order = _order(source, request)
     column, direction = order.column, order.direction
     exact = f"(SELECT 1 FROM {source.table} FINAL WHERE {matching.sql} LIMIT {EXACT_ROWS + 1})"
     total = _count(store, exact, matching)
@@ -218,11 +228,11 @@ def _fetch(store: Store, source: Source, matching: Conditions, asked: _Asked) ->
         )
         where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
     frame = _read_rows(store, source, order, f"FINAL WHERE {where.sql}", where)
-    return _page(frame, asked, total, is_estimate=total > EXACT_ROWS)
+    return _page(frame, request, total, is_estimate=total > EXACT_ROWS)
 
 
 def _fetch_by_key(
-    store: Store, source: Source, matching: Conditions, asked: _Asked, *, total: int | None = None
+    store: Store, source: Source, matching: Conditions, request: _PageRequest, *, total: int | None = None
 ) -> ListPage:
     """Read a page whose conditions read other tables: find and count its rows at once, then read their columns.
 
@@ -230,10 +240,10 @@ def _fetch_by_key(
         store: The store.
         source: The list.
         matching: The conditions.
-        asked: Sort, cursor and words.
+        request: Sort, cursor and words.
         total: The number of rows, where it is known; it is an estimate above ``EXACT_ROWS``.
     """
-    order = _order(source, asked)
+    order = _order(source, request)
     is_counted = total is not None
     final = " FINAL" if source.leading else ""
     moment = f"toUnixTimestamp64Nano({source.leading})" if source.leading else "toInt64(0)"
@@ -251,7 +261,7 @@ def _fetch_by_key(
         parameters=where.parameters,
     )
     if total is None:
-        has_rows = not keys.is_empty() or not (asked.cursor and asked.cursor.key)
+        has_rows = not keys.is_empty() or not (request.cursor and request.cursor.key)
         total = sum(keys["total"].head(1)) if has_rows else _count(store, f"({rows})", matching)
     within = Conditions(parameters=dict(matching.parameters))
     if source.leading:
@@ -264,7 +274,7 @@ def _fetch_by_key(
     else:
         named = f"WHERE {source.row} IN {within.bind(keys['row'].to_list(), 'Array(String)')}"
     frame = _read_rows(store, source, order, named, within)
-    return _page(frame, asked, total, is_estimate=is_counted and total > EXACT_ROWS)
+    return _page(frame, request, total, is_estimate=is_counted and total > EXACT_ROWS)
 
 
 def _read_rows(store: Store, source: Source, order: _Order, matching: str, where: Conditions) -> pl.DataFrame:
@@ -278,19 +288,19 @@ def _read_rows(store: Store, source: Source, order: _Order, matching: str, where
     )
 
 
-def _page(frame: pl.DataFrame, asked: _Asked, total: int, *, is_estimate: bool) -> ListPage:
+def _page(frame: pl.DataFrame, request: _PageRequest, total: int, *, is_estimate: bool) -> ListPage:
     """Return the page of up to ``PAGE_ROWS + 1`` rows, which are in the order of the query."""
     has_more = frame.height > PAGE_ROWS
     frame = frame.head(PAGE_ROWS)
-    has_cursor = bool(asked.cursor and asked.cursor.key)
-    is_backward = bool(asked.cursor and asked.cursor.is_before)
+    has_cursor = bool(request.cursor and request.cursor.key)
+    is_backward = bool(request.cursor and request.cursor.is_before)
     return ListPage(
         rows=frame.reverse() if is_backward else frame,
         total=total,
         is_estimate=is_estimate,
         has_earlier=has_more if is_backward else has_cursor,
         has_later=has_cursor if is_backward else has_more,
-        words=asked.words,
+        words=request.words,
     )
 
 

@@ -81,8 +81,8 @@ def fetch_snippets(store: Store, episode_ids: Sequence[str], words: Words) -> di
 def snippet(text: str, words: Words) -> str:
     """Return the text around the first of the words, with the words marked; JSON of a message becomes its text."""
     plain = _plain(text).replace(_MARK[0], "").replace(_MARK[1], "")
-    wanted = [words.text] if words.is_partial else sorted(words.words, key=len, reverse=True)
-    pattern = re.compile("|".join(map(re.escape, wanted)), re.IGNORECASE)
+    texts = [words.text] if words.is_partial else sorted(words.words, key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, texts)), re.IGNORECASE)
     if not words.is_partial:
         pattern = re.compile(
             rf"(?<![0-9A-Za-z\u0080-\U0010ffff])(?:{pattern.pattern})(?![0-9A-Za-z\u0080-\U0010ffff])", re.IGNORECASE

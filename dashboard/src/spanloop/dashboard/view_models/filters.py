@@ -124,8 +124,8 @@ class Filters:
     def query(self, **changes: str) -> str:
         """Return the address's parameters with some replaced; an empty value leaves a parameter out."""
         pairs = [(name, value) for name, values in self.values.items() for value in values]
-        own = {"time": self.time_value, "q": self.text, "match": "part" if self.is_partial else ""} | changes
-        return urlencode([*pairs, *((name, value) for name, value in own.items() if value)])
+        others = {"time": self.time_value, "q": self.text, "match": "part" if self.is_partial else ""} | changes
+        return urlencode([*pairs, *((name, value) for name, value in others.items() if value)])
 
 
 def parse_filters(parameters: Mapping[str, Sequence[str]], *, now: datetime, zone: str) -> Filters:

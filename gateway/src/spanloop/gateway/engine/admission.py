@@ -52,7 +52,7 @@ class AdmissionLimits(NamedTuple):
 _DEFAULT_LIMITS: Final = AdmissionLimits()
 
 
-class _Wanted(NamedTuple):
+class _EngineNeed(NamedTuple):
     model: str
     caller: Caller
 
@@ -144,7 +144,7 @@ class AdmissionControl:
             UnavailableError: No engine runs, or too many requests wait.
             ApiError: 404, no engine serves the model.
         """
-        slot = await self._enter(WaitingRequest(caller.key, _Wanted(model, caller), caller.is_repeated))
+        slot = await self._enter(WaitingRequest(caller.key, _EngineNeed(model, caller), caller.is_repeated))
         began_s = asyncio.get_running_loop().time()
         try:
             yield slot
@@ -198,7 +198,7 @@ class AdmissionControl:
         """Admit or reject the next request that needs not wait; return False if all wait."""
         blocked = set[str]()
         for request in self._queue.in_turn(self._running):
-            model = request.wanted.model
+            model = request.need.model
             if model not in blocked and self._settle(request):
                 return True
             blocked.add(model)
@@ -209,7 +209,7 @@ class AdmissionControl:
         if request.result.done():
             return self._queue.remove(request)
         try:
-            slot = self._take(request.wanted)
+            slot = self._take(request.need)
         except ApiError as error:
             self._queue.remove(request)
             request.result.set_exception(error.with_traceback(None))
@@ -221,18 +221,18 @@ class AdmissionControl:
         request.result.set_result(slot)
         return True
 
-    def _take(self, wanted: _Wanted) -> EngineSlot | None:
+    def _take(self, need: _EngineNeed) -> EngineSlot | None:
         """Return a slot; None while the request has to wait. It raises as `admit`."""
         opened = [(gate, gate.endpoint) for gate in self.gates if gate.endpoint is not None]
-        serving = [each for each in opened if each[0].accepts(wanted.model)]
+        serving = [each for each in opened if each[0].accepts(need.model)]
         if not serving:
-            self._check_pending(wanted.model)
+            self._check_pending(need.model)
             return None
-        others = [each for each in serving if each[0] is not wanted.caller.failed] or serving
+        others = [each for each in serving if each[0] is not need.caller.failed] or serving
         free = [each for each in others if each[0].running < self._limits.running]
         if not free:
             return None
-        gate, endpoint = free[self._choose([gate for gate, _ in free], wanted.caller.conversation)]
+        gate, endpoint = free[self._choose([gate for gate, _ in free], need.caller.conversation)]
         return gate.take(endpoint)
 
     def _check_pending(self, model: str) -> None:

@@ -19,7 +19,7 @@ class WaitingRequest(Generic[T]):
 
     key: str
     """API key of the caller; empty without one."""
-    wanted: Any
+    need: Any
     is_repeated: bool
     """Whether it ran already: it goes first, and a full queue keeps it."""
     result: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
