@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml
 	@$(call with_progress,$(PIP) install --progress-bar off --editable '.[all]' --group dev)
 	@mkdir -p .setup && rm -f .setup/main-* && touch $@
 
-demo: setup ## See an agent fail, be trained on its own traces, and do better (25 minutes, 11 GB of memory; DEMO="--seed 1 --no-serve")
+demo: setup ## See an agent fail, be trained on its own traces, and do better (21 minutes, 11 GB of memory; DEMO="--seed 1 --no-serve")
 	$(BIN)/spanloop demo $(DEMO)
 
 test: setup ## All checks and tests except the slow ones

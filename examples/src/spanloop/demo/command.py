@@ -58,7 +58,7 @@ def demo(
     A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office, whose app.toml is run by
     `spanloop loop`: it is trained on the agent's traces (SFT on the successful ones, then Dr. GRPO) and evaluated on
     test tasks before and after each training. The promotion rule decides whether the new version is served, and is
-    trained in the next round. The demo takes about 25 minutes on two cores with bfloat16 instructions (avx512_bf16
+    trained in the next round. The demo takes about 21 minutes on two cores with bfloat16 instructions (avx512_bf16
     or amx_bf16 in lscpu), much longer on others, and longer with more rounds. Ctrl-C loses nothing: the same command
     continues.
 

@@ -37,16 +37,16 @@ _APP: Final = "app.toml"
 _PORTS: Final = "ports.json"
 _TAIL_CHARACTERS: Final = 2_000
 _GB: Final = 1e9
-_START_S: Final = 120.0
+_START_S: Final = 60.0
 """Until the model is fetched and vLLM serves it."""
 _NEEDED_BYTES: Final = 11e9
 _NEEDED_DISK_BYTES: Final = 5e9
 ASSUMED_S: Final[Mapping[StepName, float]] = MappingProxyType(
     {
-        StepName.MEASURE: 200.0,
-        StepName.COLLECT: 255.0,
-        StepName.TRAIN: 230.0,
-        StepName.TEST: 155.0,
+        StepName.MEASURE: 190.0,
+        StepName.COLLECT: 200.0,
+        StepName.TRAIN: 190.0,
+        StepName.TEST: 158.0,
         StepName.DECIDE: 2.0,
     }
 )
