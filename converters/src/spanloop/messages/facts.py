@@ -1,13 +1,10 @@
 """Facts about a list of messages as a whole, updated by the new ones."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from .validator import Course
-
-if TYPE_CHECKING:
-    from .log import History
+from .validator import Course, MessageHistory
 
 NO_PARTS: Final = '"parts":[]'
 """In a message's JSON: nothing is in it."""
@@ -25,7 +22,7 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
     """Whether one of those has any parts."""
     course: Course = Course()
 
-    def further(self, history: "History") -> "Facts":
+    def further(self, history: MessageHistory) -> "Facts":
         """With all messages of ``history``, which begins with those that were looked at."""
         if history.length == self.length:
             return self

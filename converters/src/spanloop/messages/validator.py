@@ -5,16 +5,33 @@ the user did not wait for; a history without any of these is one that no API wou
 """
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from .log import History
     from .model import Message
 
 NO_CALL: Final = "answers a tool call that is not in it"
 NO_ANSWER: Final = "a tool call in it has no answer"
+
+
+class MessageHistory(Protocol):
+    """The messages of a history of the log."""
+
+    @property
+    def length(self) -> int:
+        """The number of messages."""
+        ...
+
+    @property
+    def messages(self) -> tuple["Message", ...]:
+        """The messages."""
+        ...
+
+    def since(self, length: int) -> list["Message"]:
+        """Return the messages behind the first ``length``."""
+        ...
 
 
 class Course(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +46,7 @@ class Course(msgspec.Struct, frozen=True, gc=False):
     gap: str = ""
     """The missing part of the messages so far; empty without one."""
 
-    def further(self, history: "History", start: int) -> "Course":
+    def further(self, history: MessageHistory, start: int) -> "Course":
         """With the messages of ``history`` from ``start`` on, which come behind those that were looked at."""
         if self.gap:
             return self
@@ -55,7 +72,7 @@ class Course(msgspec.Struct, frozen=True, gc=False):
                 is_interrupted = True
         return Course(begins, calls, answers, is_interrupted)
 
-    def missing(self, history: "History") -> str:
+    def missing(self, history: MessageHistory) -> str:
         """Return the missing part of a history that ends here; empty where it may be whole."""
         waits = self.calls > self.answers and not self.is_interrupted
         if waits and _lacks_answer(history.messages, self.begins, history.length):
