@@ -200,18 +200,7 @@ def stop_model(data_dir: str | os.PathLike[str] | HasPath, model: str) -> None:
         ConfigurationError: The key or token is invalid, or no such model is served beside another one.
         ServiceError: The gateway could not stop it.
     """
-    gateway = GatewayAdmin.find(ControlPaths.of(data_dir).root)
-    try:
-        response = gateway.post("stop", {"model": model}, timeout_s=DEPLOY_TIMEOUT_S)
-    except httpx.HTTPError as error:
-        raise ServiceError(f"The gateway did not answer: {error!r}.", next_step=f"Read {gateway.log}") from error
-    if response.status_code == HTTPStatus.BAD_REQUEST:
-        raise ConfigurationError(f"The gateway did not stop {model}: {response_text(response)}")
-    if response.status_code != HTTPStatus.OK:
-        raise ServiceError(
-            f"The gateway did not stop {model} ({response.status_code}): {response_text(response)}",
-            next_step=f"Read {gateway.log}",
-        )
+    _command(data_dir, "stop", {"model": model}, f"stop {model}", timeout_s=DEPLOY_TIMEOUT_S)
 
 
 def name_model(data_dir: str | os.PathLike[str] | HasPath, model: str, names: Sequence[str]) -> None:
@@ -227,16 +216,23 @@ def name_model(data_dir: str | os.PathLike[str] | HasPath, model: str, names: Se
         ConfigurationError: The key or token is invalid, or a name cannot be one.
         ServiceError: The gateway could not store them.
     """
+    body = {"model": model, "names": list(names)}
+    _command(data_dir, "names", body, f"take the names of {model}", timeout_s=GET_TIMEOUT_S)
+
+
+def _command(
+    data_dir: str | os.PathLike[str] | HasPath, path: str, body: Mapping[str, object], doing: str, *, timeout_s: float
+) -> None:
     gateway = GatewayAdmin.find(ControlPaths.of(data_dir).root)
     try:
-        response = gateway.post("names", {"model": model, "names": list(names)}, timeout_s=GET_TIMEOUT_S)
+        response = gateway.post(path, body, timeout_s=timeout_s)
     except httpx.HTTPError as error:
         raise ServiceError(f"The gateway did not answer: {error!r}.", next_step=f"Read {gateway.log}") from error
     if response.status_code == HTTPStatus.BAD_REQUEST:
-        raise ConfigurationError(f"The gateway refused the names of {model}: {response_text(response)}")
+        raise ConfigurationError(f"The gateway did not {doing}: {response_text(response)}")
     if response.status_code != HTTPStatus.OK:
         raise ServiceError(
-            f"The gateway did not store the names of {model} ({response.status_code}): {response_text(response)}",
+            f"The gateway did not {doing} ({response.status_code}): {response_text(response)}",
             next_step=f"Read {gateway.log}",
         )
 
