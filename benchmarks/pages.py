@@ -54,12 +54,12 @@ WHERE type = 'QueryFinish' AND log_comment = {comment:String}
 
 
 class Timing(NamedTuple):
-    """What a case took in one store."""
+    """Time, CPU time and rows of a case in one store."""
 
     median_ms: float
     p95_ms: float
     cpu_ms: float
-    """Of the server, a mean."""
+    """CPU time of the server, a mean."""
     read_rows: float
 
 

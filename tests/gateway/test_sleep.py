@@ -1,7 +1,6 @@
 """An engine on a GPU sleeps while its memory is needed; the engine here is a small server in place of vLLM."""
 
 import os
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -10,8 +9,9 @@ import pytest
 from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.client.engine_client import EngineClient
 from spanloop.gateway.engine.served_adapter import ServedAdapter
-from spanloop.gateway.engine.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.engine.vllm_server import ChildEngine
+
+from .child_engine import write_serving_environment
 
 STARTED = ("/v1/chat/completions", "/v1/chat/completions/render")
 """Requests to an engine when it has started: a first answer, and whether it renders prompts."""
@@ -63,15 +63,7 @@ Server(SOCKET, Handler).serve_forever()
 @pytest.fixture
 def serving_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> Path:
     """A serving environment whose interpreter runs the server above."""
-    folder = tmp_path / "serving"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "lib" / "python3.11" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
-    (folder / "server.py").write_text(_SERVER)
-    python = folder / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder / "server.py"} "$@"\n')
-    python.chmod(0o755)
-    monkeypatch.setenv(SERVING_VENV_ENV, str(folder))
-    return folder
+    return write_serving_environment(tmp_path / "serving", package, monkeypatch, _SERVER)
 
 
 @pytest.fixture

@@ -61,13 +61,13 @@ def test_without_a_round_it_says_how_to_begin(stopped: DataDir) -> None:
 
 def test_schedules_that_begin_rounds_are_shown(stopped: DataDir) -> None:
     seed(stopped)
-    loop = LoopFile(path="/work/shop/app.toml", model="shop")
+    loop = LoopFile(path="/srv/shop/app.toml", model="shop")
     spec = JobSpec.of(kind="sft", base="shop", steps=2)
     JobApi(stopped).schedule(spec, cron="0 3 * * *", settings=ScheduleSettings(loop=loop))
     app = open_page("rounds")
     assert not app.exception
     assert "Schedules that begin rounds" in text_of(app)
     (row,) = table(app, 2).to_dicts()
-    assert (row["trigger"], row["file"], row["model"]) == ("cron 0 3 * * *", "/work/shop/app.toml", "shop")
+    assert (row["trigger"], row["file"], row["model"]) == ("cron 0 3 * * *", "/srv/shop/app.toml", "shop")
     app = open_page("jobs", jobs_view="Schedules")
-    assert table(app)["kind"].to_list() == ["a round of /work/shop/app.toml"]
+    assert table(app)["kind"].to_list() == ["a round of /srv/shop/app.toml"]

@@ -51,22 +51,22 @@ def go(store: Store, tmp_path: Path) -> Go:
     def ran(
         *tasks: dict[str, Any], name: str = "troublesome:Counter", agent: str = "counting:count", **more: Any
     ) -> Told:
-        source, folder, told = tmp_path / "tasks.jsonl", tmp_path / "runs" / "r1", Told()
+        source, folder, progress = tmp_path / "tasks.jsonl", tmp_path / "runs" / "r1", Told()
         source.write_text("".join(json.dumps(task) + "\n" for task in tasks))
         settings = EnvironmentSettings(name=name, step_timeout_s=0.3)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ENVIRONMENTS), str(tmp_path)))}
         plan = plan_of(folder, source, agent, environment=variables, cwd=tmp_path, **more)
         plan = plan._replace(environments=PoolSettings(settings, variables, mark_prefix(folder)))
-        run_attempts(plan, store, told, threading.Event())
+        run_attempts(plan, store, progress, threading.Event())
         assert find_processes(None, VariableMark(PROCESS_MARK_ENV, mark_prefix(folder))) == []
-        return told
+        return progress
 
     return ran
 
 
 def test_the_environment_judges_an_attempt_and_what_the_agent_leaves_open_is_closed(go: Go, store: Store) -> None:
-    told = go({"id": "good"}, {"id": "early", "do": "leave"}, parallel=1)
-    good, early = (told.by_attempt[name, 1] for name in ("good", "early"))
+    progress = go({"id": "good"}, {"id": "early", "do": "leave"}, parallel=1)
+    good, early = (progress.by_attempt[name, 1] for name in ("good", "early"))
     assert (good.end.state, good.end.answer, early.end.answer) == (EndState.FINISHED, "2", "bye")
     assert good.verdict is not None
     assert (good.verdict.score, good.verdict.is_success) == (1.0, True)
@@ -89,22 +89,22 @@ def test_the_environment_judges_an_attempt_and_what_the_agent_leaves_open_is_clo
 
 
 def test_an_attempt_whose_environment_fails_is_made_again_and_in_the_end_counts_as_crashed(go: Go) -> None:
-    told = go({"id": "dead", "do": "crash"}, {"id": "good"}, parallel=1)
-    dead, good = (told.by_attempt[name, 1] for name in ("dead", "good"))
+    progress = go({"id": "dead", "do": "crash"}, {"id": "good"}, parallel=1)
+    dead, good = (progress.by_attempt[name, 1] for name in ("dead", "good"))
     assert good.verdict is not None
     assert (dead.end.state, dead.verdict, len(dead.attempt.interrupted)) == (EndState.CRASHED, None, MOST_STARTS - 1)
     assert "(task 'dead', seed" in dead.end.error
     assert "its process ended during step (oh dear)" in dead.end.error
-    assert sum("is made again: The environment" in note for note in told.notes) == MOST_STARTS - 1
+    assert sum("is made again: The environment" in note for note in progress.notes) == MOST_STARTS - 1
 
 
 def test_a_command_finds_its_environment_by_variables_and_a_grader_wins(go: Go, tmp_path: Path) -> None:
-    told = go(
+    progress = go(
         {"id": "t", "answer": "2"},
         agent=f"{sys.executable} -c 'import counting; print(counting.count({{}}))'",
         grader="exact",
     )
-    ended = told.by_attempt["t", 1]
+    ended = progress.by_attempt["t", 1]
     assert ended.verdict is not None
     assert ended.verdict.evidence["expected"] == "2"
     assert ended.end.outcome is not None
@@ -141,13 +141,13 @@ def test_an_environment_that_never_answers_ends_the_run_and_the_same_call_loses_
         assert ledger.summary().states == {}
     assert stored_attempts(store) == []
     (tmp_path / "mended.py").write_text(MENDED)
-    told = go(*tasks, name="mended:Mended", parallel=1)
-    assert {each.end.state for each in told.results} == {EndState.FINISHED}
+    progress = go(*tasks, name="mended:Mended", parallel=1)
+    assert {each.end.state for each in progress.results} == {EndState.FINISHED}
     assert len(stored_attempts(store)) == len(tasks)
 
 
 def test_a_few_bad_tasks_do_not_end_the_run(go: Go) -> None:
     bad = [{"id": f"bad-{number}", "number": number, "do": "raise"} for number in range(FAILED_IN_A_ROW - 1)]
-    told = go(*bad, {"id": "good"}, parallel=1)
-    states = {each.attempt.task.id: each.end.state for each in told.results}
+    progress = go(*bad, {"id": "good"}, parallel=1)
+    states = {each.attempt.task.id: each.end.state for each in progress.results}
     assert states == {**{task["id"]: EndState.CRASHED for task in bad}, "good": EndState.FINISHED}

@@ -25,7 +25,7 @@ class Source(NamedTuple):
     sorts: Mapping[str, SortColumn]
     default_sort: str
     row: str
-    """What identifies a row: the hash of its sorting key, or the key of a query."""
+    """Expression that identifies a row: the hash of its sorting key, or the key of a query."""
     leading: str = ""
     """The column that the table is ordered by and read with FINAL; empty for a query."""
 

@@ -17,9 +17,9 @@ class ReceivedAnswer(NamedTuple):
     """Texts of one answer, normalised."""
 
     texts: tuple[str, ...]
-    """What a rendering repeats, in order: reasoning, content."""
+    """Reasoning and content, in the order in which a rendering repeats them."""
     names: tuple[str, ...]
-    """Of the functions that it calls."""
+    """Names of the functions that it calls."""
     is_complete: bool
     """Whether the message has all that the client received."""
 

@@ -16,7 +16,7 @@ _ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 class AnswerSource(NamedTuple):
-    """Where an answer is in the conversation."""
+    """The message of a conversation that an answer became."""
 
     message: int
     """Index of its message in the request's; -1 where it is unknown."""
@@ -32,7 +32,7 @@ class Spans(NamedTuple):
 
     ranges: tuple[tuple[int, int], ...] = ()
     sources: tuple[AnswerSource, ...] = ()
-    """Of the answers in the ranges, parallel to them; missing ones are unknown."""
+    """Sources of the answers in the ranges, parallel to them; missing ones are unknown."""
 
     def source(self, at: int) -> AnswerSource:
         """Return the source of the range with an index."""

@@ -76,7 +76,7 @@ class AdmissionControl:
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
         self.gates = tuple(EngineGate(reason, self._on_change, number=number) for number in range(engines))
-        """Those of the first model come first."""
+        """The gates of the engines; those of the first model come first."""
         self._next_number = engines
         self._limits = limits
         self._on_refusal = on_refusal

@@ -51,7 +51,7 @@ class FurtherModels:
 
     @property
     def lifecycles(self) -> tuple[EngineLifecycle, ...]:
-        """Those of all models."""
+        """The lifecycles of all models."""
         return tuple(lifecycle for model in self._models.values() for lifecycle in model.lifecycles)
 
     def find(self, name: str) -> FurtherModel | None:

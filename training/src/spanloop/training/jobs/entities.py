@@ -85,7 +85,7 @@ class StoredSchedule(Generic[SpecT_co]):
 
     @property
     def starts_text(self) -> str:
-        """What a tick starts: the kind of its job, or a round of a file."""
+        """The kind of the job that a tick starts, or the file whose round it begins."""
         return self.spec.kind if self.settings.loop is None else f"a round of {self.settings.loop.path}"
 
     @property
