@@ -68,6 +68,9 @@ class Person:
         self.settle()
 
     def press(self, *keys: str) -> None:
+        # A list's keys work once its filter bar and its table are drawn.
+        self.page.get_by_text("+ Filter").wait_for()
+        self.rows().first.wait_for()
         for key in keys:
             self.page.keyboard.press(key)
             self.actions += 1
