@@ -46,7 +46,7 @@ _CONNECT_TIMEOUT_S: Final = 5
 _RESPONSE_TIMEOUT_S: Final = 300
 _POOL_SIZE: Final = 16
 _NEXT_STEPS: Final = {
-    159: "The statement took longer than its time limit: read less, such as a shorter range of time, or raise the limit.",
+    159: "The statement took longer than its time limit: ask for a shorter range of time, or raise the limit.",
     164: "This connection only reads; nothing was changed.",
     192: "Check user and password in the ClickHouse URL.",
     194: "Check user and password in the ClickHouse URL.",

@@ -50,7 +50,10 @@ class ReadLimits(NamedTuple):
     """Of the server, for this statement."""
 
 
-def open_reader(data_dir: DataDir, limits: ReadLimits = ReadLimits(), services: Sequence[str] = ()) -> Store:
+DEFAULT_LIMITS: Final = ReadLimits()
+
+
+def open_reader(data_dir: DataDir, limits: ReadLimits = DEFAULT_LIMITS, services: Sequence[str] = ()) -> Store:
     """Open the store of ``data_dir``, or of ``SPANLOOP_CLICKHOUSE_URL``, for reading; nothing is migrated.
 
     Args:
@@ -115,17 +118,22 @@ def reader_settings(
 def _table_filters(database: str, services: Sequence[str]) -> str:
     """Return the map of each table's filter. It is a setting, which takes no bound parameters."""
     names = ", ".join(_quote(service) for service in services)
-    summaries = f"`{database}`.episode_summaries WHERE service_name IN ({names})"
-    traces = f"SELECT trace_id FROM `{database}`.trace_summaries WHERE service_name IN ({names})"
-    filters = dict.fromkeys(TABLES, "0") | dict.fromkeys(
-        _BY_EPISODE, f"episode_id IN (SELECT episode_id FROM {summaries})"
-    )
+    is_theirs = f"service_name IN ({names})"
+    episodes = _members(database, "episode_summaries", "episode_id", is_theirs)
+    keys = _members(database, "episode_summaries", "episode_key", is_theirs)
+    filters = dict.fromkeys(TABLES, "0") | dict.fromkeys(_BY_EPISODE, episodes)
     filters |= {table: f"{column} IN ({names})" for table, column in _BY_SERVICE.items()}
-    filters["scores"] = (
-        f"trace_id IN ({traces}) OR (episode_key != '' AND episode_key IN (SELECT episode_key FROM {summaries}))"
-    )
-    pairs = (f"{_quote(f'{database}.{table}')}: {_quote(text)}" for table, text in filters.items())
-    return "{" + ", ".join(pair for table, pair in zip(filters, pairs, strict=True) if table not in _OPEN) + "}"
+    traces = _members(database, "trace_summaries", "trace_id", is_theirs)
+    filters["scores"] = f"{traces} OR (episode_key != '' AND {keys})"
+    pairs = [
+        f"{_quote(f'{database}.{table}')}: {_quote(text)}" for table, text in filters.items() if table not in _OPEN
+    ]
+    return "{" + ", ".join(pairs) + "}"
+
+
+def _members(database: str, table: str, column: str, condition: str) -> str:
+    """Return that a column has a value that it has in a row of another table."""
+    return f"{column} IN (SELECT {column} FROM `{database}`.{table} WHERE {condition})"  # noqa: S608 - values are quoted
 
 
 def _quote(text: str) -> str:

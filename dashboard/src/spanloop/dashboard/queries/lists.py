@@ -71,6 +71,7 @@ class _Order(NamedTuple):
     column: SortColumn
     is_reversed: bool
     cursor: Cursor | None
+    rows: int
 
     @property
     def direction(self) -> str:
@@ -171,9 +172,12 @@ def _fetch_current(
             parameters=table_conditions.parameters,
         )
         since_s = int(oldest["oldest"][0] or 0)
-    return _fetch_by_key(
-        store, source, conditions.current(filters, request.words, since_s=since_s), request, total=rows
-    )
+    newest = conditions.current(filters, request.words, since_s=since_s)
+    page = _fetch_by_key(store, source, newest, request, total=rows)
+    if since_s and page.rows.height < request.rows:
+        # The newest rows were of replaced revisions, or this is the last page.
+        page = _fetch_by_key(store, source, conditions.current(filters, request.words), request, total=rows)
+    return page
 
 
 _CONDITIONS: Final[Mapping[str, Callable[[Filters, Words | None], Conditions]]] = {
@@ -245,7 +249,7 @@ def _after(where: Conditions, expression: str, key: str, sql_type: str, order: _
 def _order(source: Source, request: _PageRequest) -> _Order:
     name, is_descending = parse_sort(source, request.sort) or (source.default_sort, True)
     cursor = request.cursor
-    return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor)
+    return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor, request.rows)
 
 
 def _fetch(store: Store, source: Source, matching: Conditions, request: _PageRequest) -> ListPage:
@@ -259,14 +263,18 @@ def _fetch(store: Store, source: Source, matching: Conditions, request: _PageReq
     where = Conditions(list(matching.texts), matching.parameters)
     if after := _after(where, column.expression, source.key, column.sql_type, order):
         where.add(after)
+    bounded = Conditions(list(where.texts), where.parameters)
     if column.expression == source.leading:
         bound, compared = ("min", ">=") if order.is_reversed else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
             f"ORDER BY {source.leading} {direction} LIMIT {_CANDIDATES * (request.rows + 1)}"
         )
-        where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
-    frame = _read_rows(store, source, order, request.rows, f"FINAL WHERE {where.sql}", where)
+        bounded.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
+    frame = _read_rows(store, source, order, f"FINAL WHERE {bounded.sql}", bounded)
+    if frame.height <= request.rows and total > frame.height and len(bounded.texts) > len(where.texts):
+        # The candidates were of replaced revisions, or this is the last page.
+        frame = _read_rows(store, source, order, f"FINAL WHERE {where.sql}", where)
     return _page(frame, request, total, is_estimate=total > EXACT_ROWS)
 
 
@@ -312,18 +320,16 @@ def _fetch_by_key(
         )
     else:
         named = f"WHERE {source.row} IN {within.bind(keys['row'].to_list(), 'Array(String)')}"
-    frame = _read_rows(store, source, order, request.rows, named, within)
+    frame = _read_rows(store, source, order, named, within)
     return _page(frame, request, total, is_estimate=is_counted and total > EXACT_ROWS)
 
 
-def _read_rows(
-    store: Store, source: Source, order: _Order, rows: int, matching: str, where: Conditions
-) -> pl.DataFrame:
+def _read_rows(store: Store, source: Source, order: _Order, matching: str, where: Conditions) -> pl.DataFrame:
     expression, direction = order.column.expression, order.direction
     return store.connection.query(
         f"SELECT {source.columns}, toString({expression}) AS sort_value, {source.key} AS sort_id "
         f"FROM {source.table} {matching} "
-        f"ORDER BY {expression} {direction}, {source.key} {direction} LIMIT {rows + 1}",
+        f"ORDER BY {expression} {direction}, {source.key} {direction} LIMIT {order.rows + 1}",
         doing="reading a page of a list",
         parameters=where.parameters,
     )

@@ -23,8 +23,8 @@ def fetch_scores(
     """
     conditions = _conditions(filters, names, episode_id)
     return store.connection.query(
-        "SELECT score_id, toString(name) AS name, value, label, comment, toString(source) AS source, trace_id, span_id, "
-        "response_id, session_id, episode_key, task_id, scored_at FROM scores FINAL "
+        "SELECT score_id, toString(name) AS name, value, label, comment, toString(source) AS source, trace_id, "
+        "span_id, response_id, session_id, episode_key, task_id, scored_at FROM scores FINAL "
         f"WHERE {conditions.sql} ORDER BY scored_at DESC, score_id LIMIT {conditions.bind(max_rows, 'UInt32')}",
         doing="reading scores",
         parameters=conditions.parameters,
