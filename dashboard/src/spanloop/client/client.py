@@ -1,7 +1,7 @@
 """Ask the store: every answer is a frame, or one episode.
 
-Invariant: a client reads. ClickHouse refuses its writes, ends its statements at their limits, and shows a client of some
-services no row of the others.
+Invariant: a client reads. ClickHouse refuses its writes, ends its statements at their limits, and shows a client of
+some services no row of the others.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ _LISTS: Final[dict[str, tuple[sources.Source, _Fetch]]] = {
 class Client:
     """Reads the store of a data directory, or of ``SPANLOOP_CLICKHOUSE_URL``. A context manager; threads may share it.
 
-    Filters are those of the pages: copy the address of a page, or its parameters, or give a mapping. Several values of a
-    field are alternatives.
+    Filters are those of the pages: copy the address of a page, or its parameters, or give a mapping. Several values of
+    a field are alternatives.
 
     Args:
         data_dir: The data directory. Default: ``SPANLOOP_DATA_DIR``, else ``~/.spanloop``.
@@ -73,7 +73,7 @@ class Client:
         limits: ReadLimits = DEFAULT_LIMITS,
         time_zone: str = "UTC",
     ) -> None:
-        self._data_dir = data_dir if isinstance(data_dir, DataDir) else DataDir(Path(data_dir) if data_dir else None)
+        self._data_dir = data_dir if isinstance(data_dir, DataDir) else DataDir(data_dir)
         self._services = tuple(services)
         self._zone = time_zone
         self._store = open_reader(self._data_dir, limits, self._services)
@@ -120,15 +120,15 @@ class Client:
         return failures.fetch_groups(self._store, self._filters(filters))
 
     def tools(self, filters: FilterInput = "") -> pl.DataFrame:
-        """Return tools with their calls and failures, those that fail most first, up to 100; it raises as `episodes`."""
+        """Return up to 100 tools with calls and failures, those that fail most first; it raises as `episodes`."""
         return failures.fetch_tools(self._store, self._filters(filters))
 
     def outcomes(self, by: Grouping = "policy", filters: FilterInput = "") -> pl.DataFrame:
         """Return success and reward with 95 % intervals for each version, agent, service, model, task or session.
 
         ``success``, ``success_low`` and ``success_high`` are over episodes with a known outcome (Wilson); ``reward``,
-        ``reward_low`` and ``reward_high`` are the mean's. Up to 1,000 rows, those with most episodes first. It raises as
-        `episodes`.
+        ``reward_low`` and ``reward_high`` are the mean's. Up to 1,000 rows, those with most episodes first. It raises
+        as `episodes`.
         """
         if by not in get_args(Grouping):
             raise ConfigurationError(
@@ -186,7 +186,7 @@ class Client:
 
         Args:
             episode_id: The episode.
-            first_step: The first step whose messages are returned; its whole prompt is new then.
+            first_step: The first step whose messages are returned: what its prompt adds to that of the step before.
             last_step: The last one; None is the episode's last.
 
         Returns:
@@ -198,18 +198,26 @@ class Client:
         """
         episode = self._known_episode(episode_id)
         last = max(0, episode.step_count - 1) if last_step is None else last_step
-        records = episodes.fetch_step_records(self._store, episode, first_step, last)
-        return pl.DataFrame(list(message_rows(records)), schema=MESSAGES_SCHEMA, orient="row")
+        records = episodes.fetch_step_records(self._store, episode, max(0, first_step - 1), last)
+        rows = [row for row in message_rows(records) if row.step >= first_step]
+        return pl.DataFrame(rows, schema=MESSAGES_SCHEMA, orient="row")
 
     def data_sets(self) -> pl.DataFrame:
-        """Return the data sets of jobs with their counts, the newest first; none for a client of some services."""
-        folder = self._data_dir.jobs / "none" if self._services else self._data_dir.jobs
-        return data_sets(folder)
+        """Return the data sets of jobs with their counts, the newest first.
+
+        Raises:
+            ConfigurationError: The client is one of some services, and a data set can hold episodes of others.
+        """
+        return data_sets(self._jobs())
 
     def data_set_episodes(self, data_set: str) -> pl.DataFrame:
-        """Return ``episode_id``, ``revision`` and ``is_held_out`` of a data set. JobError: it does not exist."""
-        folder = self._data_dir.jobs / "none" if self._services else self._data_dir.jobs
-        return pinned_episodes(folder, data_set)
+        """Return ``episode_id``, ``revision`` and ``is_held_out`` of a data set.
+
+        Raises:
+            JobError: It does not exist.
+            ConfigurationError: As `data_sets`.
+        """
+        return pinned_episodes(self._jobs(), data_set)
 
     def close(self) -> None:
         """Close the connections."""
@@ -220,6 +228,14 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _jobs(self) -> Path:
+        if self._services:
+            raise ConfigurationError(
+                f"A client of the services {', '.join(self._services)} sees no data set.",
+                next_step="A data set can hold episodes of other services: use a client, or a key, without services.",
+            )
+        return self._data_dir.jobs
 
     def _known_episode(self, episode_id: str) -> Episode:
         episode = self.episode(episode_id)

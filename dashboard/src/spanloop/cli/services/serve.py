@@ -93,8 +93,8 @@ _add("gateway", "Serve a model by the OpenAI-compatible API, with vLLM behind it
 _add("dashboard", "Serve the web pages.")
 _add(
     "mcp",
-    "Answer an assistant's questions about episodes, steps, failures and scores by the Model Context Protocol: over HTTP, "
-    "or with --stdio for an assistant that starts it. It only reads.",
+    "Answer an assistant's questions about episodes, failures and scores by the Model Context Protocol: over HTTP, or "
+    "with --stdio for an assistant that starts it. It only reads.",
 )
 _add(
     "clickhouse",

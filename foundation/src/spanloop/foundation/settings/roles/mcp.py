@@ -9,7 +9,7 @@ class McpSettings(ListeningSettings):
     """``[serve.mcp]``: answer an assistant's questions about the store by the Model Context Protocol."""
 
     role = "mcp"
-    module = "spanloop.mcp"
+    module = "spanloop.mcp_server"
 
     host: str = "127.0.0.1"
     """Address to listen on; beyond the loopback only with API keys, or with allow_anonymous."""
@@ -18,7 +18,7 @@ class McpSettings(ListeningSettings):
     allow_anonymous: bool = False
     """Listen beyond the loopback without API keys: every client that reaches the address may read the store."""
     stdio: bool = False
-    """Speak over standard input and output instead of HTTP, for an assistant that starts this command; without a key."""
+    """Speak over standard input and output instead of HTTP, for an assistant that starts this process. No key."""
     services: str = ""
     """Names of services, separated by commas, whose rows are visible. Default: all. A key can limit them further."""
     reply_rows: int = Field(default=200, gt=0)

@@ -37,6 +37,7 @@ class KeyGuard:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request of a permitted key, and refuse another one."""
         if scope["type"] != "http" or scope["path"] in _CHECKED_BY_THEMSELVES:
             await self._app(scope, receive, send)
             return
