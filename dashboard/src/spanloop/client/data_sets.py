@@ -9,24 +9,22 @@ import polars as pl
 from spanloop.foundation.errors import JobError
 from spanloop.training.dataset.manifest import MANIFEST_NAME, Manifest, load_manifest
 
-SCHEMA: Final = pl.Schema(
-    {
-        "data_set": pl.String,
-        "kind": pl.String,
-        "base": pl.String,
-        "created_at": pl.Datetime("us", "UTC"),
-        "rows": pl.Int64,
-        "rejected_rows": pl.Int64,
-        "episodes": pl.Int64,
-        "rejected_episodes": pl.Int64,
-        "groups": pl.Int64,
-        "pairs": pl.Int64,
-        "mean_reward": pl.Float64,
-        "longest_row_tokens": pl.Int64,
-        "forgotten_episodes": pl.Int64,
-        "data_sha256": pl.String,
-    }
-)
+SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
+    "data_set": pl.String,
+    "kind": pl.String,
+    "base": pl.String,
+    "created_at": pl.Datetime("us", "UTC"),
+    "rows": pl.Int64,
+    "rejected_rows": pl.Int64,
+    "episodes": pl.Int64,
+    "rejected_episodes": pl.Int64,
+    "groups": pl.Int64,
+    "pairs": pl.Int64,
+    "mean_reward": pl.Float64,
+    "longest_row_tokens": pl.Int64,
+    "forgotten_episodes": pl.Int64,
+    "data_sha256": pl.String,
+}
 PINNED_SCHEMA: Final = pl.Schema({"episode_id": pl.String, "revision": pl.UInt64, "is_held_out": pl.Boolean})
 
 
@@ -42,10 +40,9 @@ def pinned_episodes(jobs: Path, data_set: str) -> pl.DataFrame:
     Raises:
         JobError: There is no data set of this name, or its manifest is damaged.
     """
-    folder = jobs / data_set
-    if folder.parent != jobs or not (folder / MANIFEST_NAME).is_file():
+    manifest = load_manifest(jobs / data_set) if Path(data_set).name == data_set else None
+    if manifest is None:
         raise JobError(f"There is no data set {data_set!r} in {jobs}.", next_step="Client.data_sets() lists them.")
-    manifest = load_manifest(folder)
     rows = [
         (each.episode_id, each.revision, is_held_out)
         for is_held_out, members in ((False, manifest.pinned), (True, manifest.held_out))
@@ -57,9 +54,11 @@ def pinned_episodes(jobs: Path, data_set: str) -> pl.DataFrame:
 def _manifests(jobs: Path) -> Iterator[Manifest]:
     for file in sorted(jobs.glob(f"*/{MANIFEST_NAME}")):
         try:
-            yield load_manifest(file.parent)
+            manifest = load_manifest(file.parent)
         except JobError:  # the job reports its damaged data set as its error
             continue
+        if manifest is not None:
+            yield manifest
 
 
 def _row(manifest: Manifest) -> dict[str, Any]:
