@@ -28,6 +28,8 @@ class World(NamedTuple):
     end_s: int
     word: str
     episode_id: str
+    seconds: str
+    """That a failure's message names."""
     task: str = "train-7"
     session: str = "session-3"
 
@@ -141,11 +143,11 @@ QUESTIONS: Final = (
         "ORDER BY occurred_at DESC, failure_id DESC LIMIT 20",
     ),
     Question(
-        "How many failures say that something timed out after 7 s?",
+        "How many failures say that something timed out after some seconds?",
         "count",
-        lambda _: {"error": "timed out after 7"},
+        lambda world: {"error": f"timed out after {world.seconds}"},
         (),
-        f"SELECT count() FROM {_FAILURES} WHERE message LIKE '%timed out after 7 s'",
+        f"SELECT count() FROM {_FAILURES} WHERE message LIKE concat('%timed out after ', {{seconds:String}}, ' s')",
         {"of": "failures"},
     ),
     Question(

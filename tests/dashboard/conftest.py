@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from asking.questions import World
-from asking.store import fill_to_ask
+from asking.store import choose_world, fill_to_ask
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
@@ -36,12 +36,7 @@ def generated_address(clickhouse: Address, databases: ReusedDatabases) -> tuple[
     end_s = int(time.time()) // 3_600 * 3_600
     with Store(database) as store:
         fill_to_ask(store.connection, EPISODES, end_s * 10**9)
-        episode_id = store.connection.query(
-            "SELECT episode_id FROM episodes FINAL WHERE is_deleted = 0 AND cityHash64(episode_id) % 7 = 0 "
-            "ORDER BY episode_id LIMIT 1",
-            doing="choosing an episode",
-        )["episode_id"][0]
-    return database, World(end_s - 40_000, end_s - 5_000, "babo", str(episode_id))
+        return database, choose_world(store.connection, start_s=end_s - 40_000, end_s=end_s - 5_000)
 
 
 @pytest.fixture
