@@ -124,16 +124,18 @@ def _table_filters(database: str, services: Sequence[str]) -> str:
     filters = dict.fromkeys(TABLES, "0") | dict.fromkeys(_BY_EPISODE, episodes)
     filters |= {table: f"{column} IN ({names})" for table, column in _BY_SERVICE.items()}
     traces = _members(database, "trace_summaries", "trace_id", is_theirs)
-    filters["scores"] = f"{traces} OR (episode_key != '' AND {keys})"
+    converted = _members(database, "episode_summaries", "trace_id", is_theirs, selected="arrayJoin(trace_ids)")
+    filters["scores"] = f"{traces} OR {converted} OR (episode_key != '' AND {keys})"
     pairs = [
         f"{_quote(f'{database}.{table}')}: {_quote(text)}" for table, text in filters.items() if table not in _OPEN
     ]
     return "{" + ", ".join(pairs) + "}"
 
 
-def _members(database: str, table: str, column: str, condition: str) -> str:
-    """Return that a column has a value that it has in a row of another table."""
-    return f"{column} IN (SELECT {column} FROM `{database}`.{table} WHERE {condition})"  # noqa: S608 - values are quoted
+def _members(database: str, table: str, column: str, condition: str, *, selected: str = "") -> str:
+    """Return that a column has a value that it, or ``selected``, has in a row of another table."""
+    source = f"`{database}`.{table} WHERE {condition}"
+    return f"{column} IN (SELECT {selected or column} FROM {source})"  # noqa: S608 - values are quoted
 
 
 def _quote(text: str) -> str:
