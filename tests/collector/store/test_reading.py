@@ -58,8 +58,8 @@ def fill(store: Store, frame_of: MakeFrame) -> None:
         store.insert("otel_traces", frame_of("otel_traces", [span]))
         log = {"Timestamp": TIME, "TraceId": f"{service}-trace", "ServiceName": service}
         store.insert("otel_logs", frame_of("otel_logs", [log]))
-        for number, fields in enumerate(({"trace_id": f"{service}-trace"}, {"episode_key": f"{service}-key"})):
-            score = {"score_id": f"{service}-{number}", "name": "reward", "value": 1.0, "scored_at": TIME, **fields}
+        for number, target in enumerate(({"trace_id": f"{service}-trace"}, {"episode_key": f"{service}-key"})):
+            score = {"score_id": f"{service}-{number}", "name": "reward", "value": 1.0, "scored_at": TIME, **target}
             store.insert("scores", frame_of("scores", [score]))
         generation = {"generation_id": service, "started_at": TIME}
         store.insert("generations", frame_of("generations", [generation]))
