@@ -1,6 +1,8 @@
 """Replies: bounded in rows and bytes, continued to the end, and stored text between markers that it cannot write."""
 
+import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -10,11 +12,17 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings.roles import McpSettings
 from spanloop.mcp_server.replies import ReplyLimits, decode_place, encode_place, fit, reply, row_line
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import Store
+from spanloop.store.client import Address
 
+from ...conftest import MakeFrame
+from ...stored_states import insert_transitions
 from ..dashboard.dashboard_seeding import INJECTION, SYSTEM, Seeded
+from ..urls import clickhouse_url
 from .conftest import Connect, ask
 
 LIMITS = ReplyLimits(rows=10, size_bytes=16_384, cell_characters=200)
+LONG_STEPS = 9
 
 
 @given(st.lists(st.text(max_size=3_000), min_size=1, max_size=30))
@@ -125,3 +133,52 @@ async def test_a_restarted_or_missing_store_is_an_error_with_a_next_step(
     assert seeded.episodes
     assert reply_text.is_error
     assert "spanloop up" in reply_text
+
+
+@pytest.fixture
+def long_episode(address: Address, store: Store, frame_of: MakeFrame, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An episode whose steps do not fit into one reply; each has a text of its own."""
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
+    now = datetime.now(UTC)
+    key = {"episode_id": "long", "revision": 1, "started_at": now}
+    store.insert("episodes", frame_of("episodes", [{**key, "step_count": LONG_STEPS}]))
+    messages = [
+        {"role": "user", "parts": [{"type": "text", "content": f"question {step} {'x' * 1_500}"}]}
+        for step in range(LONG_STEPS)
+    ]
+    answer = {"role": "assistant", "parts": [{"type": "text", "content": "y" * 1_500}]}
+    rows = [
+        {
+            **key,
+            "transition_id": f"long/{step}",
+            "step": step,
+            "state": json.dumps(messages[: step + 1]),
+            "action": json.dumps(answer),
+            "tool_results": "[]",
+            "tools": "[]",
+        }
+        for step in range(LONG_STEPS)
+    ]
+    insert_transitions(store, frame_of("transitions", rows))
+    return "long"
+
+
+@pytest.mark.parametrize("settings", [McpSettings(reply_bytes=16_384)])
+async def test_a_long_episode_is_read_to_its_end_in_several_replies(
+    long_episode: str, connect: Connect, settings: McpSettings
+) -> None:
+    texts: list[str] = []
+    first_step = 0
+    async with connect("") as client:
+        while True:
+            text = await ask(client, "read_episode", episode_id=long_episode, first_step=first_step)
+            assert len(text.encode()) <= settings.reply_bytes
+            texts.append(text)
+            place = re.search(r"first_step=(\d+)\.$", text)
+            if place is None:
+                break
+            assert int(place[1]) > first_step
+            first_step = int(place[1])
+    assert len(texts) > 1
+    whole = "\n".join(texts)
+    assert [whole.count(f"question {step} ") for step in range(LONG_STEPS)] == [1] * LONG_STEPS
