@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 from asking.questions import QUESTIONS, Question, World, ask_client, ask_tables
 
@@ -103,6 +104,34 @@ def test_scores_failures_and_values_of_an_episode(seeded: Seeded) -> None:
         assert client.values("agent")["value"].to_list() == ["shopkeeper"]
         outcomes = client.outcomes("policy", "owner=policy").to_dicts()
     assert all(row["success"] == 0.0 < row["success_high"] for row in outcomes)
+
+
+def test_a_client_of_a_service_answers_as_the_filter_on_the_service_does(generated: World) -> None:
+    del generated
+    only = {"service": "service-2"}
+    with Client() as client, Client(services=["service-2"]) as limited:
+        assert client.outcomes("service").height == 4
+        assert limited.outcomes("service")["service"].to_list() == ["service-2"]
+        for ask in (
+            Client.episodes,
+            Client.steps,
+            Client.failures,
+            Client.traces,
+            Client.failure_groups,
+            Client.tools,
+        ):
+            answer = ask(limited)
+            assert not answer.is_empty()
+            assert answer.equals(ask(client, only)), ask
+        for name in ("episodes", "steps", "failures", "traces"):
+            assert 0 < limited.count(name) == client.count(name, only)
+        # Also those of traces whose episode was deleted.
+        scores, traces = limited.scores(), client.traces(only)["trace_id"]
+        assert scores.equals(client.scores().filter(pl.col("trace_id").is_in(traces.implode())))
+        assert client.scores(only).height < scores.height
+        assert limited.episodes({"q": "babo"}).equals(client.episodes({**only, "q": "babo"}))
+        with pytest.raises(ConfigurationError, match="sees no data set"):
+            limited.data_sets()
 
 
 def test_data_sets_of_jobs_are_listed(seeded: Seeded, data_dir: DataDir) -> None:
