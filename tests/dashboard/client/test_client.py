@@ -40,6 +40,8 @@ def test_a_pages_address_its_parameters_and_a_mapping_select_the_same(seeded: Se
         versions = ["shop-tiny@v1", "shop-tiny@v2"]
         assert frame.equals(client.episodes({"outcome": "failure", "policy": versions}, sort="-reward"))
         assert client.count("episodes", address) == frame.height
+        for everything in ("", "http://127.0.0.1:8501/episodes", "/episodes"):
+            assert client.count("episodes", everything) == seeded.episodes
 
 
 def test_a_list_longer_than_a_statements_rows_is_whole(seeded: Seeded, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +62,7 @@ def test_a_list_longer_than_a_statements_rows_is_whole(seeded: Seeded, monkeypat
         ({"reward": "high"}, "expected a range"),
         ("time=tomorrow", "time is 'tomorrow'"),
         ("match=whole", "expected part"),
+        ("failure", "'failure' cannot be read"),
     ],
 )
 def test_a_filter_that_cannot_be_read_is_an_error(filters: str | dict[str, str], problem: str, seeded: Seeded) -> None:

@@ -112,9 +112,9 @@ def check_schema(connection: Connection, address: Address) -> None:
     Raises:
         StoreError: The database has no tables of spanloop, or its schema is older, newer or edited.
     """
-    applied = (
-        _read_journal(connection, "applied") if "schema_migrations" in _tables(connection, "reading the schema") else {}
-    )
+    applied: Mapping[int, _Applied] = {}
+    if "schema_migrations" in _tables(connection, "reading the schema"):
+        applied = _read_journal(connection, "applied")
     _check(address, applied, migrations())
     if len(applied) < len(migrations()):
         raise StoreError(

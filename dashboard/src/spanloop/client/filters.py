@@ -75,8 +75,15 @@ def _cursor(parameters: Mapping[str, Sequence[str]]) -> Cursor | None:
 
 def _pairs(stated: FilterInput) -> Iterator[tuple[str, str]]:
     if isinstance(stated, str):
-        query = urlsplit(stated).query if "?" in stated else stated
-        yield from parse_qsl(query, keep_blank_values=False, strict_parsing=bool(query))
+        is_address = "?" in stated or "/" in stated.partition("=")[0]
+        query = urlsplit(stated).query if is_address else stated
+        try:
+            yield from parse_qsl(query, strict_parsing=bool(query))
+        except ValueError as error:
+            raise ConfigurationError(
+                f"The filters {stated!r} cannot be read: {error}.",
+                next_step="Give a page's address, name=value&name=value, or a mapping.",
+            ) from error
         return
     for name, value in stated.items():
         if isinstance(value, str | int | float):
