@@ -22,7 +22,7 @@ from spanloop.store import Store
 from spanloop.store.client import Address
 
 from ...databases import ReusedDatabases
-from .conftest import clickhouse_url
+from ..urls import clickhouse_url
 from .dashboard_driver import PAGES
 from .dashboard_learning import seed_learning, seed_learning_control
 from .dashboard_seeding import seed_nameless

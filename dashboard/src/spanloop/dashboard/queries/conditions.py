@@ -163,9 +163,9 @@ def parse_words(filters: Filters) -> Words | None:
     return Words(filters.text, words, filters.is_partial or not words or bool(_UNSPACED.search(filters.text)))
 
 
-def episode_conditions(filters: Filters, words: Words | None) -> Conditions:
-    """Return conditions on the rows of ``episode_summaries``."""
-    conditions = Conditions(["is_deleted = 0"])
+def episode_conditions(filters: Filters, words: Words | None, onto: Conditions | None = None) -> Conditions:
+    """Return conditions on the rows of ``episode_summaries``, added to those of ``onto``."""
+    conditions = Conditions(["is_deleted = 0"]) if onto is None else onto
     _add_episodes(conditions, filters, words)
     return conditions
 
