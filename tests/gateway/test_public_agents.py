@@ -1,4 +1,4 @@
-"""Agents and tasks from public reports, recorded and converted: rows and verdicts are those that their authors expect."""
+"""Agents and tasks of public reports, recorded and converted: rows and verdicts are those that authors expect."""
 
 import json
 import os
@@ -140,7 +140,7 @@ def test_the_rows_of_public_agents_have_the_tokens_of_what_they_used(
         by_task.setdefault(row["task_id"], []).append(row["reward"])
     assert [by_task[f"gw2-reward-{name}"] for name in ("nan", "inf", "none")] == [[None]] * 3
     assert sorted(by_task["gw2-nan-group"], key=str) == [0.0, 1.0, 1.0, None]
-    assert {"$x$ and $y$", "line1\nline2\n# h1", "https://example.com/x?a=1", "‮gnp.exe"} <= set(by_task)
+    assert {"$x$ and $y$", "line1\nline2\n# h1", "https://example.com/x?a=1", "\u202egnp.exe"} <= set(by_task)
 
 
 @pytest.mark.slow
