@@ -41,6 +41,15 @@ def tool(content: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": "c1", "content": content}
 
 
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    """The vocabulary of a version that keeps thinking."""
+    folder = tmp_path_factory.mktemp("keeping")
+    TOKENIZER.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"thinking": "keep"}')
+    return Vocabulary.read(folder)
+
+
 class Conversation:
     """What an engine sees and samples; each prompt is aligned with the one before."""
 
@@ -302,6 +311,54 @@ def test_the_thinking_of_several_calls_that_is_dropped_is_the_templates_doing(
     aligned = conversation.prompt(messages)
     assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
     assert by_tokens(before[:first], before[first:], aligned.token_ids) == RowStart.TEMPLATE_CHANGED
+
+
+@pytest.mark.parametrize("returns_reasoning", [True, False])
+@pytest.mark.parametrize("family", ["qwen3", "glm", "gpt-oss"])
+def test_thinking_of_earlier_turns_is_kept_where_the_version_keeps_it(
+    keeping: Vocabulary, family: str, *, returns_reasoning: bool
+) -> None:
+    conversation = Conversation(family, keeping)
+    renderer, is_harmony = conversation.renderer, family == "gpt-oss"
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for turn in range(8):
+        thinking, content = f"so {turn}", f"here {turn}"
+        sampled = renderer.thinking.format(thinking) + ("<|channel|>final<|message|>" if is_harmony else "") + content
+        call = f'\n<tool_call>\n{{"name": "find",  "arguments": {{"n": {turn}}}}}\n</tool_call>' if turn % 2 else ""
+        conversation.sample(sampled + call, ends=family != "glm", has_reasoning=True)
+        received = answer(content, arguments=f'{{"n": {turn}}}' if call else "")
+        if returns_reasoning:
+            received["reasoning"] = thinking
+        messages += [received, tool("found") if call else {"role": "user", "content": f"and then {turn}"}]
+        before = list(conversation.exact)
+        aligned = conversation.prompt(messages)
+        kept = len(before) - is_harmony  # the mark of its last turn is another one in a history
+        assert aligned.token_ids[:kept] == before[:kept]
+        assert aligned.is_whole != is_harmony
+        assert renderer.text(messages).endswith(keeping.text(aligned.token_ids[kept:]).decode())
+    text = keeping.text(conversation.exact).decode()
+    assert all(f"so {turn}" in text for turn in range(8))
+
+
+def test_thinking_in_the_text_is_kept_where_the_template_removes_it(keeping: Vocabulary) -> None:
+    conversation = Conversation("qwen3", keeping)
+    conversation.prompt([USER])
+    text = "<think>\nso\n</think>\n\nhere"
+    conversation.sample(text)  # without a parser of thinking
+    rendered = array("I", conversation.renderer.ids([USER, answer("here"), USER]))
+    aligned = align(array("I", conversation.exact), conversation.sampled, rendered, keeping, [USER, answer(text), USER])
+    assert (aligned.is_whole, aligned.exact) == (True, len(conversation.exact))
+
+
+def test_kept_thinking_is_no_reason_to_keep_what_the_client_edited(keeping: Vocabulary) -> None:
+    conversation = Conversation("qwen3", keeping)
+    conversation.prompt([USER])
+    conversation.sample("<think>\nso\n</think>\n\nhere", has_reasoning=True)
+    edited = [USER, answer("there", reasoning="so"), USER]
+    aligned = conversation.prompt(edited)
+    assert not aligned.is_whole
+    assert keeping.text(aligned.token_ids).decode() == conversation.renderer.text(edited)
 
 
 TEXTS = st.text(alphabet=st.sampled_from('the Paris🙂é\n {}":,'), min_size=1, max_size=12)
