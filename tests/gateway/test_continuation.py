@@ -222,7 +222,7 @@ def test_an_engine_without_ids_is_named(start_gateway: Start, tmp_path: Path, ca
         running = start_gateway(upstream=url)
         wait_until(lambda: running.health()["engine"] == "serving")
         assert running.health()["continuation"].startswith("tokenised again: the engine takes no token ids")
-    assert "each turn of a conversation is tokenised again" in caplog.text
+    assert "turns of a conversation are tokenised again" in caplog.text
 
 
 def test_the_memory_of_conversations_is_bounded() -> None:

@@ -19,6 +19,7 @@ _BYTE_PIECE: Final = re.compile(r"<0x([0-9A-F]{2})>")
 THINKING: Final = "thinking"
 """Key of ``tokenizer_config.json``: ``keep`` keeps the thinking that a chat template drops of earlier turns."""
 KEEP: Final = "keep"
+_THINKING_MARKS: Final = frozenset({b"</think>", b"<|channel|>", b"[/THINK]", b"</seed:think>"})
 _MOST_BYTES: Final = 256 * 2**20
 """Of a ``tokenizer.json``; the largest known ones have 35 MB."""
 
@@ -63,6 +64,11 @@ class Vocabulary:
             ) from error
         special = frozenset(int(token["id"]) for token in marks if token.get("special"))
         return cls(pieces | added, frozenset(added), special, keeps_thinking)
+
+    @property
+    def marks_thinking(self) -> bool:
+        """Whether it has marks of thinking, which engines parse in chats."""
+        return not _THINKING_MARKS.isdisjoint(self.pieces[token_id] for token_id in self.added)
 
     def piece(self, token_id: int) -> bytes:
         """Return the bytes of a token; an unknown id has none."""
