@@ -15,7 +15,7 @@ from spanloop.converters.enums import RowStart
 from spanloop.converters.tokens.row_starts import by_tokens
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.gateway.continuation.alignment import Alignment, Spans, align
-from spanloop.gateway.continuation.token_parts import AnswerSource
+from spanloop.gateway.continuation.token_parts import AnswerSource, normalise
 from spanloop.gateway.continuation.vocabulary import Vocabulary
 
 from .chat_templates import TEMPLATES, Renderer, make_tokenizer
@@ -124,6 +124,11 @@ def test_a_tool_call_that_is_written_again_stays_as_it_was_sampled(
     suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
     assert conversation.renderer.text(messages).endswith(suffix)
     assert "nothing here" in suffix
+
+
+def test_characters_that_json_escapes_as_two_are_equal() -> None:
+    assert normalise(b'"\\ud83d\\ude42 \\u00e9"') == normalise('"🙂 é"'.encode())
+    assert normalise(b"\\ud83d") == normalise(b"\xf0\x9f")  # half of it is no text
 
 
 @pytest.mark.parametrize("returned", ["found \ufffd\ufffd here", "found \ufffd here", "found  here"])
