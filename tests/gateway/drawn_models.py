@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 
 LETTERS: Final = 'abcdefgh éß🙂日\n{}[]":,.0159'
 THINKING: Final = ("none", "dropped", "emptied", "kept")
-"""Behaviours of templates with thinking before the last user message: without thinking, Qwen3's, GLM's, one that keeps."""
+"""Of turns before the last user message: there is none, it is dropped (Qwen3), emptied (GLM) or kept."""
 _TEMPLATE: Final = """{%- set ns = namespace(last=-1) %}
 {%- for m in messages %}{%- if m.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}{%- endfor %}
 {%- for m in messages %}{{ d.begin }}{{ m.role }}{{ d.separator }}
@@ -108,6 +108,9 @@ def draw_model(random: Random, thinking: str | None = None) -> DrawnModel:
     marks = [f"<{number}{''.join(random.choices('xyz|', k=4))}>" for number in range(6)]
     tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks[:2]])
     tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in marks[2:]])
+    behaviour = thinking or random.choice(THINKING)
+    # An emptied block has no white space in it, as GLM's: two lines of it may be one token.
+    margin = "" if behaviour == "emptied" else random.choice(["", "\n"])
     gap = random.choice(["", "\n", "\n\n"])
     return DrawnModel(
         tokenizer,
@@ -115,11 +118,11 @@ def draw_model(random: Random, thinking: str | None = None) -> DrawnModel:
         end=marks[1],
         separator=random.choice(["", "\n", "\n\n", ": "]),
         between=random.choice(["", "\n"]),
-        think=marks[2] + random.choice(["", "\n"]),
-        end_think=random.choice(["", "\n"]) + marks[3] + gap,
+        think=marks[2] + margin,
+        end_think=margin + marks[3] + gap,
         call=random.choice(["", "\n"]) + marks[4],
         end_call=marks[5],
         arguments_key=random.choice(["arguments", "parameters"]),
-        thinking=thinking or random.choice(THINKING),
+        thinking=behaviour,
         trims=random.random() < 0.3,
     )
