@@ -5,6 +5,7 @@ With ``DECIDED_BY_A_DIALECT`` of the golden files these are all columns; the las
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -61,6 +62,7 @@ class Episode:
         return self.spans[step["trace_id"], step["span_id"]]
 
 
+@cache
 def episodes_of(name: str) -> list[Episode]:
     recorded, converted = convert_recording(name)
     nanoseconds = converted._replace(
