@@ -18,7 +18,19 @@ from spanloop.training.run.job_api import JobApi
 from .dashboard_driver import button, open_page
 
 DASHBOARD = Path(visits.__file__).parent
-CHANGES = {"submit", "schedule", "cancel", "retry", "pause", "resume", "unschedule", "deploy", "stop_canary"}
+CHANGES = {
+    "submit",
+    "schedule",
+    "cancel",
+    "retry",
+    "pause",
+    "resume",
+    "unschedule",
+    "deploy",
+    "stop_canary",
+    "judge",
+    "withdraw",
+}
 """Functions of `spanloop.training` with which pages change something."""
 NAVIGATION = {"Open its last job"}
 """Labels of the pages' own buttons, besides those that open something."""

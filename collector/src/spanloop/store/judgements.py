@@ -7,7 +7,7 @@ target the newest version counts. A version names the revision that the person s
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple, Self
 
@@ -203,8 +203,8 @@ def _without_judgements(store: Store, target: Target) -> Target:
     return target._replace(**{name: same[0][name] for name in ("rule", "rule_owner", "rule_class", "rule_outcome")})
 
 
-def _add(store: Store, target: Target, fields: dict[str, object], judged_by: str, judged_ns: int | None) -> str:
-    row = target._asdict() | fields | {"judged_by": judged_by, "judged_at": judged_ns or time.time_ns()}
+def _add(store: Store, target: Target, fields: Mapping[str, object], judged_by: str, judged_ns: int | None) -> str:
+    row = target._asdict() | dict(fields) | {"judged_by": judged_by, "judged_at": judged_ns or time.time_ns()}
     key = hashlib.blake2b(json.dumps(row, sort_keys=True).encode(), digest_size=16).hexdigest()
     store.insert(JUDGEMENTS.name, JUDGEMENTS.from_dicts([row | {"judgement_id": key}]))
     return key

@@ -161,7 +161,10 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
 
 
 def _content(row: Mapping[str, Any]) -> _Content:
-    return _Content(*(tuple(value) if isinstance(value := row[name], list) else value for name in _COMPARED))
+    """Return what two revisions are compared by; ``row`` has columns of ``episodes``."""
+    content = _Content(**{name: row[name] for name in _COMPARED})
+    trace_ids, marks, judgements = (tuple(each) for each in (content.trace_ids, content.marks, content.judgements))
+    return content._replace(trace_ids=trace_ids, marks=marks, judgements=judgements)
 
 
 def _tombstones(

@@ -1,0 +1,248 @@
+"""Judge an episode, a step or a failure: keys and buttons, a form for the rest, and what people said so far.
+
+Invariant: a judgement is stored by `act` alone, under the visitor's name. The panel shows judgements and the ratings
+that programs sent side by side, and says which ones the shown revision counts.
+"""
+# pyright: reportUnknownMemberType=false
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+import streamlit as st
+from pydantic import ValidationError
+from streamlit.components.v2 import component
+
+from spanloop.converters.enums import FaultOwner
+from spanloop.dashboard import visits
+from spanloop.dashboard.components import actions
+from spanloop.dashboard.components.actions import Action, act, may_act
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import show_error
+from spanloop.dashboard.components.tables import asset
+from spanloop.dashboard.queries import episodes
+from spanloop.dashboard.view_models.formatting import one_line, short_id
+from spanloop.foundation.errors import ConfigurationError
+from spanloop.store import Store
+from spanloop.store.judgements import Opinion, fetch_judgements, find_target, judge, withdraw
+
+_bar: Final[Any] = component(
+    "spanloop_judge",
+    html='<div class="judge-host"></div>',
+    css=asset("judge.css"),
+    js=asset("common.js") + asset("judge.js"),
+)
+_OTHERS: Final = [owner.value for owner in FaultOwner if owner is not FaultOwner.POLICY]
+
+
+class Moves(NamedTuple):
+    """Neighbours in a queue, as addresses; empty without one."""
+
+    left: str
+    skip: str
+    previous: str
+    next: str
+
+
+class About(NamedTuple):
+    """What the form judges."""
+
+    label: str
+    step: int | None = None
+    failure: int | None = None
+
+
+def show(store: Store, episode: episodes.Episode, *, moves: Moves | None = None) -> bool:
+    """Draw the panel of an episode; return whether the visitor has judged just now."""
+    judgements = _of_episode(fetch_judgements(store, trace_ids=list(episode.trace_ids)), episode)
+    mine = judgements.filter((pl.col("scope") == "episode") & (pl.col("judged_by") == visits.visitor().name))
+    own = mine.row(0, named=True) if not mine.is_empty() else {"verdict": "", "fault_owner": ""}
+    opinion = _mount(
+        f"judge_{episode.episode_id}",
+        labels={"good": "Good", "bad": "Bad"},
+        verdict=own["verdict"],
+        owner=own["fault_owner"],
+        owners_label="Not the policy's fault",
+        state="" if may_act() else "Only operators judge.",
+        has_keys=True,
+        moves=moves,
+    )
+    has_judged = opinion is not None and store_opinion(store, episode.episode_id, About("the episode"), opinion)
+    if has_judged:
+        return True
+    has_judged = _judgements_so_far(store, episode, judgements)
+    _ratings(store, episode)
+    if may_act():
+        has_judged |= _form(store, episode)
+    return has_judged
+
+
+def show_moves(key: str, moves: Moves) -> None:
+    """Draw the neighbours in a queue of an episode that cannot be judged."""
+    _mount(
+        f"judge_{key}",
+        labels={"good": "Good", "bad": "Bad"},
+        verdict="",
+        owner="",
+        owners_label="",
+        state="",
+        has_keys=True,
+        moves=moves,
+    )
+
+
+def show_for_failure(store: Store, episode: episodes.Episode, failure: Mapping[str, Any]) -> None:
+    """Draw the buttons that judge one failure of the episode."""
+    number = int(str(failure["failure_id"]).rpartition("/")[2])
+    if not may_act():
+        return
+    opinion = _mount(
+        f"judge_{failure['failure_id']}",
+        labels={"good": "No failure", "bad": "The rule is right"},
+        verdict="",
+        owner="",
+        owners_label="Another owner",
+        state="",
+        has_keys=False,
+        moves=None,
+    )
+    if opinion is not None and store_opinion(
+        store, episode.episode_id, About(f"failure {number}", failure=number), opinion
+    ):
+        st.rerun()
+
+
+def store_opinion(store: Store, episode_id: str, about: About, fields: Mapping[str, object]) -> bool:
+    """Store what the visitor says; draw why where it is refused, and return whether it is stored."""
+    try:
+        opinion = Opinion.model_validate(dict(fields))
+        act(
+            Action.JUDGE,
+            f"{episode_id} {about.label}",
+            lambda: judge(
+                store,
+                find_target(store, episode_id, step=about.step, failure=about.failure),
+                opinion,
+                judged_by=visits.visitor().name,
+            ),
+            describe=lambda identity: f"{opinion.stated_verdict or 'note'} {identity}",
+        )
+    except ValidationError as error:
+        problem = "; ".join(each["msg"] for each in error.errors())
+        show_error(ConfigurationError(f"The judgement is invalid: {problem}.", next_step="Choose a verdict."))
+        return False
+    except ConfigurationError as error:
+        show_error(error)
+        return False
+    return True
+
+
+def _mount(
+    key: str,
+    *,
+    labels: Mapping[str, str],
+    verdict: str,
+    owner: str,
+    owners_label: str,
+    state: str,
+    has_keys: bool,
+    moves: Moves | None,
+) -> dict[str, object] | None:
+    data = {
+        "canAct": may_act(),
+        "labels": labels,
+        "verdict": verdict,
+        "owner": owner if owner != FaultOwner.POLICY else "",
+        "owners": _OTHERS,
+        "ownersLabel": owners_label,
+        "state": state,
+        "hasKeys": has_keys,
+        "moves": moves._asdict() if moves else None,
+    }
+    result: Any = _bar(data=json.loads(json.dumps(data)), key=key, on_opinion_change=lambda: None)
+    return dict(result.opinion) if result.opinion else None
+
+
+def _of_episode(judgements: pl.DataFrame, episode: episodes.Episode) -> pl.DataFrame:
+    """Return the judgements of one episode: a trace may hold several."""
+    is_counted = pl.col("judgement_id").is_in(list(episode.judgements))
+    return judgements.filter((pl.col("episode_id") == episode.episode_id) | is_counted)
+
+
+def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.DataFrame) -> bool:
+    """Draw each judgement with a button that takes it back; return whether one was taken back."""
+    has_changed = False
+    for row in judgements.iter_rows(named=True):
+        identity = row["judgement_id"]
+        text, button = st.columns([8, 2], vertical_alignment="center")
+        pending = "" if identity in episode.judgements else " · :gray[counts after the next conversion]"
+        text.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}")
+        with button:
+            if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
+                act(
+                    Action.WITHDRAW_JUDGEMENT,
+                    f"{row['episode_id']} {identity}",
+                    lambda i=identity: withdraw(store, [i]),
+                )
+                has_changed = True
+    return has_changed
+
+
+def _in_words(row: Mapping[str, Any]) -> str:
+    tone = {"good": "green", "bad": "red"}.get(row["verdict"], "gray")
+    place = {"episode": "", "step": f"step {row['step']} "}.get(row["scope"], f"failure at step {row['step']} ")
+    facts = [
+        f":{tone}[{place}{row['verdict'] or 'note'}]",
+        f"fault of the {escape_md(row['fault_owner'])}" if row["fault_owner"] else "",
+        escape_md(row["category"]),
+        f"reward {row['number']:g}" if row["number"] is not None else "",
+        f"“{escape_md(one_line(row['comment'], 300))}”" if row["comment"] else "",
+        f"correct: “{escape_md(one_line(row['correction'], 300))}”" if row["correction"] else "",
+        f":gray[{row['judged_at']:%Y-%m-%d %H:%M}, revision {short_id(str(row['revision']))}]",
+    ]
+    return " · ".join(fact for fact in facts if fact)
+
+
+def _ratings(store: Store, episode: episodes.Episode) -> None:
+    """Draw the scores that arrived for the episode, in one line each."""
+    for row in episodes.fetch_episode_scores(store, episode).iter_rows(named=True):
+        facts = [f"{row['value']:g}", escape_md(row["label"]), escape_md(one_line(row["comment"], 200))]
+        words = " · ".join(fact for fact in facts if fact)
+        st.caption(f"rating **{escape_md(row['name'])}** by {escape_md(row['source'])}: {words}")
+
+
+def _form(store: Store, episode: episodes.Episode) -> bool:
+    with st.expander(
+        "Say more: a step or a failure, owner, category, reward, the right answer", icon=":material/edit_note:"
+    ):
+        about = st.selectbox("About", _choices(store, episode), format_func=lambda each: each.label, key="judge_about")
+        left, middle, right = st.columns(3)
+        verdict = left.segmented_control("Verdict", ["good", "bad"], key="judge_verdict")
+        owner = middle.selectbox("Whose fault", ["", *(each.value for each in FaultOwner)], key="judge_owner")
+        number = right.number_input("Reward", value=None, key="judge_number", placeholder="unchanged")
+        category = left.text_input("Category", key="judge_category", help="Class of what is wrong, and a mark")
+        comment = st.text_area("Comment", key="judge_comment", height=68)
+        correction = st.text_area("The right answer", key="judge_correction", height=68)
+        if not actions.button("Save judgement", icon=":material/check:", key="judge_save", is_primary=True):
+            return False
+        fields = {
+            "verdict": verdict,
+            "fault_owner": owner,
+            "category": category,
+            "number": number,
+            "comment": comment,
+            "correction": correction,
+        }
+        return store_opinion(store, episode.episode_id, about, fields)
+
+
+def _choices(store: Store, episode: episodes.Episode) -> list[About]:
+    failures = episodes.fetch_episode_failures(store, episode)
+    of_failures = [
+        About(f"failure {number}: {row['fault_owner']} · {row['error_class']} at step {row['step']}", failure=number)
+        for row in failures.iter_rows(named=True)
+        if (number := int(row["failure_id"].rpartition("/")[2])) >= 0
+    ]
+    steps = [About(f"step {step}", step=step) for step in range(episode.step_count)]
+    return [About("the episode"), *of_failures, *steps]
