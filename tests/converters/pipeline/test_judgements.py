@@ -5,8 +5,10 @@ from polars.testing import assert_frame_equal
 from pydantic import ValidationError
 
 from spanloop.administration.forget import forget
+from spanloop.converters import Options, frames
 from spanloop.converters import convert as convert_frames
-from spanloop.converters import frames
+from spanloop.converters.enums import FaultOwner
+from spanloop.converters.rewards import Attempt, NamedReward
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.pipeline import run
 from spanloop.store import Store
@@ -135,6 +137,33 @@ def test_a_step_that_only_a_person_finds_bad_becomes_a_failure(store: Store, fee
     steps = feed.current("transitions").sort("step")
     assert steps["reward"].to_list() == [-1.0, -1.0, -1.0]
     assert steps["error_class"].to_list() == ["", "rude", ""]
+
+
+def test_bad_where_the_rules_see_nothing_is_a_failure_of_the_last_step(store: Store, feed: Feed) -> None:
+    loop(feed.world, "a", trace=TRACE)
+    feed.world.score(1.0, trace_id=TRACE)
+    feed.send()
+    run(store)
+    judge(store, find_target(store, TRACE), Opinion(verdict=Verdict.BAD, comment="made up"), judged_by="ann")
+    run(store)
+    row = episode(feed)
+    assert (row["outcome"], row["reward"], row["error_class"]) == ("failure", 1.0, "judged_bad")
+    (failure,) = feed.current("failures").to_dicts()
+    assert (failure["step"], failure["rule"], failure["message"]) == (2, "person", "made up")
+    with pytest.raises(ConfigurationError, match="is a person's own"):
+        find_target(store, TRACE, failure=0)
+
+
+def test_a_reward_function_sees_failures_as_people_judge_them(store: Store, failed: Feed) -> None:
+    def penalty(attempt: Attempt) -> float:
+        return -float(sum(failure.finding.owner is FaultOwner.POLICY for failure in attempt.failures))
+
+    options = Options(reward_functions=(NamedReward("penalty", penalty),))
+    run(store, options=options, full=True)
+    assert episode(failed)["reward_breakdown"] == {"reward": 0.0, "penalty": -1.0}
+    judge(store, find_target(store, TRACE, failure=0), Opinion(fault_owner="harness"), judged_by="ann")
+    run(store, options=options)
+    assert episode(failed)["reward_breakdown"] == {"reward": 0.0, "penalty": 0.0}
 
 
 @pytest.mark.parametrize("places", [(0, 1, 2), (2, 1, 0, 0, 1, 2)])

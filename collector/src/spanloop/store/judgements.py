@@ -184,6 +184,11 @@ def find_target(store: Store, episode_id: str, *, step: int | None = None, failu
                 f"Episode {episode_id!r} has no failure {failure}; it has {len(failures)}.",
                 next_step=f"spanloop judge show {episode_id} lists them.",
             )
+        if seen["rule"] == "person":
+            raise ConfigurationError(
+                f"Failure {failure} of episode {episode_id!r} is a person's own.",
+                next_step="Take that judgement back: spanloop judge list, then spanloop judge undo ID.",
+            )
         names = ("step", "trace_id", "span_id", "fingerprint")
         target = target._replace(scope=Scope.FAILURE, **{name: seen[name] for name in names})
     else:

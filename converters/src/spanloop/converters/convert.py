@@ -179,8 +179,9 @@ def _convert(
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     by_people = join_judgements(episodes, batch.judgements)
+    joined = join_scores(episodes, read_scores(scores), tags)
+    joined = add_computed(joined, episodes, options.reward_functions, by_people.by_episode)
     judged = [
         judge(
             episode,
@@ -217,9 +218,14 @@ def judge(
     """Attribute, decide what may be trained on, and merge tokens, for one episode; what people say wins."""
     if judgements is not NO_JUDGEMENTS:
         rewards = with_judgements(rewards, judgements)
-    scored = judgements.outcome or _scored_outcome(rewards, options)
+    by_score = _scored_outcome(rewards, options)
+    scored = judgements.outcome or by_score
     failures = attribute(
-        episode, has_failed=scored == "failure", reward=rewards.value, rules=options.rules, judgements=judgements
+        episode,
+        has_failed=scored == "failure",
+        reward=rewards.value if scored == by_score else None,
+        rules=options.rules,
+        judgements=judgements,
     )
     decided_by = decisive(failures) if scored != "success" else None
     outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")

@@ -45,8 +45,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     occurred_ns: int
     progress: int = 0
     """Steps before it at which everything worked."""
-    rule_finding: Finding | None = None
-    """The rule's finding, where a person overruled it."""
+    fingerprinted: Finding | None = None
+    """What the fingerprint is of, where a person judged: the rule's finding, or a person's without the comment."""
 
     @property
     def culprit(self) -> tuple[str, str]:
@@ -56,7 +56,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     @property
     def fingerprint(self) -> str:
         """The same for the same failure in any episode: values, places, arguments and people do not count."""
-        finding = self.rule_finding or self.finding
+        finding = self.fingerprinted or self.finding
         evidence = finding.evidence
         raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
         arguments = evidence.get("arguments")

@@ -90,22 +90,24 @@ def _as_judged(failure: Failure, judgement: PersonJudgement) -> Failure:
         "judgement": _evidence(judgement, rule_owner=str(finding.owner), rule_class=str(finding.error_class))
     }
     judged = Finding(error_class, owner, 1.0, finding.message, evidence)
-    return replace(failure, finding=judged, rule_finding=failure.rule_finding or finding)
+    return replace(failure, finding=judged, fingerprinted=failure.fingerprinted or finding)
 
 
 def _of_person(step: Step, judgement: PersonJudgement, *, is_recovered: bool) -> Failure:
     owner = FaultOwner(judgement.fault_owner) if judgement.fault_owner else FaultOwner.POLICY
     message = judgement.comment or f"{judgement.judged_by} judged the {judgement.scope} bad"
     evidence: dict[str, object] = {"judgement": _evidence(judgement)}
+    finding = Finding(judgement.category or JUDGED_BAD, owner, 1.0, message, evidence)
     return Failure(
         step=step,
         trace_id=step.span.trace_id,
         span_id=step.span.span_id,
         tool_name="",
         rule=PERSON,
-        finding=Finding(judgement.category or JUDGED_BAD, owner, 1.0, message, evidence),
+        finding=finding,
         is_recovered=is_recovered,
         occurred_ns=step.span.end_ns,
+        fingerprinted=replace(finding, message="", evidence={}),
     )
 
 

@@ -8,21 +8,23 @@ that programs sent side by side, and says which ones the shown revision counts.
 import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import streamlit as st
 from pydantic import ValidationError
 from streamlit.components.v2 import component
 
+from spanloop.converters.attribution.overruling import PERSON
 from spanloop.converters.enums import FaultOwner
-from spanloop.dashboard import visits
+from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action, act, may_act
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
 from spanloop.dashboard.components.tables import asset
 from spanloop.dashboard.queries import episodes
-from spanloop.dashboard.view_models.formatting import one_line, short_id
+from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.judgements import Opinion, fetch_judgements, find_target, judge, withdraw
@@ -95,7 +97,7 @@ def show_moves(key: str, moves: Moves) -> None:
 def show_for_failure(store: Store, episode: episodes.Episode, failure: Mapping[str, Any]) -> None:
     """Draw the buttons that judge one failure of the episode."""
     number = int(str(failure["failure_id"]).rpartition("/")[2])
-    if not may_act():
+    if not may_act() or failure["rule"] == PERSON:
         return
     opinion = _mount(
         f"judge_{failure['failure_id']}",
@@ -175,15 +177,14 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
     has_changed = False
     for row in judgements.iter_rows(named=True):
         identity = row["judgement_id"]
-        text, button = st.columns([8, 2], vertical_alignment="center")
         pending = "" if identity in episode.judgements else " · :gray[counts after the next conversion]"
-        text.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}")
-        with button:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}", width="content")
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
                 act(
                     Action.WITHDRAW_JUDGEMENT,
                     f"{row['episode_id']} {identity}",
-                    lambda i=identity: withdraw(store, [i]),
+                    lambda identity=identity: withdraw(store, [identity]),
                 )
                 has_changed = True
     return has_changed
@@ -199,7 +200,7 @@ def _in_words(row: Mapping[str, Any]) -> str:
         f"reward {row['number']:g}" if row["number"] is not None else "",
         f"“{escape_md(one_line(row['comment'], 300))}”" if row["comment"] else "",
         f"correct: “{escape_md(one_line(row['correction'], 300))}”" if row["correction"] else "",
-        f":gray[{row['judged_at']:%Y-%m-%d %H:%M}, revision {short_id(str(row['revision']))}]",
+        f":gray[{row['judged_at'].astimezone(ZoneInfo(resources.time_zone())):%Y-%m-%d %H:%M}]",
     ]
     return " · ".join(fact for fact in facts if fact)
 
@@ -209,7 +210,8 @@ def _ratings(store: Store, episode: episodes.Episode) -> None:
     for row in episodes.fetch_episode_scores(store, episode).iter_rows(named=True):
         facts = [f"{row['value']:g}", escape_md(row["label"]), escape_md(one_line(row["comment"], 200))]
         words = " · ".join(fact for fact in facts if fact)
-        st.caption(f"rating **{escape_md(row['name'])}** by {escape_md(row['source'])}: {words}")
+        by = f" by {escape_md(row['source'])}" if row["source"] else ""
+        st.caption(f"rating **{escape_md(row['name'])}**{by}: {words}")
 
 
 def _form(store: Store, episode: episodes.Episode) -> bool:

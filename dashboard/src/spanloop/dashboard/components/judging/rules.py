@@ -75,9 +75,9 @@ def show_rule(store: Store, rule: str) -> None:
         ],
         {
             "when": tables.time_column("when"),
-            "differs": Column("", "tag", width=90),
-            "rule": Column("the rule", width=190),
-            "person": Column("the person", width=190),
+            "differs": Column("person", "tag", width=90),
+            "rule": Column("the rule says", width=190),
+            "person": Column("the person says", width=190),
             "by": Column("by", width=90),
             "about": Column("about", width=90),
             "comment": Column("comment", "preview"),
