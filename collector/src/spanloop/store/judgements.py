@@ -20,8 +20,11 @@ from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from .store import Store
 
-OWNERS: Final = ("policy", "tool", "environment", "harness", "user", "unknown")
+POLICY: Final = "policy"
+OWNERS: Final = (POLICY, "tool", "environment", "harness", "user", "unknown")
 """Values of the converters' ``FaultOwner``."""
+PERSON_RULE: Final = "person"
+"""The rule of failures that only a person sees."""
 
 
 class Scope(StrEnum):
@@ -184,7 +187,7 @@ def find_target(store: Store, episode_id: str, *, step: int | None = None, failu
                 f"Episode {episode_id!r} has no failure {failure}; it has {len(failures)}.",
                 next_step=f"spanloop judge show {episode_id} lists them.",
             )
-        if seen["rule"] == "person":
+        if seen["rule"] == PERSON_RULE:
             raise ConfigurationError(
                 f"Failure {failure} of episode {episode_id!r} is a person's own.",
                 next_step="Take that judgement back: spanloop judge list, then spanloop judge undo ID.",

@@ -31,7 +31,7 @@ class PersonJudgement(NamedTuple):
     trace_id: str
     span_id: str
     fingerprint: str
-    """Of the failure; empty for other scopes."""
+    """Identifies the failure; empty for other scopes."""
     verdict: str
     """``good``, ``bad`` or empty."""
     fault_owner: str

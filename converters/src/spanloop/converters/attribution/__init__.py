@@ -95,7 +95,7 @@ def attribute(
             ]
     failures += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in failures})
     failures.sort(key=lambda failure: failure.step.index)
-    failures = overruling.with_own(overruling.of_rules(failures))
+    failures = overruling.with_judged_steps(overruling.of_rules(failures))
     if has_failed:
         failures += overruling.of_rules(_of_ending(episode, reward, rules, failures))
         failures.sort(key=lambda failure: failure.step.index)

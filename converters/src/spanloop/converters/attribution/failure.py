@@ -46,7 +46,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     progress: int = 0
     """Steps before it at which everything worked."""
     fingerprinted: Finding | None = None
-    """What the fingerprint is of, where a person judged: the rule's finding, or a person's without the comment."""
+    """Decides the fingerprint where a person judged: the rule's finding, or the person's without the comment."""
 
     @property
     def culprit(self) -> tuple[str, str]:

@@ -39,7 +39,7 @@ class Overruling:
         failures = list(failures)
         return [overruled for each in failures if (overruled := self._overruled(each, failures)) is not None]
 
-    def with_own(self, failures: Sequence[Failure]) -> list[Failure]:
+    def with_judged_steps(self, failures: Sequence[Failure]) -> list[Failure]:
         """Return failures with those of steps that only a person finds bad."""
         added = list(failures)
         for index, judgement in self._judgements.steps.items():

@@ -48,7 +48,7 @@ class Attempt:
     scores: Rewards
     """Scores from outside."""
     judgements: Judgements = NO_JUDGEMENTS
-    """What people say."""
+    """Judgements of people."""
 
     @property
     def task_id(self) -> str:

@@ -15,8 +15,6 @@ import streamlit as st
 from pydantic import ValidationError
 from streamlit.components.v2 import component
 
-from spanloop.converters.attribution.overruling import PERSON
-from spanloop.converters.enums import FaultOwner
 from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action, act, may_act
@@ -27,7 +25,16 @@ from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.store import Store
-from spanloop.store.judgements import Opinion, fetch_judgements, find_target, judge, withdraw
+from spanloop.store.judgements import (
+    OWNERS,
+    PERSON_RULE,
+    POLICY,
+    Opinion,
+    fetch_judgements,
+    find_target,
+    judge,
+    withdraw,
+)
 
 _bar: Final[Any] = component(
     "spanloop_judge",
@@ -35,7 +42,7 @@ _bar: Final[Any] = component(
     css=asset("judge.css"),
     js=asset("common.js") + asset("judge.js"),
 )
-_OTHERS: Final = [owner.value for owner in FaultOwner if owner is not FaultOwner.POLICY]
+_OTHERS: Final = [owner for owner in OWNERS if owner != POLICY]
 
 
 class Moves(NamedTuple):
@@ -97,7 +104,7 @@ def show_moves(key: str, moves: Moves) -> None:
 def show_for_failure(store: Store, episode: episodes.Episode, failure: Mapping[str, Any]) -> None:
     """Draw the buttons that judge one failure of the episode."""
     number = int(str(failure["failure_id"]).rpartition("/")[2])
-    if not may_act() or failure["rule"] == PERSON:
+    if not may_act() or failure["rule"] == PERSON_RULE:
         return
     opinion = _mount(
         f"judge_{failure['failure_id']}",
@@ -155,7 +162,7 @@ def _mount(
         "canAct": may_act(),
         "labels": labels,
         "verdict": verdict,
-        "owner": owner if owner != FaultOwner.POLICY else "",
+        "owner": owner if owner != POLICY else "",
         "owners": _OTHERS,
         "ownersLabel": owners_label,
         "state": state,
@@ -181,13 +188,13 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}", width="content")
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
-                act(
-                    Action.WITHDRAW_JUDGEMENT,
-                    f"{row['episode_id']} {identity}",
-                    lambda identity=identity: withdraw(store, [identity]),
-                )
+                _take_back(store, row["episode_id"], identity)
                 has_changed = True
     return has_changed
+
+
+def _take_back(store: Store, episode_id: str, identity: str) -> None:
+    act(Action.WITHDRAW_JUDGEMENT, f"{episode_id} {identity}", lambda: withdraw(store, [identity]))
 
 
 def _in_words(row: Mapping[str, Any]) -> str:
@@ -221,7 +228,7 @@ def _form(store: Store, episode: episodes.Episode) -> bool:
         about = st.selectbox("About", _choices(store, episode), format_func=lambda each: each.label, key="judge_about")
         left, middle, right = st.columns(3)
         verdict = left.segmented_control("Verdict", ["good", "bad"], key="judge_verdict")
-        owner = middle.selectbox("Whose fault", ["", *(each.value for each in FaultOwner)], key="judge_owner")
+        owner = middle.selectbox("Whose fault", ["", *OWNERS], key="judge_owner")
         number = right.number_input("Reward", value=None, key="judge_number", placeholder="unchanged")
         category = left.text_input("Category", key="judge_category", help="Class of what is wrong, and a mark")
         comment = st.text_area("Comment", key="judge_comment", height=68)
