@@ -130,6 +130,24 @@ def test_not_the_policys_fault_in_2_clicks(person: Person, shop: tuple[str, Brow
     person.see("rule-and-people")
 
 
+def test_reward_and_comment_are_saved_once(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:
+    _, _, store, _ = shop
+    episode = trace_id("shop 4")
+    person.open(f"episodes?episode={episode}")
+    person.click(person.page.get_by_text("Say more"))
+    person.page.get_by_label("Reward").fill("0.25")
+    person.page.get_by_label("Comment").fill("half of it")
+    person.page.keyboard.press("Tab")
+    person.settle()
+    person.click(person.page.get_by_role("button", name="Save judgement"))
+    expect(person.page.get_by_text("reward 0.25 · “half of it”")).to_be_visible()
+    expect(person.page.get_by_label("Comment")).to_have_value("")
+    (judgement,) = fetch_judgements(store, episode_ids=[episode]).to_dicts()
+    assert (judgement["number"], judgement["verdict"], judgement["comment"]) == (0.25, "", "half of it")
+    convert(store)
+    assert store.query("dashboard_episode", episode_id=episode)["reward"].to_list() == [0.25]
+
+
 def test_a_filter_is_judged_one_after_another(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:
     _, _, store, _ = shop
     person.open("episodes?judged=no&queue=3&seed=7")

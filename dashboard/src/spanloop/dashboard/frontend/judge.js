@@ -1,7 +1,7 @@
 export default function (component) {
   const { data, parentElement, setTriggerValue } = component;
   const host = parentElement.querySelector(".judge-host");
-  const send = (opinion) => setTriggerValue("opinion", opinion);
+  const send = (opinion) => setTriggerValue("opinion", { ...opinion, target: data.target });
 
   const verdict = (label, key, value) => make("button", {
     type: "button", class: value, "aria-pressed": String(data.verdict === value && !data.owner),

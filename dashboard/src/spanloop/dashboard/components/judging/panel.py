@@ -42,6 +42,9 @@ _bar: Final[Any] = component(
     css=asset("judge.css"),
     js=asset("common.js") + asset("judge.js"),
 )
+_KEY: Final = "judge"
+"""One bar for every episode: a bar that the next run replaces would hear keys beside the new one. A key that was
+pressed before the bar showed the next episode names the former one, and counts for nothing."""
 _OTHERS: Final = [owner for owner in OWNERS if owner != POLICY]
 
 
@@ -63,12 +66,13 @@ class About(NamedTuple):
 
 
 def show(store: Store, episode: episodes.Episode, *, moves: Moves | None = None) -> bool:
-    """Draw the panel of an episode; return whether the visitor has judged just now."""
+    """Draw the panel of an episode; return whether the visitor has judged it just now by key or button."""
     judgements = _of_episode(fetch_judgements(store, trace_ids=list(episode.trace_ids)), episode)
     mine = judgements.filter((pl.col("scope") == "episode") & (pl.col("judged_by") == visits.visitor().name))
     own = mine.row(0, named=True) if not mine.is_empty() else {"verdict": "", "fault_owner": ""}
     opinion = _mount(
-        f"judge_{episode.episode_id}",
+        _KEY,
+        target=episode.episode_id,
         labels={"good": "Good", "bad": "Bad"},
         verdict=own["verdict"],
         owner=own["fault_owner"],
@@ -80,17 +84,20 @@ def show(store: Store, episode: episodes.Episode, *, moves: Moves | None = None)
     has_judged = opinion is not None and store_opinion(store, episode.episode_id, About("the episode"), opinion)
     if has_judged:
         return True
-    has_judged = _judgements_so_far(store, episode, judgements)
+    _judgements_so_far(store, episode, judgements)
     _ratings(store, episode)
     if may_act():
-        has_judged |= _form(store, episode)
-    return has_judged
+        newest = judgements["judgement_id"].head(1).to_list()
+        # What was written for another episode, or is saved already, must not be saved again.
+        _form(store, episode, key="_".join([episode.episode_id, *newest]))
+    return False
 
 
-def show_moves(key: str, moves: Moves) -> None:
+def show_moves(moves: Moves) -> None:
     """Draw the neighbours in a queue of an episode that cannot be judged."""
     _mount(
-        f"judge_{key}",
+        _KEY,
+        target="",
         labels={"good": "Good", "bad": "Bad"},
         verdict="",
         owner="",
@@ -108,6 +115,7 @@ def show_for_failure(store: Store, episode: episodes.Episode, failure: Mapping[s
         return
     opinion = _mount(
         f"judge_{failure['failure_id']}",
+        target=str(failure["failure_id"]),
         labels={"good": "No failure", "bad": "The rule is right"},
         verdict="",
         owner="",
@@ -150,6 +158,7 @@ def store_opinion(store: Store, episode_id: str, about: About, fields: Mapping[s
 def _mount(
     key: str,
     *,
+    target: str,
     labels: Mapping[str, str],
     verdict: str,
     owner: str,
@@ -159,6 +168,7 @@ def _mount(
     moves: Moves | None,
 ) -> dict[str, object] | None:
     data = {
+        "target": target,
         "canAct": may_act(),
         "labels": labels,
         "verdict": verdict,
@@ -170,7 +180,9 @@ def _mount(
         "moves": moves._asdict() if moves else None,
     }
     result: Any = _bar(data=json.loads(json.dumps(data)), key=key, on_opinion_change=lambda: None)
-    return dict(result.opinion) if result.opinion else None
+    if not result.opinion or result.opinion["target"] != target:
+        return None
+    return {name: value for name, value in result.opinion.items() if name != "target"}
 
 
 def _of_episode(judgements: pl.DataFrame, episode: episodes.Episode) -> pl.DataFrame:
@@ -179,9 +191,8 @@ def _of_episode(judgements: pl.DataFrame, episode: episodes.Episode) -> pl.DataF
     return judgements.filter((pl.col("episode_id") == episode.episode_id) | is_counted)
 
 
-def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.DataFrame) -> bool:
-    """Draw each judgement with a button that takes it back; return whether one was taken back."""
-    has_changed = False
+def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.DataFrame) -> None:
+    """Draw each judgement with a button that takes it back."""
     for row in judgements.iter_rows(named=True):
         identity = row["judgement_id"]
         pending = "" if identity in episode.judgements else " · :gray[counts after the next conversion]"
@@ -189,8 +200,7 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
             st.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}", width="content")
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
                 _take_back(store, row["episode_id"], identity)
-                has_changed = True
-    return has_changed
+                st.rerun()
 
 
 def _take_back(store: Store, episode_id: str, identity: str) -> None:
@@ -221,20 +231,22 @@ def _ratings(store: Store, episode: episodes.Episode) -> None:
         st.caption(f"rating **{escape_md(row['name'])}**{by}: {words}")
 
 
-def _form(store: Store, episode: episodes.Episode) -> bool:
+def _form(store: Store, episode: episodes.Episode, *, key: str) -> None:
     with st.expander(
         "Say more: a step or a failure, owner, category, reward, the right answer", icon=":material/edit_note:"
     ):
-        about = st.selectbox("About", _choices(store, episode), format_func=lambda each: each.label, key="judge_about")
+        about = st.selectbox(
+            "About", _choices(store, episode), format_func=lambda each: each.label, key=f"judge_about_{key}"
+        )
         left, middle, right = st.columns(3)
-        verdict = left.segmented_control("Verdict", ["good", "bad"], key="judge_verdict")
-        owner = middle.selectbox("Whose fault", ["", *OWNERS], key="judge_owner")
-        number = right.number_input("Reward", value=None, key="judge_number", placeholder="unchanged")
-        category = left.text_input("Category", key="judge_category", help="Class of what is wrong, and a mark")
-        comment = st.text_area("Comment", key="judge_comment", height=68)
-        correction = st.text_area("The right answer", key="judge_correction", height=68)
-        if not actions.button("Save judgement", icon=":material/check:", key="judge_save", is_primary=True):
-            return False
+        verdict = left.segmented_control("Verdict", ["good", "bad"], key=f"judge_verdict_{key}")
+        owner = middle.selectbox("Whose fault", ["", *OWNERS], key=f"judge_owner_{key}")
+        number = right.number_input("Reward", value=None, key=f"judge_number_{key}", placeholder="unchanged")
+        category = left.text_input("Category", key=f"judge_category_{key}", help="Class of what is wrong, and a mark")
+        comment = st.text_area("Comment", key=f"judge_comment_{key}", height=68)
+        correction = st.text_area("The right answer", key=f"judge_correction_{key}", height=68)
+        if not actions.button("Save judgement", icon=":material/check:", key=f"judge_save_{key}", is_primary=True):
+            return
         fields = {
             "verdict": verdict,
             "fault_owner": owner,
@@ -243,7 +255,8 @@ def _form(store: Store, episode: episodes.Episode) -> bool:
             "comment": comment,
             "correction": correction,
         }
-        return store_opinion(store, episode.episode_id, about, fields)
+        if store_opinion(store, episode.episode_id, about, fields):
+            st.rerun()
 
 
 def _choices(store: Store, episode: episodes.Episode) -> list[About]:

@@ -56,7 +56,7 @@ def show(store: Store) -> None:
     episode = episodes.fetch_episode(store, current)
     if episode is None or episode.is_deleted:
         st.warning("This episode now belongs to another one, or is forgotten. Go on with n.", icon=":material/merge:")
-        panel.show_moves(current, moves)
+        panel.show_moves(moves)
         return
     if panel.show(store, episode, moves=moves):
         st.query_params["at"] = following or "end"
