@@ -179,7 +179,7 @@ def _convert(
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    by_people = join_judgements(episodes, batch.judgements)
+    by_people = join_judgements(episodes, batch.judgements, collapsed.kept)
     joined = join_scores(episodes, read_scores(scores), tags)
     joined = add_computed(joined, episodes, options.reward_functions, by_people.by_episode)
     judged = [

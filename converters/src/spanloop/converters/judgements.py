@@ -7,6 +7,7 @@ and repetition of the rows change nothing.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -105,12 +106,17 @@ def read_judgements(frame: pl.DataFrame) -> list[PersonJudgement]:
     return [PersonJudgement(*values) for values in rows.iter_rows()]
 
 
-def join_judgements(episodes: Sequence[Episode], judgements: Sequence[PersonJudgement]) -> JoinedJudgements:
+def join_judgements(
+    episodes: Sequence[Episode],
+    judgements: Sequence[PersonJudgement],
+    kept: Mapping[SpanKey, SpanKey] = MappingProxyType({}),
+) -> JoinedJudgements:
     """Give every judgement to its episode.
 
     Args:
         episodes: All episodes that may be judged.
         judgements: Every version, by (time, id).
+        kept: Duplicate span → the span that stands for it.
     """
     if not judgements:
         return JoinedJudgements({}, [])
@@ -119,7 +125,7 @@ def join_judgements(episodes: Sequence[Episode], judgements: Sequence[PersonJudg
     newest_us: dict[str, int] = defaultdict(int)
     rejected: list[Rejected] = []
     for each in judgements:
-        place = spans.get(each.span)
+        place = spans.get(each.span) or spans.get(kept.get(each.span, each.span))
         if place is None or (each.scope == STEP and place[1] is None):
             reason = "judgement_without_episode" if place is None else "judgement_without_step"
             detail = f"judgement {each.judgement_id} of {each.judged_by} on a {each.scope}"
