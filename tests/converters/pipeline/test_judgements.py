@@ -1,5 +1,7 @@
 """What a person says becomes a new revision, wins over scores and rules, and can be taken back."""
 
+from typing import Any
+
 import pytest
 from polars.testing import assert_frame_equal
 from pydantic import ValidationError
@@ -190,6 +192,19 @@ def test_order_and_repetition_change_nothing(store: Store, failed: Feed, places:
     )
     assert converted.episodes["fault_owner"].to_list() == ["harness"]
     assert converted.rejected.filter(converted.rejected["reason"].str.starts_with("judgement")).is_empty()
+
+
+def test_a_judgement_counts_when_a_later_span_stands_for_the_judged_one(store: Store, feed: Feed) -> None:
+    outer = feed.world.call(OPENING, text("assistant", "Sunny."), trace=TRACE, response_id="r1", start_s=1)
+    feed.send()
+    run(store)
+    judge(store, find_target(store, TRACE), Opinion(verdict=Verdict.GOOD), judged_by="ann")
+    inner: dict[str, Any] = {"response_id": "r1", "parent": outer, "start_s": 1.1, "duration_s": 0.3}
+    feed.world.call(OPENING, text("assistant", "Sunny."), trace=TRACE, **inner)
+    feed.send()
+    run(store)
+    assert feed.current("transitions")["span_id"].to_list() != [outer]
+    assert episode(feed)["outcome"] == "success"
 
 
 def test_a_judgement_without_its_span_is_rejected_by_name(store: Store, failed: Feed) -> None:
