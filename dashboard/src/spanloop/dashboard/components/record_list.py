@@ -35,7 +35,15 @@ def read_page(store: Store, source: Source, fetch: Fetch, filters: Filters) -> t
 
 
 def list_state(
-    page: ListPage, source: Source, filters: Filters, sort: str, *, path: str, noun: str, compare: str = ""
+    page: ListPage,
+    source: Source,
+    filters: Filters,
+    sort: str,
+    *,
+    path: str,
+    noun: str,
+    compare: str = "",
+    judge: str = "",
 ) -> ListState:
     """Return what surrounds the rows: total, pages, and the addresses that sort."""
     name, is_descending = parse_sort(source, sort) or (source.default_sort, True)
@@ -65,6 +73,7 @@ def list_state(
         pages=pages if is_paged else (),
         filter_href=lambda name, value: _address(path, filters.with_value(name, value), sort=sort),
         compare_href=compare,
+        judge_href=_address(path, filters, queue=judge) if judge else "",
     )
 
 
