@@ -33,6 +33,7 @@ _BY_EPISODE: Final = (
     "failures",
     "step_summaries",
     "failure_summaries",
+    "judgements",
 )
 _OPEN: Final = ("transitions", "schema_migrations")
 """The view, whose tables are filtered, and the journal of the schema."""
