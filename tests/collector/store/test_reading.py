@@ -18,7 +18,7 @@ from ...dashboard.urls import clickhouse_url
 
 SERVICES = ("shop", "bank")
 TIME = datetime(2026, 1, 2, tzinfo=UTC)
-BY_EPISODE = ("episodes", "failures", "episode_messages", "transition_rows", "trajectories")
+BY_EPISODE = ("episodes", "failures", "episode_messages", "transition_rows", "trajectories", "judgements")
 SUMMARIES = ("episode_summaries", "failure_summaries", "step_summaries", "trace_summaries")
 WRITES = (
     "INSERT INTO episodes (episode_id) VALUES ('x')",
@@ -50,6 +50,8 @@ def fill(store: Store, frame_of: MakeFrame) -> None:
             "started_at": TIME,
             "occurred_at": TIME,
             "failure_id": service,
+            "judgement_id": service,
+            "judged_at": TIME,
         }
         for table in BY_EPISODE:
             fields = {name: value for name, value in row.items() if name in store.schema(table)}
