@@ -69,6 +69,7 @@ SHOTS: Final = (
     Shot("transition-tokens", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Transitions&step=0"),
     Shot("episode-tokens", "episodes", "Episode", click_first_row=True, then="view=Tokens"),
     Shot("episode-failures", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Failures"),
+    Shot("judge", "episodes?errors=1..&queue=20", "Judge"),
     Shot("traces", "traces", "Traces"),
     Shot("trace", "traces", "Trace", click_first_row=True),
     Shot("failures", "failures", "Failures"),

@@ -88,12 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Isolate every test from the developer's spanloop settings and data directory."""
     for name in (CLICKHOUSE_URL_ENV, KEY_ENV, SHARED_DIR_ENV, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name + FILE_SUFFIX, raising=False)
-    monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path / "default-data-dir"))
+    monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path_factory.getbasetemp() / f"default-data-dir-{uuid4().hex}"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,7 +15,7 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from ..dashboard.dashboard.conftest import clickhouse_url
+from ..dashboard.urls import clickhouse_url
 from ..installed_packages import install
 from .how_to_pages import FOLDER, ROOT, files, run_commands, write_files
 

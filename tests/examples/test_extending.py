@@ -24,8 +24,8 @@ from spanloop.training.dataset.selector import load_selector
 
 from ..converters.converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.converters.pipeline_feed import Feed
-from ..dashboard.dashboard.conftest import clickhouse_url
 from ..dashboard.dashboard.dashboard_driver import open_page, registered_pages
+from ..dashboard.urls import clickhouse_url
 from ..training.selection_rows import row, rules, select
 
 TAKES_ANY = ("readers", "reasoning-gym")

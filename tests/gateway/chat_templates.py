@@ -3,6 +3,7 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from jinja2 import Environment
@@ -60,7 +61,7 @@ TEMPLATES: Final = {
 """Template, the token that ends a turn, and the form of thinking, by the family that it behaves as."""
 
 
-def make_tokenizer() -> Tokenizer:
+def make_tokenizer(marks: Sequence[str] = MARKS) -> Tokenizer:
     """A byte-level BPE tokenizer with some merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -70,7 +71,7 @@ def make_tokenizer() -> Tokenizer:
     )
     words = 'the assistant user tool system weather arguments name city Paris found nothing here \n {} " : , and then '
     tokenizer.train_from_iterator([words * 20, '{"name": "find", "arguments": {"city": "Paris"}}' * 20], trainer)
-    for mark in MARKS:
+    for mark in marks:
         is_special = "think" not in mark and "tool" not in mark
         token = AddedToken(mark, special=is_special, normalized=False)
         (tokenizer.add_special_tokens if is_special else tokenizer.add_tokens)([token])

@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from tokenizers import Tokenizer
 
 from .chat_templates import Renderer, make_tokenizer
 from .support import StandIn, _event, write_model
@@ -18,10 +19,10 @@ from .support import StandIn, _event, write_model
 TOKENIZER = make_tokenizer()
 
 
-def write_rendering_model(folder: Path, weights: int = 1) -> Path:
-    """A model folder with the tokenizer."""
+def write_rendering_model(folder: Path, weights: int = 1, tokenizer: Tokenizer = TOKENIZER) -> Path:
+    """A model folder with a tokenizer."""
     write_model(folder, weights)
-    TOKENIZER.save(str(folder / "tokenizer.json"))
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 
@@ -30,6 +31,7 @@ class RenderingEngine(StandIn):
     """Answers each chat with the next of ``texts``."""
 
     family: str = "qwen2.5"
+    tokenizer: Tokenizer = TOKENIZER
     texts: list[str] = field(default_factory=list[str])
     calls_of: list[dict[str, Any] | None] = field(default_factory=list[dict[str, Any] | None])
     """Tool calls of the answers, parallel to ``texts``."""
@@ -47,10 +49,10 @@ class RenderingEngine(StandIn):
 
     @property
     def renderer(self) -> Renderer:
-        return Renderer(TOKENIZER, self.family)
+        return Renderer(self.tokenizer, self.family)
 
     def text_of(self, token_ids: list[int]) -> str:
-        text: str = TOKENIZER.decode(token_ids, skip_special_tokens=False)
+        text: str = self.tokenizer.decode(token_ids, skip_special_tokens=False)
         return text
 
     async def _tokenize(self, request: Request) -> Response:

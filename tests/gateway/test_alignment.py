@@ -15,7 +15,7 @@ from spanloop.converters.enums import RowStart
 from spanloop.converters.tokens.row_starts import by_tokens
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.gateway.continuation.alignment import Alignment, Spans, align
-from spanloop.gateway.continuation.token_parts import AnswerSource
+from spanloop.gateway.continuation.token_parts import AnswerSource, normalise
 from spanloop.gateway.continuation.vocabulary import Vocabulary
 
 from .chat_templates import TEMPLATES, Renderer, make_tokenizer
@@ -39,6 +39,15 @@ def answer(content: str, *, arguments: str = "", reasoning: str = "") -> dict[st
 
 def tool(content: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": "c1", "content": content}
+
+
+@pytest.fixture(scope="module")
+def keeping(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+    """The vocabulary of a version that keeps thinking."""
+    folder = tmp_path_factory.mktemp("keeping")
+    TOKENIZER.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"thinking": "keep"}')
+    return Vocabulary.read(folder)
 
 
 class Conversation:
@@ -115,6 +124,11 @@ def test_a_tool_call_that_is_written_again_stays_as_it_was_sampled(
     suffix = vocabulary.text(aligned.token_ids[len(sampled) :]).decode()
     assert conversation.renderer.text(messages).endswith(suffix)
     assert "nothing here" in suffix
+
+
+def test_characters_that_json_escapes_as_two_are_equal() -> None:
+    assert normalise(b'"\\ud83d\\ude42 \\u00e9"') == normalise('"🙂 é"'.encode())
+    assert normalise(b"\\ud83d") == normalise(b"\xf0\x9f")  # half of it is no text
 
 
 @pytest.mark.parametrize("returned", ["found \ufffd\ufffd here", "found \ufffd here", "found  here"])
@@ -302,6 +316,54 @@ def test_the_thinking_of_several_calls_that_is_dropped_is_the_templates_doing(
     aligned = conversation.prompt(messages)
     assert vocabulary.text(aligned.token_ids).decode() == conversation.renderer.text(messages)
     assert by_tokens(before[:first], before[first:], aligned.token_ids) == RowStart.TEMPLATE_CHANGED
+
+
+@pytest.mark.parametrize("returns_reasoning", [True, False])
+@pytest.mark.parametrize("family", ["qwen3", "glm", "gpt-oss"])
+def test_thinking_of_earlier_turns_is_kept_where_the_version_keeps_it(
+    keeping: Vocabulary, family: str, *, returns_reasoning: bool
+) -> None:
+    conversation = Conversation(family, keeping)
+    renderer, is_harmony = conversation.renderer, family == "gpt-oss"
+    messages: list[dict[str, Any]] = [USER]
+    conversation.prompt(messages)
+    for turn in range(8):
+        thinking, content = f"so {turn}", f"here {turn}"
+        sampled = renderer.thinking.format(thinking) + ("<|channel|>final<|message|>" if is_harmony else "") + content
+        call = f'\n<tool_call>\n{{"name": "find",  "arguments": {{"n": {turn}}}}}\n</tool_call>' if turn % 2 else ""
+        conversation.sample(sampled + call, ends=family != "glm", has_reasoning=True)
+        received = answer(content, arguments=f'{{"n": {turn}}}' if call else "")
+        if returns_reasoning:
+            received["reasoning"] = thinking
+        messages += [received, tool("found") if call else {"role": "user", "content": f"and then {turn}"}]
+        before = list(conversation.exact)
+        aligned = conversation.prompt(messages)
+        kept = len(before) - is_harmony  # the mark of its last turn is another one in a history
+        assert aligned.token_ids[:kept] == before[:kept]
+        assert aligned.is_whole != is_harmony
+        assert renderer.text(messages).endswith(keeping.text(aligned.token_ids[kept:]).decode())
+    text = keeping.text(conversation.exact).decode()
+    assert all(f"so {turn}" in text for turn in range(8))
+
+
+def test_thinking_in_the_text_is_kept_where_the_template_removes_it(keeping: Vocabulary) -> None:
+    conversation = Conversation("qwen3", keeping)
+    conversation.prompt([USER])
+    text = "<think>\nso\n</think>\n\nhere"
+    conversation.sample(text)  # without a parser of thinking
+    rendered = array("I", conversation.renderer.ids([USER, answer("here"), USER]))
+    aligned = align(array("I", conversation.exact), conversation.sampled, rendered, keeping, [USER, answer(text), USER])
+    assert (aligned.is_whole, aligned.exact) == (True, len(conversation.exact))
+
+
+def test_kept_thinking_is_no_reason_to_keep_what_the_client_edited(keeping: Vocabulary) -> None:
+    conversation = Conversation("qwen3", keeping)
+    conversation.prompt([USER])
+    conversation.sample("<think>\nso\n</think>\n\nhere", has_reasoning=True)
+    edited = [USER, answer("there", reasoning="so"), USER]
+    aligned = conversation.prompt(edited)
+    assert not aligned.is_whole
+    assert keeping.text(aligned.token_ids).decode() == conversation.renderer.text(edited)
 
 
 TEXTS = st.text(alphabet=st.sampled_from('the Paris🙂é\n {}":,'), min_size=1, max_size=12)

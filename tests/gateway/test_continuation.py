@@ -134,6 +134,26 @@ def test_a_client_may_leave_out_earlier_reasoning(gateway: RunningGateway, engin
     assert any(prompt[at : at + len(sampled)] == sampled for at in range(len(prompt)))
 
 
+def test_a_version_may_keep_the_thinking_of_earlier_turns(start_gateway: Start, tmp_path: Path) -> None:
+    folder = write_rendering_model(tmp_path / "models" / "keeping")
+    (folder / "tokenizer_config.json").write_text('{"thinking": "keep"}')
+    texts = [f"<think>\nthen {n}\n</think>\n\nhere {n}" for n in range(8)]
+    engine = RenderingEngine(folder, family="qwen3", texts=texts)
+    with serving(engine.app()) as url:
+        running = start_gateway(upstream=url)
+        wait_until(lambda: running.health()["engine"] == "serving")
+        messages: list[Any] = [USER]
+        for _ in range(8):
+            response = ask(running, messages)
+            assert "x-spanloop-history" not in response.headers
+            messages += [answer_of(response), USER]
+        for before, after in pairwise(running.captures()):
+            sampled = before.prompt_token_ids + before.response_token_ids
+            assert after.prompt_token_ids[: len(sampled)] == sampled
+    assert "then 0" in engine.text_of(engine.prompts[-1])
+    assert "then 0" not in engine.renderer.text(messages)
+
+
 def test_rollouts_of_one_prompt_go_on_from_their_own_answers(gateway: RunningGateway, engine: RenderingEngine) -> None:
     engine.family = "qwen3"
     engine.texts = [f"<think>\nthen {n}\n</think>\n\nhere {n % 8}" for n in range(99)]
@@ -202,7 +222,7 @@ def test_an_engine_without_ids_is_named(start_gateway: Start, tmp_path: Path, ca
         running = start_gateway(upstream=url)
         wait_until(lambda: running.health()["engine"] == "serving")
         assert running.health()["continuation"].startswith("tokenised again: the engine takes no token ids")
-    assert "each turn of a conversation is tokenised again" in caplog.text
+    assert "turns of a conversation are tokenised again" in caplog.text
 
 
 def test_the_memory_of_conversations_is_bounded() -> None:

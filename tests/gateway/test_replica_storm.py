@@ -3,6 +3,7 @@
 import itertools
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from .support import TIMEOUT_S, Process, StandIn, captures, data_of, serving, wa
 
 CALLERS = 6
 MOST_GROWTH_KIB = 20 * 1024
+LONGEST_HOLD_S = 1.0
+"""Of a request during a rolling swap: while one engine loads weights, the other one answers."""
 
 
 class KillableEngine:
@@ -62,6 +65,12 @@ class Ledger:
         self.versions: dict[str, str] = {}
         """Response id → version."""
         self.outcomes = Counter[str]()
+        self.calls: list[tuple[float, float]] = []
+        """Begin and end of each answered call, seconds of the monotonic clock."""
+
+    def longest_s(self, begin_s: float, end_s: float) -> float:
+        """The longest call that was answered while a swap ran."""
+        return max((end - begin for begin, end in self.calls if begin < end_s and end > begin_s), default=0.0)
 
     def call_all(self) -> None:
         with httpx.Client(timeout=TIMEOUT_S) as client:
@@ -77,13 +86,16 @@ class Ledger:
         is_stream = number % 2 == 0
         body = {"messages": [{"role": "user", "content": "hi"}], "stream": is_stream}
         headers = {"x-session-id": f"session {number % 50}"}
+        began_s = time.monotonic()
         response = client.post(f"{self._url}/v1/chat/completions", json=body, headers=headers)
+        ended_s = time.monotonic()
         documents = [each for each in data_of(response) if each != "[DONE]"] if is_stream else [response.json()]
         error: Any = documents[-1].get("error")
         code = None if error is None else error.get("code")
         with self._lock:
             self.outcomes[f"{response.status_code} {'stream' if is_stream else 'whole'} {code}"] += 1
             if error is None:
+                self.calls.append((began_s, ended_s))
                 self.versions[documents[0]["id"]] = documents[0]["model"]
 
 
@@ -136,6 +148,7 @@ def test_swaps_and_kills_lose_no_capture_and_name_no_wrong_version(
     ledger = Ledger(process.url, count)
     events = swaps + kills
     killed_after = {round((at + 1) * events / (kills + 1)) for at in range(kills)}
+    rolling: list[tuple[float, float]] = []
     versions, victims, resident = itertools.count(2), itertools.cycle(engines), dict[str, int]()
 
     def happen(at: int) -> None:
@@ -147,7 +160,9 @@ def test_swaps_and_kills_lose_no_capture_and_name_no_wrong_version(
             wait_until(lambda: states(process) == {"serving"})
         else:
             number = next(versions)
+            began_s = time.monotonic()
             deploy(process, number, write_model(tmp_path / f"v{number}", number))
+            rolling.append((began_s, time.monotonic()))
 
     def sent(share: float) -> Callable[[], bool]:
         return lambda: ledger.sent >= share * count
@@ -173,4 +188,5 @@ def test_swaps_and_kills_lose_no_capture_and_name_no_wrong_version(
         assert (capture.policy_version, weights) == (version, 1 if version.endswith("external") else int(version[10:]))
     assert not any(engine.stand_in.mixed for engine in engines)
     if count >= 10_000:
+        assert max(ledger.longest_s(*each) for each in rolling) < LONGEST_HOLD_S
         assert resident_kib(process) - resident["early"] <= MOST_GROWTH_KIB

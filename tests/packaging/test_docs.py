@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,24 @@ STEPS = re.findall(r"`(\S+\.py)::(\w+)`", (ROOT / "docs" / "design" / "life-of-a
 DOCUMENTS = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
 
 
+@cache
+def definitions(file: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the functions and of the classes of a file."""
+    nodes = list(ast.walk(ast.parse((ROOT / file).read_text())))
+    functions = frozenset(node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return functions, frozenset(node.name for node in nodes if isinstance(node, ast.ClassDef))
+
+
 @pytest.mark.parametrize(("file", "test"), PROMISES)
 def test_every_promise_names_a_test_that_exists(file: str, test: str) -> None:
-    tree = ast.parse((ROOT / file).read_text())
-    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    assert test in names
+    functions, _ = definitions(file)
+    assert test in functions
 
 
 @pytest.mark.parametrize(("file", "name"), STEPS)
 def test_every_step_of_a_span_names_a_definition_that_exists(file: str, name: str) -> None:
-    tree = ast.parse((ROOT / file).read_text())
-    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, definitions)}
+    functions, classes = definitions(file)
+    assert name in functions | classes
 
 
 def test_the_glossary_is_short_and_gives_each_word_one_meaning() -> None:

@@ -52,6 +52,11 @@ def framework_ids(converted: Converted) -> Iterator[str]:
             yield from (part.get("id") or "" for part in message.get("parts", ()))
 
 
+def names() -> list[str]:
+    folders = (recordings.OWN, recordings.RECORDINGS)
+    return sorted({path.stem for folder in folders for path in folder.glob("*.json")})
+
+
 def conversation_ids(spans: pl.DataFrame) -> list[str]:
     items = spans.select(pl.col("SpanAttributes").explode()).unnest("SpanAttributes")
     found: list[str] = (
@@ -60,10 +65,10 @@ def conversation_ids(spans: pl.DataFrame) -> list[str]:
     return found
 
 
-def ids_of(rows: Recorded) -> tuple[str, ...]:
-    """Ids of responses, tool calls and conversations, the longest first; very short ones are in too many texts."""
-    ids = {*framework_ids(rows.convert()), *conversation_ids(rows.spans)}
-    return tuple(sorted((identity for identity in ids if len(identity) >= SHORTEST_ID), key=lambda i: (-len(i), i)))
+def ids_of(rows: Recorded, converted: Converted) -> list[str]:
+    """Ids of responses, tool calls and conversations in their order; very short ones are in too many texts."""
+    ids = (*framework_ids(converted), *conversation_ids(rows.spans))
+    return list(dict.fromkeys(identity for identity in ids if len(identity) >= SHORTEST_ID))
 
 
 def copy_of(recording: dict[str, Any], ids: Iterable[str], seed: int) -> Recorded:

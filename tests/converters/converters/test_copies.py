@@ -2,29 +2,16 @@
 
 import json
 from datetime import timedelta
-from functools import cache
 from random import Random
-from typing import Any
 
 import pytest
 
 from spanloop.converters import Converted
 
-from . import converters_recordings as recordings
-from .recording_copies import SHORTEST_ID, Recorded, copy_of, ids_of, rows_of, together
+from .recording_copies import SHORTEST_ID, copy_of, ids_of, names, rows_of, together
+from .test_recordings import convert_recording
 
 COPIES = 3
-
-
-def names() -> list[str]:
-    folders = (recordings.OWN, recordings.RECORDINGS)
-    return sorted({path.stem for folder in folders for path in folder.glob("*.json")})
-
-
-@cache
-def recorded(name: str) -> tuple[dict[str, Any], Recorded]:
-    recording = recordings.load(name)
-    return recording, rows_of(recording)
 
 
 def are_linked_by_ids(converted: Converted) -> bool:
@@ -41,9 +28,8 @@ def are_linked_by_ids(converted: Converted) -> bool:
 
 
 def insist_on_copies(name: str, apart: list[timedelta], seed: int) -> None:
-    recording, rows = recorded(name)
-    ids = ids_of(rows)
-    alone = copy_of(recording, ids, seed).convert()
+    recording, alone = convert_recording(name)
+    ids = sorted(ids_of(rows_of(recording), alone), key=lambda identity: (-len(identity), identity))
     copies = [copy_of(recording, ids, seed + number).later(by) for number, by in enumerate(apart)]
     episodes = together(copies).convert().episodes.height
     expected = len(apart) * alone.episodes.height

@@ -5,6 +5,7 @@ With ``DECIDED_BY_A_DIALECT`` of the golden files these are all columns; the las
 
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
 import polars as pl
@@ -26,6 +27,7 @@ DERIVED: Final = {
         *("agent_name", "model", "policy_version", "started_at", "duration_ns", "step_count", "span_count"),
         *("tool_error_count", "input_tokens", "output_tokens", "outcome", "reward"),
         *("reward_breakdown", "is_terminated", "is_truncated", "error_class", "fault_owner"),
+        "judgements",
     },
     "transitions": {
         *("transition_id", "episode_id", "revision", "step", "task_id", "group_id", "trace_id", "next_state", "reward"),
@@ -61,6 +63,7 @@ class Episode:
         return self.spans[step["trace_id"], step["span_id"]]
 
 
+@cache
 def episodes_of(name: str) -> list[Episode]:
     recorded, converted = convert_recording(name)
     nanoseconds = converted._replace(
@@ -86,6 +89,7 @@ def test_columns_of_episodes(name: str) -> None:
         assert row["episode_id"] == (row["episode_key"] or row["trace_ids"][0])
         assert row["revision"] == int(recordings.INGESTED_AT.timestamp() * 1_000_000)
         assert row["converter_version"] == CONVERTER_VERSION
+        assert row["judgements"] == []
         assert row["task_id"] == "" or row["group_id"] == row["task_id"]
         assert row["trace_ids"] == sorted({span["TraceId"] for span in spans})
         assert row["service_name"] == episode.of_step(steps[0])["ServiceName"]

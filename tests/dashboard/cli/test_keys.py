@@ -20,5 +20,15 @@ def test_a_key_is_shown_once_listed_and_revoked(spanloop: Run) -> None:
 def test_an_unknown_scope_is_said(spanloop: Run) -> None:
     completed = spanloop("keys", "create", "laptop", "--scope", "fly")
     assert completed.returncode == 2
-    assert "ingest, score, serve, read, train, admin" in completed.stderr
+    assert "ingest, score, serve, read, ask, train, admin" in completed.stderr
     assert "no keys" in spanloop("keys", "list").stderr
+
+
+def test_a_key_that_asks_may_be_limited_to_services(spanloop: Run) -> None:
+    made = spanloop("keys", "create", "helper", "--scope", "ask", "--service", "shop", "--service", "bank")
+    assert f"Authorization: Bearer {made.stdout.strip()}" in made.stderr
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in made.stderr
+    assert "shop, bank" in spanloop("keys", "list").stdout
+    refused = spanloop("keys", "create", "sender", "--scope", "ingest", "--service", "shop")
+    assert refused.returncode == 2
+    assert "Services limit the scope ask alone" in refused.stderr

@@ -8,6 +8,7 @@ import pytest
 
 from spanloop.demo.smollm2 import packaged_template
 from spanloop.demo.tiny_model import build_tiny_model
+from spanloop.training.models.files.tokenizer_fingerprint import tokenizer_fingerprint
 
 from .support import Run
 
@@ -50,6 +51,16 @@ def test_a_model_without_a_chat_template_is_fixed_in_the_copy(spanloop: Run, mod
     assert (registered(tmp_path, "v1") / "chat_template.jinja").read_text() == template.read_text()
     assert not (registered(tmp_path, "v1") / "model.safetensors").is_symlink()
     assert not (model / "chat_template.jinja").exists()
+
+
+def test_a_version_that_keeps_thinking_has_another_fingerprint(spanloop: Run, model: Path, tmp_path: Path) -> None:
+    for options in ((), ("--thinking", "keep")):
+        completed = spanloop("models", "add", "mine", str(model), *options)
+        assert completed.returncode == 0, completed.stderr
+    assert json.loads((registered(tmp_path, "v2") / "tokenizer_config.json").read_text())["thinking"] == "keep"
+    assert "thinking" not in json.loads((model / "tokenizer_config.json").read_text())
+    first, second = (tokenizer_fingerprint(registered(tmp_path, version)) for version in ("v1", "v2"))
+    assert first != second
 
 
 @pytest.mark.slow

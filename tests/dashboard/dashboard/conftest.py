@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 import streamlit as st
@@ -15,9 +14,10 @@ from spanloop.store import Store
 from spanloop.store.client import Address
 
 from ...databases import ReusedDatabases
+from ..urls import clickhouse_url
 from .dashboard_driver import visit_as_operator
 from .dashboard_learning import Learned, seed_learning, seed_learning_control
-from .dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
+from .dashboard_seeding import Seeded, seed_control
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +39,6 @@ def environment(data_dir: DataDir, address: Address, store: Store, monkeypatch: 
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
     return data_dir
-
-
-@pytest.fixture(scope="session")
-def seeded_address(clickhouse: Address, databases: ReusedDatabases) -> tuple[Address, Seeded]:
-    """A seeded database that tests only read, except that they add metrics of further jobs."""
-    database = replace(clickhouse, database=databases.take())
-    with Store(database) as store:
-        seeded = seed(store)
-        seed_metrics(store, TRAINED_JOB)
-    return database, seeded
 
 
 @pytest.fixture(scope="session")
@@ -121,9 +111,3 @@ def stopped(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> DataDir:
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
     monkeypatch.delenv(CLICKHOUSE_URL_ENV, raising=False)
     return data_dir
-
-
-def clickhouse_url(address: Address) -> str:
-    """Return the address with its password, as in the environment variable."""
-    user, password = quote(address.user), quote(address.password, safe="")
-    return f"{address.scheme}://{user}:{password}@{address.host}:{address.port}/{address.database}"

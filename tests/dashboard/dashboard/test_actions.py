@@ -8,17 +8,32 @@ import pytest
 
 from spanloop.dashboard import visits
 from spanloop.dashboard.components.actions import Action, act
+from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.visits import Visitor
-from spanloop.foundation.errors import ConfigurationError, JobError
+from spanloop.foundation.errors import ConfigurationError, JobError, SpanloopError
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.keys.users import Role
 from spanloop.foundation.paths import DataDir
+from spanloop.store import Store
+from spanloop.store.judgements import fetch_judgements
 from spanloop.training.run.job_api import JobApi
 
 from .dashboard_driver import button, open_page
 
 DASHBOARD = Path(visits.__file__).parent
-CHANGES = {"submit", "schedule", "cancel", "retry", "pause", "resume", "unschedule", "deploy", "stop_canary"}
+CHANGES = {
+    "submit",
+    "schedule",
+    "cancel",
+    "retry",
+    "pause",
+    "resume",
+    "unschedule",
+    "deploy",
+    "stop_canary",
+    "judge",
+    "withdraw",
+}
 """Functions of `spanloop.training` with which pages change something."""
 NAVIGATION = {"Open its last job"}
 """Labels of the pages' own buttons, besides those that open something."""
@@ -70,6 +85,21 @@ def test_an_action_is_audited_with_its_result(stopped: DataDir, monkeypatch: pyt
         ("ann", "operator", "10.0.0.9", "cancel job", "j2", "failed", "JobError: j2 has ended."),
         ("vic", "viewer", "10.0.0.9", "cancel job", "j3", "denied", ""),
     ]
+
+
+def test_a_viewer_who_judges_is_refused_and_nothing_is_stored(
+    environment: DataDir, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[SpanloopError] = []
+    monkeypatch.setattr(panel, "show_error", errors.append)
+    as_visitor(monkeypatch, "vic", Role.VIEWER)
+    assert not panel.store_opinion(store, "e1", panel.About("the episode"), {"verdict": "good"})
+    (error,) = errors
+    assert "vic may not judge: expected an operator" in error.what
+    assert "--role operator" in error.next_step
+    (entry,) = AuditLog(environment).read()
+    assert entry[2:] == ("vic", "viewer", "10.0.0.9", "judge", "e1 the episode", "denied", "")
+    assert fetch_judgements(store).is_empty()
 
 
 def test_an_action_that_cannot_be_audited_does_not_begin(stopped: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:

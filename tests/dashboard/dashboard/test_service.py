@@ -159,7 +159,7 @@ def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(sto
 def test_a_real_browser_draws_every_page(seeded: Seeded, seeded_environment: DataDir, tmp_path: Path) -> None:
     assert seeded.episodes
     with dashboard(seeded_environment):
-        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 24
+        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 25
 
 
 @needs_chromium

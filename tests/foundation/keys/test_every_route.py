@@ -34,8 +34,9 @@ from spanloop.foundation.keys.api_keys import KeyRing
 from spanloop.foundation.keys.api_keys import Scope as KeyScope
 from spanloop.foundation.keys.users import Role, Users
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.settings.roles import CollectorSettings, GatewaySettings
+from spanloop.foundation.settings.roles import CollectorSettings, GatewaySettings, McpSettings
 from spanloop.gateway.app import Gateway
+from spanloop.mcp_server.service import McpService
 from spanloop.spool import Spool
 
 OPEN = {"/healthz", "/login", "/logout"}
@@ -46,6 +47,7 @@ COLLECTOR = {
     "/v1/scores": KeyScope.SCORE,
     "/metrics": KeyScope.READ,
 }
+MCP = {"/mcp": KeyScope.ASK, "/metrics": KeyScope.READ}
 GATEWAY = {
     "/v1/chat/completions": KeyScope.SERVE,
     "/v1/completions": KeyScope.SERVE,
@@ -160,6 +162,16 @@ async def test_every_route_of_the_gateway(data_dir: DataDir, secrets: dict[KeySc
     finally:
         await gateway.recorder.close()
         await gateway.client.aclose()
+
+
+async def test_every_route_of_the_mcp_server(data_dir: DataDir, secrets: dict[KeyScope, str]) -> None:
+    app, guarded = McpService(McpSettings(), data_dir).application()
+    await check(guarded, app.routes, MCP, secrets)
+    transport = httpx.ASGITransport(guarded)
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        for method in ("POST", "DELETE", "PUT", "OPTIONS"):
+            for path in ("/mcp", "/mcp/", "/", "/anything"):
+                assert (await client.request(method, path)).status_code == 401, (method, path)
 
 
 async def _pages(scope: Scope, receive: Receive, send: Send) -> None:

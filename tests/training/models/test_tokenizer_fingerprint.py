@@ -8,6 +8,8 @@ import pytest
 
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
+from spanloop.gateway.continuation.vocabulary import Vocabulary
+from spanloop.training.models.files.tokenizer_files import folder_with_overrides, read_tokenizer_info
 from spanloop.training.models.files.tokenizer_fingerprint import tokenizer_fingerprint
 from spanloop.training.models.registry import Registry
 
@@ -55,6 +57,16 @@ def test_the_same_tokenizer_in_other_files_has_the_same_fingerprint(tiny_model: 
     template.write_text(template.read_text().removesuffix("\n") + "\n")
     (model / "config.json").write_text("{}")
     assert tokenizer_fingerprint(model) == tokenizer_fingerprint(tiny_model)
+
+
+def test_kept_thinking_is_part_of_the_fingerprint(tiny_model: Path) -> None:
+    with folder_with_overrides(tiny_model, thinking="keep") as kept:
+        assert tokenizer_fingerprint(kept) != tokenizer_fingerprint(tiny_model)
+        assert read_tokenizer_info(kept).thinking == "keep"
+        assert Vocabulary.read(kept).keeps_thinking
+        with folder_with_overrides(kept, eos="<|im_end|>") as again:  # as a copy of a trained version has it
+            assert tokenizer_fingerprint(again) == tokenizer_fingerprint(kept)
+    assert not Vocabulary.read(tiny_model).keeps_thinking
 
 
 @pytest.mark.parametrize("changed", [swap_two_ids, add_a_merge, add_a_token])

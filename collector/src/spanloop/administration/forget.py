@@ -122,6 +122,9 @@ def _erase(
             store.query("store_forget_shared_keys", episode_keys=ids, trace_ids=part)["episode_key"].to_list()
         )
     _erase_scores(store, trace_ids=part)
+    store.execute("store_forget_judgements", trace_ids=part, episode_ids=[])
+    for ids in _chunks(derived["episode_ids"]):
+        store.execute("store_forget_judgements", trace_ids=[], episode_ids=ids)
     for ids in _chunks(set(derived["episode_keys"]) - shared):
         _erase_scores(store, episode_keys=ids)
     for ids in _chunks(derived["response_ids"]):

@@ -8,6 +8,7 @@ import io
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -45,6 +46,8 @@ _CONNECT_TIMEOUT_S: Final = 5
 _RESPONSE_TIMEOUT_S: Final = 300
 _POOL_SIZE: Final = 16
 _NEXT_STEPS: Final = {
+    159: "The statement took longer than its time limit: ask for a shorter range of time, or raise the limit.",
+    164: "This connection only reads; nothing was changed.",
     192: "Check user and password in the ClickHouse URL.",
     194: "Check user and password in the ClickHouse URL.",
     516: "Check user and password in the ClickHouse URL.",
@@ -52,6 +55,7 @@ _NEXT_STEPS: Final = {
     241: "Raise the memory cap of the embedded ClickHouse (--memory-cap-bytes), or read less at once.",
     243: "Free space on ClickHouse's disk; nothing was stored by this statement.",
     252: "Send larger blocks less often, or wait for merges to catch up.",
+    396: "The result is larger than its limit: ask for fewer rows, or raise the limit.",
 }
 
 
@@ -166,13 +170,19 @@ class Connection:
         address: The server.
         database: The session's database; default is the address's. To create that one, connect to another.
         response_timeout_s: Time limit for a statement.
+        settings: Further settings of every statement.
 
     Raises:
         StoreError: The server is unreachable, or rejects the login.
     """
 
     def __init__(
-        self, address: Address, *, database: str | None = None, response_timeout_s: int = _RESPONSE_TIMEOUT_S
+        self,
+        address: Address,
+        *,
+        database: str | None = None,
+        response_timeout_s: int = _RESPONSE_TIMEOUT_S,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
         with store_errors(f"connecting to {address}"):
@@ -188,7 +198,7 @@ class Connection:
                 connect_timeout=_CONNECT_TIMEOUT_S,
                 send_receive_timeout=response_timeout_s,
                 client_name="spanloop",
-                settings=dict(_SETTINGS),
+                settings={**_SETTINGS, **settings},
                 pool_mgr=self._pool,
             )
         self._driver = cast("_Driver", client)

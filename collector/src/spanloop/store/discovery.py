@@ -58,18 +58,29 @@ def connect(data_dir: DataDir, *, start: bool = False) -> Store:
     return store
 
 
-def _open(data_dir: DataDir, *, start: bool) -> Store:
-    if url := read_setting(CLICKHOUSE_URL_ENV):
-        return Store.open(Address.parse(url))
-    data_dir.open()
-    # After a crash another program can have the process id in the run file: only the lock proves that the server runs.
-    if data_dir.running("clickhouse") is not None and is_locked(data_dir):
-        return Store.open(embedded_address(data_dir))
-    if not start:
+def server_address(data_dir: DataDir) -> Address:
+    """Return the address of the server that runs; it raises as `connect`, except for the schema."""
+    address = _running_address(data_dir)
+    if address is None:
         raise NotRunningError(
             f"No ClickHouse runs for the data directory {data_dir.path}.",
             next_step=f"Start it with: spanloop up --data-dir {data_dir.path}; or set {CLICKHOUSE_URL_ENV}.",
         )
+    return address
+
+
+def _running_address(data_dir: DataDir) -> Address | None:
+    if url := read_setting(CLICKHOUSE_URL_ENV):
+        return Address.parse(url)
+    data_dir.open()
+    # After a crash another program can have the process id in the run file: only the lock proves that the server runs.
+    is_running = data_dir.running("clickhouse") is not None and is_locked(data_dir)
+    return embedded_address(data_dir) if is_running else None
+
+
+def _open(data_dir: DataDir, *, start: bool) -> Store:
+    if not start or _running_address(data_dir) is not None:
+        return Store.open(server_address(data_dir))
     server = EmbeddedClickHouse(data_dir)
     try:
         server.start()

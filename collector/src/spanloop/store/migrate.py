@@ -106,6 +106,24 @@ def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
         connection.close()
 
 
+def check_schema(connection: Connection, address: Address) -> None:
+    """Check that a database has this code's schema; it changes nothing.
+
+    Raises:
+        StoreError: The database has no tables of spanloop, or its schema is older, newer or edited.
+    """
+    applied: Mapping[int, _Applied] = {}
+    if "schema_migrations" in _tables(connection, "reading the schema"):
+        applied = _read_journal(connection, "applied")
+    _check(address, applied, migrations())
+    if len(applied) < len(migrations()):
+        raise StoreError(
+            f"Database {address.database!r} at {address} has schema version {max(applied, default=0)}; this spanloop "
+            f"{package_version('spanloop')} reads version {len(migrations())}.",
+            next_step="Start this version's spanloop up, or a role that writes, once: it migrates the database.",
+        )
+
+
 def _create_database(address: Address) -> None:
     connection = Connection(address, database="default")
     doing = f"creating database {address.database!r}"

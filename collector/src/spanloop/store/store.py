@@ -4,7 +4,8 @@ Invariant: an insert is one block, stored completely or not at all. With a dedup
 block changes neither the table nor the targets of its materialized views. Values are never formatted into SQL.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 import polars as pl
@@ -21,11 +22,15 @@ class Store:
     """One database on one ClickHouse server. A context manager; safe to share between threads.
 
     Open it with ``spanloop.store.connect``, or with ``Store.open`` and an address.
+
+    Args:
+        address: The server and the database, whose schema is this code's.
+        settings: Settings of every statement.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, settings: Mapping[str, str] = MappingProxyType({})) -> None:
         self._address = address
-        self._connection = Connection(address)
+        self._connection = Connection(address, settings=settings)
 
     @classmethod
     def open(cls, address: Address) -> Self:

@@ -1,7 +1,8 @@
 """The conversion from end to end: frames in, frames out, nothing else touched.
 
 Invariant: accepted + rejected = input. Every row of ``spans`` is exactly one transition or one row of ``rejected``;
-spans that are no model call of their own count there as ``context``. Every score that no episode takes is there too.
+spans that are no model call of their own count there as ``context``. Every score and judgement that no episode
+takes is there too.
 """
 
 import gc
@@ -20,6 +21,7 @@ from .attribution import attribute, decisive
 from .errors.control_flow import without_control_flow
 from .errors.error_texts import AnswerErrors
 from .evaluations import Evaluations
+from .judgements import NO_JUDGEMENTS, Judgements, PersonJudgement, join_judgements, read_judgements
 from .linking import stitch
 from .linking.affected_traces import transitive_traces
 from .linking.continuation import is_recorded
@@ -31,7 +33,17 @@ from .reading.duplicates import collapse
 from .reading.normalise import normalise, read_spans
 from .reading.processes import Processes
 from .reading.span_events import with_event_tokens
-from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
+from .rewards import (
+    NO_REWARDS,
+    Rewards,
+    Tags,
+    add_computed,
+    join_scores,
+    read_scores,
+    scores_in_spans,
+    tags_in_spans,
+    with_judgements,
+)
 from .rows import Judged, group_of, has_ended, newest_us
 from .spans import SpanKind
 from .steps import Episode, Step, build_episode
@@ -73,6 +85,7 @@ def convert(
     scores: pl.DataFrame,
     generations: pl.DataFrame,
     logs: pl.DataFrame | None = None,
+    judgements: pl.DataFrame | None = None,
     options: Options = _DEFAULTS,
     traces: frozenset[str] | None = None,
     stored_groups: Sequence[Collection[str]] = (),
@@ -84,6 +97,7 @@ def convert(
         scores: Rows of ``scores``; withdrawn ones (``is_deleted``) count for the revision only.
         generations: Rows of ``generations``.
         logs: Rows of ``otel_logs``: messages and exceptions that instrumentors send as events beside their spans.
+        judgements: Rows of ``judgements``, every version: what people say wins over scores and rules.
         options: What counts as success, and what joins traces.
         traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
             those that are not come out nowhere. None builds all.
@@ -100,7 +114,8 @@ def convert(
         linked = spans.select(_LINKS) if set(_LINKS) <= set(spans.columns) else None
         scored = pl.concat([scored, scores_in_spans(rows, attributes, linked)])
         tags = tags_in_spans(rows, attributes)
-        batch = _Batch(rows, attributes, logs, generations, span_links(spans), Processes(spans))
+        by_people = read_judgements(judgements) if judgements is not None else []
+        batch = _Batch(rows, attributes, logs, generations, span_links(spans), Processes(spans), by_people)
         return _convert(batch, scored, tags, options, traces=traces, stored_groups=stored_groups)
 
 
@@ -115,6 +130,7 @@ class _Batch(NamedTuple):
     generations: pl.DataFrame
     links: Links
     processes: Processes
+    judgements: Sequence[PersonJudgement]
 
 
 @contextmanager
@@ -163,15 +179,25 @@ def _convert(
         for group in map(without_control_flow, stitched.groups)
     ]
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
+    by_people = join_judgements(episodes, batch.judgements, collapsed.kept)
+    joined = join_scores(episodes, read_scores(scores), tags)
+    joined = add_computed(joined, episodes, options.reward_functions, by_people.by_episode)
     judged = [
-        judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
+        judge(
+            episode,
+            joined.rewards.get(episode.episode_id, NO_REWARDS),
+            options,
+            goes_on,
+            by_people.by_episode.get(episode.episode_id, NO_JUDGEMENTS),
+        )
+        for episode in episodes
     ]
     rejected = [
         *normalised.rejected,
         *collapsed.rejected,
         *stitched.rejected,
         *joined.rejected,
+        *by_people.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
     rejections = pl.concat([frames.REJECTED_ROWS.from_records(rejected), _context(episodes)])
@@ -182,10 +208,25 @@ def _convert(
     )
 
 
-def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
-    """Attribute, decide what may be trained on, and merge tokens, for one episode."""
-    scored = _scored_outcome(rewards, options)
-    failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value, rules=options.rules)
+def judge(
+    episode: Episode,
+    rewards: Rewards,
+    options: Options,
+    goes_on: Extensions,
+    judgements: Judgements = NO_JUDGEMENTS,
+) -> Judged:
+    """Attribute, decide what may be trained on, and merge tokens, for one episode; what people say wins."""
+    if judgements is not NO_JUDGEMENTS:
+        rewards = with_judgements(rewards, judgements)
+    by_score = _scored_outcome(rewards, options)
+    scored = judgements.outcome or by_score
+    failures = attribute(
+        episode,
+        has_failed=scored == "failure",
+        reward=rewards.value if scored == by_score else None,
+        rules=options.rules,
+        judgements=judgements,
+    )
     decided_by = decisive(failures) if scored != "success" else None
     outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")
     masked_by = decided_by if outcome == "failure" else None
@@ -218,6 +259,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         problems=problems,
         group_id=group_of(episode),
         token_rows=token_rows,
+        judgement_ids=judgements.ids,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from spanloop.foundation.tables import Column, Table, arrivals, episodes
+from spanloop.foundation.tables import Column, Table, arrivals, episodes, judgements
 
 STRING_ITEMS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
 """A map as its items: the form in which attributes are taken apart."""
@@ -51,6 +51,12 @@ SCORES: Final = _read(
     arrivals.SCORES,
     *("score_id", "name", "value", "label", "trace_id", "span_id", "response_id", "session_id", "episode_key"),
     *("scored_at", "ingested_at", "is_deleted"),
+)
+
+JUDGEMENTS: Final = _read(
+    judgements.JUDGEMENTS,
+    *("judgement_id", "scope", "trace_id", "span_id", "fingerprint", "verdict", "fault_owner", "category", "number"),
+    *("comment", "judged_by", "judged_at", "is_withdrawn", "ingested_at"),
 )
 
 GENERATIONS: Final = _read(

@@ -51,6 +51,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     token_rows: tuple[Row, ...]
     group_id: str
     """See ``group_of``."""
+    judgement_ids: tuple[str, ...] = ()
+    """Judgements of people that count, sorted."""
 
 
 def group_of(episode: Episode) -> str:
@@ -139,6 +141,7 @@ def episode_columns(judged: Sequence[Judged]) -> Columns:
         "error_class": [str(failure.finding.error_class) if failure else "" for failure in decided_by],
         "fault_owner": [str(failure.finding.owner) if failure else "" for failure in decided_by],
         "marks": [each.rewards.marks for each in judged],
+        "judgements": [each.judgement_ids for each in judged],
     }
 
 

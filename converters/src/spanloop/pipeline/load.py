@@ -1,6 +1,7 @@
 """Load the rows that decide how a batch is converted.
 
-Invariant: all spans of the affected traces within their time are loaded, with their scores, log events and captures.
+Invariant: all spans of the affected traces within their time are loaded, with their scores, judgements, log events
+and captures.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ class Loaded(NamedTuple):
     generations: pl.DataFrame
     logs: pl.DataFrame
     """Log records of the spans: messages and exceptions."""
+    judgements: pl.DataFrame
     affected: AffectedTraces
 
 
@@ -37,6 +39,7 @@ def load(store: Store, affected: AffectedTraces) -> Loaded:
         scores=_scores(store, spans, trace_ids),
         generations=_generations(store, spans, trace_ids),
         logs=_concat(store.query("pipeline_logs", trace_ids=ids) for ids in _slices_or_empty(trace_ids)),
+        judgements=_concat(store.query("pipeline_judgements", trace_ids=ids) for ids in _slices_or_empty(trace_ids)),
         affected=affected,
     )
 

@@ -168,6 +168,7 @@ def _convert_one(store: Store, lease: Lease, affected: AffectedTraces, *, full: 
         scores=loaded.scores,
         generations=loaded.generations,
         logs=loaded.logs,
+        judgements=loaded.judgements,
         options=options,
         traces=affected.reconverted,
         stored_groups=affected.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),

@@ -6,8 +6,8 @@ rows under the same keys. A revision has one content: when spans or outcome chan
 a withdrawn score, another converter version), the revision is the stored one plus one.
 """
 
-from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
@@ -33,6 +33,10 @@ class _Content(NamedTuple):
     outcome: str
     reward: float | None
     marks: tuple[str, ...]
+    judgements: tuple[str, ...]
+
+
+_COMPARED: Final = _Content._fields
 
 
 class _Stored(NamedTuple):
@@ -118,12 +122,9 @@ def _plan(
     by_id = stored_episodes(store, episode_ids=converted_episodes["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
-    columns = ("episode_id", "revision", "span_count", "trace_ids", "outcome", "reward", "marks")
-    for episode_id, data_revision, span_count, trace_ids, outcome, reward, marks in converted_episodes.select(
-        columns
-    ).iter_rows():
-        content = _Content(CONVERTER_VERSION, span_count, tuple(trace_ids), outcome, reward, tuple(marks))
-        revision = _revision(int(data_revision), content, stored.get(str(episode_id)), full=full)
+    for row in converted_episodes.select("episode_id", "revision", *_COMPARED).iter_rows(named=True):
+        episode_id = row["episode_id"]
+        revision = _revision(int(row["revision"]), _content(row), stored.get(str(episode_id)), full=full)
         if revision is not None:
             revisions[str(episode_id)] = revision
     tombstones = _tombstones(converted_episodes, stored, recorded_elsewhere)
@@ -153,17 +154,17 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
         row["episode_id"]: _Stored(
             revision=row["revision"],
             is_deleted=bool(row["is_deleted"]),
-            content=_Content(
-                row["converter_version"],
-                row["span_count"],
-                tuple(row["trace_ids"]),
-                row["outcome"],
-                row["reward"],
-                tuple(row["marks"]),
-            ),
+            content=_content(row),
         )
         for row in frame.iter_rows(named=True)
     }
+
+
+def _content(row: Mapping[str, Any]) -> _Content:
+    """Return what two revisions are compared by; ``row`` has columns of ``episodes``."""
+    content = _Content(**{name: row[name] for name in _COMPARED})
+    trace_ids, marks, judgements = (tuple(each) for each in (content.trace_ids, content.marks, content.judgements))
+    return content._replace(trace_ids=trace_ids, marks=marks, judgements=judgements)
 
 
 def _tombstones(

@@ -12,7 +12,7 @@ from spanloop.demo import command as demo
 from spanloop.foundation.errors import DataDirectoryError, SpanloopError
 
 from .console import print_error
-from .data import convert, dead_letters, export, import_, marks, redact, scores, spans, store
+from .data import convert, dead_letters, export, import_, judge, marks, redact, scores, spans, store
 from .learning import canary, evaluate, evaluations, init, jobs, loop, models, promotion, schedules, train
 from .learning import run as run_command
 from .learning.spec_options import SpecCommand
@@ -64,6 +64,7 @@ app.command(rich_help_panel="Run")(audit.audit)
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
+app.add_typer(judge.app, name="judge", rich_help_panel="Learn")
 app.add_typer(marks.app, name="marks", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)

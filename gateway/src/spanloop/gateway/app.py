@@ -264,7 +264,8 @@ class Gateway:
         if endpoint is None:
             return ""
         if self.continuer.is_exact(endpoint):
-            return "exact"
+            limits = endpoint.facts.prompt_ids.limits
+            return f"tokenised again in part: {limits}" if limits else "exact"
         return f"tokenised again: {endpoint.facts.no_exact_ids or 'conversation_bytes is 0'}"
 
     async def _metrics_text(self, request: Request) -> Response:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from spanloop.converters.enums import FaultOwner
 from spanloop.messages import parse_json
 
+from ..judgements import NO_JUDGEMENTS, Judgements
 from ..linking import SpanKey
 from ..reading.finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..spans import Span, SpanKind
@@ -38,6 +39,7 @@ from .failure import Failure
 from .failure_dedup import deduplicated, nearest_above, with_messages_from_above
 from .judge import Ask, AskedJudge, LlmJudge
 from .loading import DEFAULT, RULE_POINT, attribution_rules
+from .overruling import Overruling
 from .recovery import RecoveryFacts, made_progress, recovery_facts
 from .tool_calls.bad_call import SchemaSigns, schema_signs, schema_violation
 
@@ -48,7 +50,14 @@ VALUE_RULES: Final = frozenset({"hallucinated_arguments", "corrected_arguments"}
 """Rules of arguments that have the right form and the wrong content."""
 
 
-def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules: Rules = RULES) -> tuple[Failure, ...]:
+def attribute(
+    episode: Episode,
+    *,
+    has_failed: bool,
+    reward: float | None,
+    rules: Rules = RULES,
+    judgements: Judgements = NO_JUDGEMENTS,
+) -> tuple[Failure, ...]:
     """The failures of ``episode`` in the order of its steps.
 
     Args:
@@ -56,7 +65,9 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         has_failed: Whether the reward says that the episode failed.
         reward: The episode's reward, for the evidence.
         rules: What is looked for.
+        judgements: What people say; it stands above the rules.
     """
+    overruling = Overruling(episode, judgements, has_failed=has_failed)
     facts = _Facts(episode, has_failed=has_failed)
     failures: list[Failure] = []
     of_tools: dict[tuple[str, str], Failure] = {}
@@ -84,10 +95,11 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
             ]
     failures += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in failures})
     failures.sort(key=lambda failure: failure.step.index)
+    failures = overruling.with_judged_steps(overruling.of_rules(failures))
     if has_failed:
-        failures += _of_ending(episode, reward, rules, failures)
+        failures += overruling.of_rules(_of_ending(episode, reward, rules, failures))
         failures.sort(key=lambda failure: failure.step.index)
-    return with_chains(episode, failures, reward)
+    return with_chains(episode, overruling.of_episode(failures), reward)
 
 
 class _Facts:

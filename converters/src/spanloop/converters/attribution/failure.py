@@ -45,6 +45,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
     occurred_ns: int
     progress: int = 0
     """Steps before it at which everything worked."""
+    fingerprinted: Finding | None = None
+    """Decides the fingerprint where a person judged: the rule's finding, or the person's without the comment."""
 
     @property
     def culprit(self) -> tuple[str, str]:
@@ -53,8 +55,8 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same failure in any episode: numbers, ids, places, quotes and arguments do not count."""
-        finding = self.finding
+        """The same for the same failure in any episode: values, places, arguments and people do not count."""
+        finding = self.fingerprinted or self.finding
         evidence = finding.evidence
         raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
         arguments = evidence.get("arguments")

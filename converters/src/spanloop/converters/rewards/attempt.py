@@ -14,6 +14,7 @@ from spanloop.messages import ToolCall
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from ..attribution import Failure, attribute
+from ..judgements import NO_JUDGEMENTS, Judgements
 from ..results.tool_results import ToolResult
 from ..steps import Episode, Step
 from .base import Rewards
@@ -46,6 +47,8 @@ class Attempt:
     episode: Episode
     scores: Rewards
     """Scores from outside."""
+    judgements: Judgements = NO_JUDGEMENTS
+    """Judgements of people."""
 
     @property
     def task_id(self) -> str:
@@ -77,7 +80,7 @@ class Attempt:
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
         """Failures of the steps, whatever the outcome."""
-        return attribute(self.episode, has_failed=False, reward=None)
+        return attribute(self.episode, has_failed=False, reward=None, judgements=self.judgements)
 
 
 RewardFunction = Callable[[Attempt], Judgement | float | None]

@@ -5,8 +5,10 @@ no number costs exactly that reward: it is rejected by name, with the episode, a
 outside wins over a function of the same name.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from ..judgements import NO_JUDGEMENTS, Judgements
 from ..spans import Rejected
 from ..steps import Episode
 from .attempt import Attempt, Judgement, NamedReward, judgement
@@ -14,11 +16,16 @@ from .base import NO_REWARDS, REWARD_NAME, Rewards
 from .scores import Joined, main_reward
 
 
-def add_computed(joined: Joined, episodes: Iterable[Episode], functions: Sequence[NamedReward]) -> Joined:
+def add_computed(
+    joined: Joined,
+    episodes: Iterable[Episode],
+    functions: Sequence[NamedReward],
+    judgements: Mapping[str, Judgements] = MappingProxyType({}),
+) -> Joined:
     """``joined`` with what ``functions`` say of each episode.
 
     A function's value counts like a score of its name. Its components are in the breakdown as ``name/component`` and
-    count for nothing else.
+    count for nothing else. Functions see the failures as people judged them (``judgements``, by episode id).
     """
     if not functions:
         return joined
@@ -26,15 +33,15 @@ def add_computed(joined: Joined, episodes: Iterable[Episode], functions: Sequenc
     rejected = list(joined.rejected)
     for episode in episodes:
         scored = rewards.get(episode.episode_id, NO_REWARDS)
-        judgements: dict[str, Judgement] = {}
+        computed: dict[str, Judgement] = {}
         for named in functions:
-            result = _ask(named, Attempt(episode, scored))
+            result = _ask(named, Attempt(episode, scored, judgements.get(episode.episode_id, NO_JUDGEMENTS)))
             if isinstance(result, Rejected):
                 rejected.append(result)
             elif result is not None:
-                judgements[named.name] = result
-        if judgements:
-            rewards[episode.episode_id] = _joined(scored, judgements)
+                computed[named.name] = result
+        if computed:
+            rewards[episode.episode_id] = _joined(scored, computed)
     return Joined(rewards, rejected)
 
 

@@ -27,6 +27,10 @@ FROM (
     WHERE ingested_at > since
     UNION ALL
     SELECT toUnixTimestamp64Micro(max(ingested_at)) AS newest_us, count() AS arrived
+    FROM judgements
+    WHERE ingested_at > since
+    UNION ALL
+    SELECT toUnixTimestamp64Micro(max(ingested_at)) AS newest_us, count() AS arrived
     FROM generations
     WHERE ingested_at > since
 )

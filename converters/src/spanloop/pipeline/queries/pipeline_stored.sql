@@ -9,7 +9,8 @@ SELECT
     trace_ids,
     outcome,
     reward,
-    marks
+    marks,
+    judgements
 FROM episodes FINAL
 PREWHERE episode_id IN (
         SELECT arrayJoin({episode_ids:Array(String)})

@@ -1,4 +1,4 @@
--- A page of the traces that new spans, log events, scores or captures affect, oldest first: number of spans and of new spans, and whether they have an episode, conversation or session id.
+-- A page of the traces that new spans, log events, scores, judgements or captures affect, oldest first: number of spans and of new spans, and whether they have an episode, conversation or session id.
 -- Summaries give the time ranges of spans and log records to read; the span of a capture is read within a day of it.
 -- Targets that no new score names are not read.
 WITH
@@ -25,6 +25,8 @@ WITH
             AND Timestamp >= new_logs_at.1 AND Timestamp <= new_logs_at.2
         UNION ALL
         SELECT trace_id FROM new_scores WHERE trace_id != ''
+        UNION ALL
+        SELECT trace_id FROM judgements WHERE ingested_at > since AND ingested_at <= until
         UNION ALL
         SELECT trace_id FROM new_generations WHERE trace_id != ''
         UNION ALL

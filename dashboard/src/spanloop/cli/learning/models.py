@@ -5,7 +5,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
@@ -75,6 +75,13 @@ def add(
     ] = None,
     eos: Annotated[str, typer.Option(help="Token that ends an assistant turn.", show_default=False)] = "",
     pad: Annotated[str, typer.Option(help="Padding token.", show_default=False)] = "",
+    thinking: Annotated[
+        Literal["template", "keep"],
+        typer.Option(
+            help="Thinking of earlier turns in prompts: as the chat template has it, or kept as it was sampled. The "
+            "version's fingerprint records it, and versions that are trained from this one keep it."
+        ),
+    ] = "template",
     data_dir: DataDirOption = None,
 ) -> None:
     """Check a model and register a copy of it as the next version of NAME.
@@ -92,7 +99,8 @@ def add(
     download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
     with err.status("fetching the model"):
         folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
-    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad) as model_folder:
+    kept = thinking if thinking == "keep" else ""
+    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad, thinking=kept) as model_folder:
         with err.status("checking the model"):
             warnings = require_model(f"{name} ({source})", model_folder)
         with err.status("copying the model's files"):

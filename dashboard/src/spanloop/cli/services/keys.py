@@ -14,8 +14,12 @@ app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True
 def create(
     name: Annotated[str, typer.Argument(help="A name for the key.")],
     scope: Annotated[
-        list[str], typer.Option(help="ingest, score, serve, read, train or admin; may be given several times.")
+        list[str], typer.Option(help="ingest, score, serve, read, ask, train or admin; may be given several times.")
     ] = ["ingest"],  # noqa: B006 - typer does not change it
+    service: Annotated[
+        list[str] | None,
+        typer.Option(help="Limit the scope ask to the rows of this service; may be given several times."),
+    ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
     """Create an API key and print it once. After the first key, collector and gateway require one with every request.
@@ -31,14 +35,17 @@ def create(
         raise ConfigurationError(f"{error}.", next_step=f"A scope is one of {', '.join(Scope)}.") from error
     ring = KeyRing(data_directory(data_dir))
     is_first = not ring.is_required
-    created = ring.create(name, scopes)
+    created = ring.create(name, scopes, service or ())
     out.print(created.secret, markup=False)
-    err.print("the key is not shown again; an app sends it with:")
-    err.print(f"  OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{created.secret}", markup=False)
+    err.print("the key is not shown again; a client sends it with:")
+    if {*scopes} & {Scope.INGEST, Scope.SCORE, Scope.ADMIN}:
+        err.print(f"  OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{created.secret}", markup=False)
+    if created.key.allows(Scope.ASK):
+        err.print(f"  Authorization: Bearer {created.secret}", markup=False)
     if created.key.allows(Scope.SERVE):
         err.print(f"  OPENAI_API_KEY={created.secret}", markup=False)
     if is_first:
-        err.print("from now on collector and gateway of this data directory require a key with every request")
+        err.print("from now on collector, gateway and mcp of this data directory require a key with every request")
 
 
 @app.command("list")
@@ -54,8 +61,11 @@ def list_keys(data_dir: DataDirOption = None) -> None:
         err.print("no keys: collector and gateway accept every request; they listen on this machine only")
         return
     print_table(
-        ("key", "name", "scopes", "made", "revoked"),
-        ((key.id, key.name, ", ".join(key.scopes), key.created_at, key.revoked_at) for key in keys),
+        ("key", "name", "scopes", "services", "made", "revoked"),
+        (
+            (key.id, key.name, ", ".join(key.scopes), ", ".join(key.services), key.created_at, key.revoked_at)
+            for key in keys
+        ),
     )
 
 

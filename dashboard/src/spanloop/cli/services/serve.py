@@ -92,6 +92,11 @@ _add("runner", "Run training jobs. Several may run, on several hosts.")
 _add("gateway", "Serve a model by the OpenAI-compatible API, with vLLM behind it.")
 _add("dashboard", "Serve the web pages.")
 _add(
+    "mcp",
+    "Answer an assistant's questions about episodes, failures and scores by the Model Context Protocol: over HTTP, or "
+    "with --stdio for an assistant that starts it. It only reads.",
+)
+_add(
     "clickhouse",
     "Run the embedded ClickHouse where other hosts reach it. The password of its user spanloop is in "
     "run/clickhouse.secret of the data directory.",

@@ -31,6 +31,8 @@ class Action(StrEnum):
     DELETE_SCHEDULE = "delete schedule"
     DEPLOY_MODEL = "deploy model"
     END_CANARY = "end canary"
+    JUDGE = "judge"
+    WITHDRAW_JUDGEMENT = "take back judgement"
 
 
 def may_act() -> bool:

@@ -10,6 +10,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
 from spanloop.dashboard.components.chat import show_conversation
+from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page
 from spanloop.dashboard.components.record_list import address
@@ -39,6 +40,8 @@ def show(store: Store, episode_id: str) -> None:
         )
         return
     _summary(store, episode)
+    if panel.show(store, episode):
+        st.rerun()
     view = st.segmented_control(
         "View", _VIEWS, default=_VIEWS[0], key="view", bind="query-params", label_visibility="collapsed", required=True
     )
@@ -55,6 +58,13 @@ def show(store: Store, episode_id: str) -> None:
             _failures(store, episode)
         case _:
             _conversation(store, episode)
+
+
+def show_to_judge(store: Store, episode: episodes.Episode) -> None:
+    """Draw what a person needs to judge an episode: outcome, the rules' verdicts, and the conversation."""
+    _summary(store, episode)
+    show_failure_cards(store, episode)
+    _conversation(store, episode)
 
 
 def _summary(store: Store, episode: episodes.Episode) -> None:
@@ -239,6 +249,7 @@ def show_failure_cards(store: Store, episode: episodes.Episode) -> int:
             st.caption(
                 f"rule {escape_md(row['rule'])} · confidence {row['confidence']:.0%} · span {escape_md(row['span_id'])}"
             )
+            panel.show_for_failure(store, episode, row)
             with st.expander("Evidence of the rule"):
                 st.code(markup.truncate(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(

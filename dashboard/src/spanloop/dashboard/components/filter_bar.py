@@ -30,7 +30,7 @@ _bar: Final[Any] = component(
     js=asset("common.js") + asset("filters.js"),
 )
 _SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
-_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare"}
+_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare", "queue", "seed", "at", "rule"}
 
 
 def read_filters() -> Filters:

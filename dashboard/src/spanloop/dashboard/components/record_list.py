@@ -2,7 +2,6 @@
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Callable
-from typing import Final
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -10,12 +9,10 @@ import streamlit as st
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.tables import ListState, Page
 from spanloop.dashboard.queries.conditions import ATTRIBUTE_TRACES, NEWEST_EPISODES, Words
-from spanloop.dashboard.queries.lists import Cursor, ListPage
+from spanloop.dashboard.queries.lists import CURSOR_SEPARATOR, Cursor, ListPage
 from spanloop.dashboard.queries.sources import Source, parse_sort
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
-
-_SEPARATOR: Final = "~"
 
 Fetch = Callable[[Store, Filters, str, Cursor | None], ListPage]
 
@@ -38,7 +35,15 @@ def read_page(store: Store, source: Source, fetch: Fetch, filters: Filters) -> t
 
 
 def list_state(
-    page: ListPage, source: Source, filters: Filters, sort: str, *, path: str, noun: str, compare: str = ""
+    page: ListPage,
+    source: Source,
+    filters: Filters,
+    sort: str,
+    *,
+    path: str,
+    noun: str,
+    compare: str = "",
+    judge: str = "",
 ) -> ListState:
     """Return what surrounds the rows: total, pages, and the addresses that sort."""
     name, is_descending = parse_sort(source, sort) or (source.default_sort, True)
@@ -49,13 +54,13 @@ def list_state(
         turned = (not is_descending) if column == name else largest_first
         hrefs[column] = _address(path, filters, sort=f"{'-' if turned else ''}{column}")
     earlier, later = page.has_earlier, page.has_later
-    before = _key(page, 0) if earlier else ""
-    after = _key(page, -1) if later else ""
+    before = page.cursor(0) if earlier else ""
+    after = page.cursor(-1) if later else ""
     pages = [
         Page("|<", "First page", _address(path, filters, sort=sort) if earlier else ""),
         Page("<", "Previous page", _address(path, filters, sort=sort, before=before) if earlier else "", "prev"),
         Page(">", "Next page", _address(path, filters, sort=sort, after=after) if later else "", "next"),
-        Page(">|", "Last page", _address(path, filters, sort=sort, before=_SEPARATOR) if later else ""),
+        Page(">|", "Last page", _address(path, filters, sort=sort, before=CURSOR_SEPARATOR) if later else ""),
     ]
     is_paged = page.has_earlier or page.has_later
     total = f"about {page.total:,}" if page.is_estimate else f"{page.total:,}"
@@ -68,6 +73,7 @@ def list_state(
         pages=pages if is_paged else (),
         filter_href=lambda name, value: _address(path, filters.with_value(name, value), sort=sort),
         compare_href=compare,
+        judge_href=_address(path, filters, queue=judge) if judge else "",
     )
 
 
@@ -96,14 +102,8 @@ def search_note(words: Words | None) -> None:
 def _cursor() -> Cursor | None:
     for name in ("before", "after"):
         if text := st.query_params.get(name, ""):
-            value, _, key = text.rpartition(_SEPARATOR)
-            return Cursor(value, key, is_before=name == "before")
+            return Cursor.parse(text, is_before=name == "before")
     return None
-
-
-def _key(page: ListPage, row: int) -> str:
-    """Return the cursor of a row, as in the address."""
-    return _SEPARATOR.join(str(part) for part in page.rows.select("sort_value", "sort_id").row(row))
 
 
 def _address(path: str, filters: Filters, **changes: str) -> str:

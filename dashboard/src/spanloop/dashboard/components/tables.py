@@ -97,6 +97,15 @@ class ListState:
     """Return the address that also filters by a name and value."""
     compare_href: str = ""
     """Address to which two ids are appended to compare them."""
+    judge_href: str = ""
+    """Address at which the rows are judged one after another; empty where rows cannot be judged."""
+
+
+class RowsJudged(NamedTuple):
+    """A verdict that was given by key."""
+
+    verdict: str
+    ids: Sequence[str]
 
 
 def show(
@@ -123,10 +132,10 @@ def show_list(
     hrefs: Sequence[str],
     ids: Sequence[str],
     state: ListState,
-) -> None:
-    """Draw one page of a list; ``hrefs`` and ``ids`` are parallel to the rows."""
+) -> RowsJudged | None:
+    """Draw one page of a list, and return a verdict on rows; ``hrefs`` and ``ids`` are parallel to the rows."""
     values = {name: [row.get(name) for row in rows] for name in columns}
-    _mount(values, columns, list(hrefs), list(ids), key=f"list_{state.name}", state=state)
+    return _mount(values, columns, list(hrefs), list(ids), key=f"list_{state.name}", state=state)
 
 
 def show_facts(values: Mapping[str, str], *, heading: str = "what") -> None:
@@ -181,7 +190,7 @@ def _mount(
     key: str = "",
     state: ListState | None = None,
     current: str = "",
-) -> None:
+) -> RowsJudged | None:
     zone = ZoneInfo(resources.time_zone())
     names = [name for name in columns if name in values]
     cells: dict[str, list[Any]] = {
@@ -211,16 +220,22 @@ def _mount(
         "isSelectable": bool(state and state.compare_href),
         "compareHref": state.compare_href if state else "",
         "canChoose": state is not None,
+        "judgeHref": state.judge_href if state else "",
         "total": state.total if state else "",
         "range": state.range if state else "",
         "pages": [page._asdict() for page in state.pages] if state else [],
         "address": state.sort + state.range if state else "",
     }
     # What is drawn is plain text and numbers; a round trip finds a value that is not.
-    result: Any = _table(data=json.loads(json.dumps(data)), key=key or None, on_columns_change=lambda: None)
+    result: Any = _table(
+        data=json.loads(json.dumps(data)), key=key or None, on_columns_change=lambda: None, on_judge_change=lambda: None
+    )
     if state is not None and result.columns:
         user = visits.visitor().name
         preferences.hide_columns(resources.data_dir(), user, state.name, list(result.columns["hidden"]))
+    known = set(ids)
+    chosen = [each for each in result.judge["ids"] if each in known] if result.judge else []
+    return RowsJudged(str(result.judge["verdict"]), chosen) if chosen else None
 
 
 def _hidden(state: ListState, columns: Columns) -> list[str]:

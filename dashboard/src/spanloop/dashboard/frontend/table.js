@@ -182,7 +182,8 @@ export default function (component) {
     bar.replaceChildren(
       make("span", { class: "total", role: "status", text: data.total ?? "" }),
       ...(data.range ? [make("span", { class: "hint", text: data.range })] : []),
-      ...actions, make("span", { class: "space" }), ...pages, ...(data.canChoose ? [chooseColumns()] : []));
+      ...actions, ...(data.judgeHref ? [link(data.judgeHref, { class: "action judge", title: "Judge what is filtered, one after another" }, "Judge one by one")] : []),
+      make("span", { class: "space" }), ...pages, ...(data.canChoose ? [chooseColumns()] : []));
   };
 
   const drawTable = () => {
@@ -219,8 +220,11 @@ export default function (component) {
     if (step) activate(state.active + step);
     else if (event.key === "Enter" && row?.href && event.composedPath()[0].tagName !== "A") visit(row.href);
     else if (event.key === "x" && row && data.isSelectable) select(row.id, !state.selected.has(row.id));
-    else if (event.key === "c" && data.compareHref && state.selected.size === 2) host.querySelector("a.action")?.click();
-    else if (event.key === "n") host.querySelector('a.page[rel="next"]')?.click();
+    else if (event.key === "c" && data.compareHref && state.selected.size === 2) host.querySelector("a.action:not(.judge)")?.click();
+    else if (data.judgeHref && ["g", "b"].includes(event.key) && (state.selected.size || row)) {
+      const ids = state.selected.size ? [...state.selected] : [row.id];
+      component.setTriggerValue("judge", { verdict: event.key === "g" ? "good" : "bad", ids });
+    } else if (event.key === "n") host.querySelector('a.page[rel="next"]')?.click();
     else if (event.key === "p") host.querySelector('a.page[rel="prev"]')?.click();
     else return;
     event.preventDefault();

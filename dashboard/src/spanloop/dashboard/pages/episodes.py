@@ -3,15 +3,24 @@
 
 from typing import ClassVar, Final
 
+import polars as pl
 import streamlit as st
 
-from spanloop.dashboard.components import episode_detail, episode_pair, filter_bar, record_list, tables
+from spanloop.dashboard.components import (
+    episode_detail,
+    episode_pair,
+    filter_bar,
+    record_list,
+    tables,
+)
+from spanloop.dashboard.components.judging import panel, queue
 from spanloop.dashboard.components.page_frame import no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import lists, previews, sources
 from spanloop.store import Store
+from spanloop.store.judgements import fetch_judgements
 
 _HINT: Final = "Words in messages and errors, or an id"
 
@@ -28,6 +37,10 @@ class EpisodesPage(Page):
             with page("Episode", episode_id):
                 episode_detail.show(context.store(), episode_id)
             return
+        if "queue" in st.query_params:
+            with page("Judge", "One episode after another: g good, b bad, s skip, n next, p previous."):
+                queue.show(context.store())
+            return
         if compared := st.query_params.get("compare", ""):
             with page("Two episodes", "Step by step, side by side."):
                 episode_pair.show_two(context.store(), *[*compared.split(",", 1), ""][:2])
@@ -35,7 +48,8 @@ class EpisodesPage(Page):
         with page(
             "Episodes",
             "One row is one attempt at a task, with the question and the answer. "
-            "A click opens a row; select two to compare them. Press / to search, f to filter, ↑ ↓ Enter to move.",
+            "A click opens a row; select two to compare them. Press / to search, f to filter, ↑ ↓ Enter to move, "
+            "g or b to judge a row good or bad.",
         ):
             _list(context.store())
 
@@ -53,11 +67,41 @@ def _list(store: Store) -> None:
     record_list.search_note(matches.words)
     ids: list[str] = matches.rows["episode_id"].to_list()
     state = record_list.list_state(
-        matches, sources.EPISODES, filters, sort, path="episodes", noun="episode", compare="episodes?compare="
+        matches,
+        sources.EPISODES,
+        filters,
+        sort,
+        path="episodes",
+        noun="episode",
+        compare="episodes?compare=",
+        judge=str(queue.DEFAULT_SIZE),
     )
-    tables.show_list(
-        episode_rows(store, matches), episode_columns(), [address("episodes", episode=each) for each in ids], ids, state
+    judgements = fetch_judgements(store, episode_ids=ids)
+    verdicts = tables.show_list(
+        _with_judgements(episode_rows(store, matches), judgements),
+        episode_columns(is_judged=not judgements.is_empty()),
+        [address("episodes", episode=each) for each in ids],
+        ids,
+        state,
     )
+    if verdicts is not None:
+        about = panel.About("the episode")
+        stored = [panel.store_opinion(store, each, about, {"verdict": verdicts.verdict}) for each in verdicts.ids]
+        if all(stored):
+            st.rerun()
+
+
+def _with_judgements(rows: list[dict[str, object]], judgements: pl.DataFrame) -> list[dict[str, object]]:
+    """Add what people say of each episode, newest first."""
+    words: dict[str, list[str]] = {}
+    for row in judgements.iter_rows(named=True):
+        place = "" if row["scope"] == "episode" else f"{row['scope']} "
+        words.setdefault(row["episode_id"], []).append(f"{place}{row['verdict'] or 'note'} · {row['judged_by']}")
+    tones: dict[str, tables.Tone] = {"good": "good", "bad": "bad"}
+    for row in rows:
+        stated = words.get(str(row["id"]), [])
+        row["judged"] = tables.tag(", ".join(stated), tones.get(stated[0].split()[0], "")) if stated else ""
+    return rows
 
 
 def episode_rows(store: Store, matches: lists.ListPage) -> list[dict[str, object]]:
@@ -101,11 +145,12 @@ def episode_rows(store: Store, matches: lists.ListPage) -> list[dict[str, object
     return rows
 
 
-def episode_columns() -> dict[str, Column]:
+def episode_columns(*, is_judged: bool = False) -> dict[str, Column]:
     """Return the columns of `episode_rows`."""
     return {
         "started": tables.time_column("started", sort="started"),
         "outcome": Column("outcome", "tag", width=78, sort="outcome", filter="outcome"),
+        **({"judged": Column("judged", "tag", "What people say", 92)} if is_judged else {}),
         "input": Column("input", "preview", "The newest question of the first step, or the place that was found"),
         "output": Column("output", "preview", "The last answer"),
         "agent": Column(

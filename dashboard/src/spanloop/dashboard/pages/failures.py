@@ -7,7 +7,15 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, failure_table, filter_bar, markup, record_list, tables
+from spanloop.dashboard.components import (
+    charts,
+    failure_table,
+    filter_bar,
+    markup,
+    record_list,
+    tables,
+)
+from spanloop.dashboard.components.judging import rules
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
@@ -19,7 +27,7 @@ from spanloop.dashboard.view_models.formatting import percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.store import Store
 
-_VIEWS = ("Groups and tools", "One by one")
+_VIEWS = ("Groups and tools", "One by one", "Rules and people")
 _MAX_MEMBERS = 200
 _MAX_VERSIONS = 6
 _MAX_CLASSES = 8
@@ -38,6 +46,10 @@ class FailuresPage(Page):
         if fingerprint:
             with page("Failure group", fingerprint):
                 _group(context.store(), fingerprint)
+            return
+        if rule := st.query_params.get("rule", ""):
+            with page("Rule", f"What people say where {rule} has a verdict."):
+                rules.show_rule(context.store(), rule)
             return
         with page(
             "Failures",
@@ -70,6 +82,8 @@ def _failures(store: Store) -> None:
         else:
             state = record_list.list_state(matches, sources.FAILURES, filters, sort, path="failures", noun="failure")
             failure_table.show_list(matches.rows, state)
+    with tabs["Rules and people"]:
+        rules.show(store)
 
 
 def _groups(store: Store, filters: Filters, groups: pl.DataFrame) -> None:

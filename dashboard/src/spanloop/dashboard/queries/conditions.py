@@ -28,6 +28,10 @@ COMMON_HITS: Final = 200_000
 ATTRIBUTE_TRACES: Final = 5_000
 """Attributes have no index: the spans of so many traces are read, the newest of the range of time."""
 NEWEST_EPISODES: Final = 20_000
+_JUDGED: Final = (
+    "SELECT episode_id FROM (SELECT episode_id, is_withdrawn FROM judgements FINAL ORDER BY judged_at DESC, "
+    "judgement_id DESC LIMIT 1 BY scope, trace_id, span_id, fingerprint, judged_by) WHERE is_withdrawn = 0"
+)
 _EPISODE_COLUMNS: Final = {
     "outcome": "outcome",
     "service": "service_name",
@@ -163,9 +167,9 @@ def parse_words(filters: Filters) -> Words | None:
     return Words(filters.text, words, filters.is_partial or not words or bool(_UNSPACED.search(filters.text)))
 
 
-def episode_conditions(filters: Filters, words: Words | None) -> Conditions:
-    """Return conditions on the rows of ``episode_summaries``."""
-    conditions = Conditions(["is_deleted = 0"])
+def episode_conditions(filters: Filters, words: Words | None, onto: Conditions | None = None) -> Conditions:
+    """Return conditions on the rows of ``episode_summaries``, added to those of ``onto``."""
+    conditions = Conditions(["is_deleted = 0"]) if onto is None else onto
     _add_episodes(conditions, filters, words)
     return conditions
 
@@ -179,6 +183,8 @@ def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None,
     conditions.add_ranges(filters, {name: column for name, column in _EPISODE_RANGES.items() if name not in but})
     if marks := values.get("mark"):
         conditions.add(f"hasAny(marks, {conditions.bind(list(marks), 'Array(String)')})")
+    if len(judged := set(values.get("judged", ()))) == 1:
+        conditions.add(f"episode_id {'IN' if judged == {'yes'} else 'NOT IN'} ({_JUDGED})")
     if tools := values.get("tool"):
         conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
     for text in values.get("error", ()):

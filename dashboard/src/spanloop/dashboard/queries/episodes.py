@@ -54,6 +54,8 @@ class Episode:
     error_class: str
     fault_owner: str
     marks: tuple[str, ...]
+    judgements: tuple[str, ...]
+    """Ids of the judgements of people that the revision counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def fetch_episode(store: Store, episode_id: str) -> Episode | None:
     row["is_deleted"] = bool(row["is_deleted"])
     row["trace_ids"] = tuple(row["trace_ids"])
     row["marks"] = tuple(row["marks"])
+    row["judgements"] = tuple(row["judgements"])
     row["reward_breakdown"] = cast("dict[str, float]", json.loads(row["reward_breakdown"]))
     return Episode(**row)
 

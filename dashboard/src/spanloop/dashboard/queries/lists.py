@@ -3,7 +3,7 @@
 Invariant: going forward from the first page meets every row once, also while rows arrive.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -35,6 +35,8 @@ from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.store import Store
 
 PAGE_ROWS: Final = 100
+CURSOR_SEPARATOR: Final = "~"
+"""Between the value and the key of a cursor in an address."""
 EXACT_ROWS: Final = 100_000
 """Above so many rows the total is an estimate."""
 _CANDIDATES: Final = 4
@@ -49,11 +51,18 @@ class Cursor(NamedTuple):
     is_before: bool = False
     """Whether the page ends before the row; without a row it is the last page."""
 
+    @classmethod
+    def parse(cls, text: str, *, is_before: bool = False) -> "Cursor":
+        """Read a cursor as an address states it."""
+        value, _, key = text.rpartition(CURSOR_SEPARATOR)
+        return cls(value, key, is_before)
+
 
 class _PageRequest(NamedTuple):
     sort: str
     cursor: Cursor | None
     words: Words | None
+    rows: int
 
 
 class _Order(NamedTuple):
@@ -62,6 +71,7 @@ class _Order(NamedTuple):
     column: SortColumn
     is_reversed: bool
     cursor: Cursor | None
+    rows: int
 
     @property
     def direction(self) -> str:
@@ -92,28 +102,47 @@ class ListPage:
     has_later: bool
     words: Words | None
 
+    def cursor(self, row: int) -> str:
+        """Return the cursor of a row, as in an address."""
+        return CURSOR_SEPARATOR.join(str(part) for part in self.rows.select("sort_value", "sort_id").row(row))
 
-def fetch_episodes(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
-    """Return a page of current episodes."""
+
+def fetch_episodes(
+    store: Store, filters: Filters, sort: str, cursor: Cursor | None, *, rows: int | None = None
+) -> ListPage:
+    """Return a page of current episodes; of ``PAGE_ROWS`` rows where ``rows`` is None, as the lists below."""
     words = _weighed(store, parse_words(filters))
     conditions = episode_conditions(filters, words)
-    request = _PageRequest(sort, cursor, words)
+    request = _PageRequest(sort, cursor, words, rows or PAGE_ROWS)
     if conditions.is_costly:
         return _fetch_by_key(store, EPISODES, conditions, request)
     return _fetch(store, EPISODES, conditions, request)
 
 
-def fetch_failures(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
+def fetch_failures(
+    store: Store, filters: Filters, sort: str, cursor: Cursor | None, *, rows: int | None = None
+) -> ListPage:
     """Return a page of failures of current episodes."""
-    request = _PageRequest(sort, cursor, parse_words(filters))
+    request = _PageRequest(sort, cursor, parse_words(filters), rows or PAGE_ROWS)
     conditions = _CurrentRows(failure_conditions, own_failure_conditions)
     return _fetch_current(store, FAILURES, filters, request, conditions)
 
 
-def fetch_steps(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
+def fetch_steps(
+    store: Store, filters: Filters, sort: str, cursor: Cursor | None, *, rows: int | None = None
+) -> ListPage:
     """Return a page of transitions of current episodes."""
-    request = _PageRequest(sort, cursor, parse_words(filters))
+    request = _PageRequest(sort, cursor, parse_words(filters), rows or PAGE_ROWS)
     return _fetch_current(store, STEPS, filters, request, _CurrentRows(step_conditions, own_step_conditions))
+
+
+def count_rows(store: Store, source: Source, filters: Filters) -> int:
+    """Return how many rows of current episodes, or of traces, match; never an estimate."""
+    words = parse_words(filters)
+    if source == TRACES:
+        return fetch_traces(store, filters, "", None, rows=1).total
+    conditions = _CONDITIONS[source.table](filters, words)
+    return _count(store, f"{source.table} FINAL WHERE {conditions.sql}", conditions)
 
 
 def _fetch_current(
@@ -138,17 +167,30 @@ def _fetch_current(
         oldest = store.connection.query(
             f"SELECT toInt64(toUnixTimestamp(toDateTime(min({source.leading}), 'UTC'))) AS oldest FROM (SELECT "
             f"{source.leading} FROM {source.table} WHERE {table_conditions.sql} ORDER BY {source.leading} DESC "
-            f"LIMIT {_CANDIDATES * (PAGE_ROWS + 1)})",
+            f"LIMIT {_CANDIDATES * (request.rows + 1)})",
             doing="finding the newest rows of a list",
             parameters=table_conditions.parameters,
         )
         since_s = int(oldest["oldest"][0] or 0)
-    return _fetch_by_key(
-        store, source, conditions.current(filters, request.words, since_s=since_s), request, total=rows
-    )
+    newest = conditions.current(filters, request.words, since_s=since_s)
+    page = _fetch_by_key(store, source, newest, request, total=rows)
+    if since_s and page.rows.height < request.rows:
+        # The newest rows were of replaced revisions, or this is the last page.
+        page = _fetch_by_key(store, source, conditions.current(filters, request.words), request, total=rows)
+    return page
 
 
-def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | None) -> ListPage:
+_CONDITIONS: Final[Mapping[str, Callable[[Filters, Words | None], Conditions]]] = {
+    EPISODES.table: episode_conditions,
+    FAILURES.table: failure_conditions,
+    STEPS.table: step_conditions,
+}
+"""The conditions of each list on its table."""
+
+
+def fetch_traces(
+    store: Store, filters: Filters, sort: str, cursor: Cursor | None, *, rows: int | None = None
+) -> ListPage:
     """Return a page of traces."""
     words = _weighed(store, parse_words(filters))
     conditions = trace_conditions(filters, words)
@@ -161,12 +203,13 @@ def fetch_traces(store: Store, filters: Filters, sort: str, cursor: Cursor | Non
         total = _count(store, f"(SELECT DISTINCT cityHash64(trace_id) FROM trace_summaries WHERE {within.sql})", within)
         if name == "started":
             is_reversed = is_descending != bool(cursor and cursor.is_before)
-            within.add(_newest_traces(within, is_reversed=is_reversed, cursor=cursor))
+            within.add(_newest_traces(within, rows or PAGE_ROWS, is_reversed=is_reversed, cursor=cursor))
     source = TRACES._replace(table=TRACES_TABLE.replace("{within}", within.sql))
-    return _fetch_by_key(store, source, conditions, _PageRequest(sort, cursor, words), total=total)
+    request = _PageRequest(sort, cursor, words, rows or PAGE_ROWS)
+    return _fetch_by_key(store, source, conditions, request, total=total)
 
 
-def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | None) -> str:
+def _newest_traces(within: Conditions, rows: int, *, is_reversed: bool, cursor: Cursor | None) -> str:
     """Return the ten minutes that hold the page, so that the other traces are not grouped."""
     order, sign = ("DESC", "<=") if is_reversed else ("ASC", ">=")
     conditions = list(within.texts)
@@ -177,7 +220,7 @@ def _newest_traces(within: Conditions, *, is_reversed: bool, cursor: Cursor | No
             f"toInt64(toUnixTimestamp(ten_minutes)) {sign} toInt64(toDateTime64({moment}, 9, 'UTC')) {day}"
         )
     inner = " AND ".join(f"({text})" for text in conditions) or "1"
-    limit = _CANDIDATES * (PAGE_ROWS + 1)
+    limit = _CANDIDATES * (rows + 1)
     candidates = (
         f"SELECT ten_minutes FROM trace_summaries WHERE {inner} ORDER BY ten_minutes {order} LIMIT 1 BY trace_id "
         f"LIMIT {limit}"
@@ -206,7 +249,7 @@ def _after(where: Conditions, expression: str, key: str, sql_type: str, order: _
 def _order(source: Source, request: _PageRequest) -> _Order:
     name, is_descending = parse_sort(source, request.sort) or (source.default_sort, True)
     cursor = request.cursor
-    return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor)
+    return _Order(source.sorts[name], is_descending != bool(cursor and cursor.is_before), cursor, request.rows)
 
 
 def _fetch(store: Store, source: Source, matching: Conditions, request: _PageRequest) -> ListPage:
@@ -220,14 +263,18 @@ def _fetch(store: Store, source: Source, matching: Conditions, request: _PageReq
     where = Conditions(list(matching.texts), matching.parameters)
     if after := _after(where, column.expression, source.key, column.sql_type, order):
         where.add(after)
+    bounded = Conditions(list(where.texts), where.parameters)
     if column.expression == source.leading:
         bound, compared = ("min", ">=") if order.is_reversed else ("max", "<=")
         candidates = (
             f"SELECT {source.leading} FROM {source.table} WHERE {where.sql} "
-            f"ORDER BY {source.leading} {direction} LIMIT {_CANDIDATES * (PAGE_ROWS + 1)}"
+            f"ORDER BY {source.leading} {direction} LIMIT {_CANDIDATES * (request.rows + 1)}"
         )
-        where.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
-    frame = _read_rows(store, source, order, f"FINAL WHERE {where.sql}", where)
+        bounded.add(f"{source.leading} {compared} (SELECT {bound}({source.leading}) FROM ({candidates}))")
+    frame = _read_rows(store, source, order, f"FINAL WHERE {bounded.sql}", bounded)
+    if frame.height <= request.rows and total > frame.height and len(bounded.texts) > len(where.texts):
+        # The candidates were of replaced revisions, or this is the last page.
+        frame = _read_rows(store, source, order, f"FINAL WHERE {where.sql}", where)
     return _page(frame, request, total, is_estimate=total > EXACT_ROWS)
 
 
@@ -256,7 +303,7 @@ def _fetch_by_key(
         where.add(after)
     keys = store.connection.query(
         f"SELECT row, at, total FROM ({rows}) WHERE {where.sql} "
-        f"ORDER BY sorted_by {order.direction}, sort_id {order.direction} LIMIT {PAGE_ROWS + 1}",
+        f"ORDER BY sorted_by {order.direction}, sort_id {order.direction} LIMIT {request.rows + 1}",
         doing="finding the rows of a page",
         parameters=where.parameters,
     )
@@ -282,16 +329,16 @@ def _read_rows(store: Store, source: Source, order: _Order, matching: str, where
     return store.connection.query(
         f"SELECT {source.columns}, toString({expression}) AS sort_value, {source.key} AS sort_id "
         f"FROM {source.table} {matching} "
-        f"ORDER BY {expression} {direction}, {source.key} {direction} LIMIT {PAGE_ROWS + 1}",
+        f"ORDER BY {expression} {direction}, {source.key} {direction} LIMIT {order.rows + 1}",
         doing="reading a page of a list",
         parameters=where.parameters,
     )
 
 
 def _page(frame: pl.DataFrame, request: _PageRequest, total: int, *, is_estimate: bool) -> ListPage:
-    """Return the page of up to ``PAGE_ROWS + 1`` rows, which are in the order of the query."""
-    has_more = frame.height > PAGE_ROWS
-    frame = frame.head(PAGE_ROWS)
+    """Return the page of up to ``rows + 1`` rows, which are in the order of the query."""
+    has_more = frame.height > request.rows
+    frame = frame.head(request.rows)
     has_cursor = bool(request.cursor and request.cursor.key)
     is_backward = bool(request.cursor and request.cursor.is_before)
     return ListPage(

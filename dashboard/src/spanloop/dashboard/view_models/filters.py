@@ -41,6 +41,7 @@ FIELDS: Final = (
     Field("class", "failure class"),
     Field("error", "error text", "text", help="Whole words of a failure's message, in any order."),
     Field("mark", "mark or tag"),
+    Field("judged", "judged by people", options=("yes", "no")),
     Field("session", "session"),
     Field("user", "user"),
     Field("reward", "reward", "range", help="For example at least 0.5."),

@@ -36,6 +36,8 @@ class Scope(StrEnum):
     """Use the served model: the gateway's chat routes."""
     READ = "read"
     """Read the metrics of every service."""
+    ASK = "ask"
+    """Read stored episodes, failures and scores through the MCP server."""
     TRAIN = "train"
     """Change the served model through the gateway's ``/admin``."""
     ADMIN = "admin"
@@ -53,6 +55,8 @@ class Key(NamedTuple):
     """ISO 8601, UTC."""
     revoked_at: str
     """ISO 8601, UTC; empty while the key is valid."""
+    services: tuple[str, ...] = ()
+    """Services whose rows the scope ``ask`` reads; none means all."""
 
     def allows(self, scope: Scope) -> bool:
         """Return whether the key is valid and has the scope."""
@@ -86,16 +90,28 @@ class KeyRing:
         """Whether requests need a key: always after the first key was created."""
         return self._file.exists
 
-    def create(self, name: str, scopes: Iterable[Scope]) -> NewKey:
+    def create(self, name: str, scopes: Iterable[Scope], services: Iterable[str] = ()) -> NewKey:
         """Create a key.
 
+        Args:
+            name: Unique among the valid keys.
+            scopes: What it allows.
+            services: Limit the scope ``ask`` to the rows of these services.
+
         Raises:
-            ConfigurationError: The name or scopes are empty, or a valid key has this name.
+            ConfigurationError: The name or scopes are empty, a valid key has this name, or there are services and
+                another scope than ``ask``, which they would not limit.
             DataDirectoryError: The disk reports an error.
         """
         unique_scopes = tuple(dict.fromkeys(scopes))
         if not name or not unique_scopes:
             raise ConfigurationError(f"A key needs a name and a scope: got {name!r}, {list(unique_scopes)}.")
+        unique_services = tuple(dict.fromkeys(services))
+        if unique_services and unique_scopes != (Scope.ASK,):
+            raise ConfigurationError(
+                f"Services limit the scope ask alone: got the scopes {', '.join(unique_scopes)}.",
+                next_step="Make a key of its own for the other scopes.",
+            )
         with self._file.change() as keys:
             if any(existing.name == name and not existing.revoked_at for existing in keys):
                 raise ConfigurationError(
@@ -103,7 +119,7 @@ class KeyRing:
                 )
             identity = secrets.token_hex(4)
             secret = f"{_PREFIX}{identity}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-            key = Key(identity, name, unique_scopes, _hash(secret), now_text(), "")
+            key = Key(identity, name, unique_scopes, _hash(secret), now_text(), "", unique_services)
             keys.append(key)
         return NewKey(key, secret)
 
@@ -165,7 +181,9 @@ def permitted_key(keys: KeyRing, secret: str, scope: Scope) -> Key | AccessDenie
 
 def _key(item: Mapping[str, Any]) -> Key:
     scopes = tuple(Scope(scope) for scope in item["scopes"])
-    return Key(item["id"], item["name"], scopes, item["sha256"], item["created_at"], item["revoked_at"])
+    # Keys of earlier versions have no services.
+    services = tuple(item.get("services", ()))
+    return Key(item["id"], item["name"], scopes, item["sha256"], item["created_at"], item["revoked_at"], services)
 
 
 def _hash(secret: str) -> str:

@@ -95,9 +95,11 @@ EPISODES: Final = Table(
         Column(
             "marks",
             "Array(String)",
-            "labels of scores named `spanloop.mark`, of one label the newest, and tags of its spans; sorted",
+            "labels of scores named `spanloop.mark`, of one label the newest, tags of its spans, and verdicts and "
+            "categories of judgements; sorted",
         ),
         CONVERTED_AT,
+        Column("judgements", "Array(String)", "ids of the judgements of people that count in the revision; sorted"),
     ),
 )
 """The newest revision of each episode."""

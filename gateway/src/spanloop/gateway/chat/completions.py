@@ -283,12 +283,18 @@ class ChatHandler:
         continuation = self._continuation = await self._services.continuer.continue_exactly(
             request, endpoint, self._key, self._headers
         )
-        fields = {} if continuation is None else continuation.fields
-        body = request.for_engine(endpoint.served_name, fields, endpoint.facts.refused_fields)
+        if continuation is None:
+            path, body = request.path, request.for_engine(endpoint.served_name, refused=endpoint.facts.refused_fields)
+        else:
+            path, body = continuation.route.path, continuation.body
         if continuation is not None and not continuation.alignment.is_whole:
             connection.headers[HISTORY_HEADER] = f"differs after token {continuation.alignment.exact}"
-        url = endpoint.base_url + request.path
-        return self._services.client.stream("POST", url, content=body, headers=self._headers)
+        return self._services.client.stream("POST", endpoint.base_url + path, content=body, headers=self._headers)
+
+    def _decode(self, data: bytes) -> dict[str, Any]:
+        document, continuation = decode_document(data), self._continuation
+        is_stream = self._request.is_stream
+        return document if continuation is None else continuation.route.to_chat(document, is_stream=is_stream)
 
     async def _answer_whole(self, slot: EngineSlot, builder: CaptureBuilder, connection: ClientConnection) -> None:
         async with await self._request_engine(slot, connection) as stream:
@@ -296,7 +302,7 @@ class ChatHandler:
         if response.status_code != 200:
             await self._relay_engine_error(response, slot, connection)
             return
-        document = decode_document(response.content)
+        document = self._decode(response.content)
         self._add(builder, document)
         await self._record(slot, builder)
         await connection.send_whole(self._format.whole(document, slot.endpoint.deployment.label))
@@ -316,7 +322,7 @@ class ChatHandler:
                         is_ended = True
                         events.append(self._format.done())
                         continue
-                    document = decode_document(data)
+                    document = self._decode(data)
                     self._add(builder, document)
                     if builder.is_finished:
                         await self._record(slot, builder)

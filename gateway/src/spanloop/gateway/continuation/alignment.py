@@ -4,7 +4,8 @@ Both are compared part by part; a part ends before each added token (a mark of a
 when their texts are, whatever their tokens. In a part that the model sampled, white space and JSON's escapes do not
 count, because tool parsers and templates write the arguments of a call again; nor do special tokens within an
 answer, because parsers drop them, nor bytes that are no UTF-8. Of an answer that the client returned as it was received
-nothing counts that the client did not receive: text behind a call, unknown fields of one, a stop sequence.
+nothing counts that the client did not receive: text behind a call, unknown fields of one, a stop sequence. Where the
+version keeps thinking, nor does thinking that the rendering drops of such an answer.
 
 Invariant: the result is the longest exact beginning that the rendering repeats, followed by the rendering's own tokens,
 or the sampled ones where these have the same text. Its text differs from the rendering's at most in what parsers drop
@@ -131,12 +132,23 @@ class _Aligner:
         if answer is None or not answer.is_repeated_in(text):
             return None
         marks = {token_id for token_id in exact[first : end - is_ended] if token_id in special}
+        call_marks = [self._vocabulary.text([each]).decode() for each in exact[first:end] if self._is_call_mark(each)]
         place = answer.end_in(rendered, other_begin, self._vocabulary, marks)
-        if place is None or place < other or (is_ended and rendered[place] != exact[end - 1]):
+        is_repeated = place is not None and answer.begins_alike(
+            text, visible_text(rendered[other_begin:place], self._vocabulary), next(iter(call_marks), "")
+        )
+        is_overruled = not is_repeated and self._vocabulary.keeps_thinking
+        if is_overruled:
+            answer = answer.without_thinking()
+            place = answer.end_in(rendered, other_begin, self._vocabulary, marks)
+            is_repeated = place is not None and answer.begins_without_thinking(
+                text, visible_text(rendered[other_begin:place], self._vocabulary), call_marks
+            )
+        if place is None or not is_repeated or place < other:
             return None
-        mark = next((self._vocabulary.text([each]) for each in exact[first:end] if self._is_call_mark(each)), b"")
-        if not answer.begins_alike(text, visible_text(rendered[other_begin:place], self._vocabulary), mark.decode()):
-            return None
+        if is_ended and rendered[place] != exact[end - 1]:
+            # A turn that became history ends with another mark: gpt-oss.
+            return (end - 1, place) if is_overruled and place > other else None
         return end, place + is_ended
 
     def _is_call_mark(self, token_id: int) -> bool:

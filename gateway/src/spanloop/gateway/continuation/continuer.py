@@ -20,7 +20,7 @@ from ..chat.request import ChatRequest
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient
 from ..engine.gate import EngineEndpoint
-from ..engine.vllm_api import RENDER_PATH, prompt_ids_field
+from ..engine.prompt_ids import PromptIdsRoute
 from ..metrics import Metrics
 from .alignment import Alignment, Spans, align
 from .answer_messages import AnswerMessages
@@ -44,10 +44,10 @@ class Continuation(NamedTuple):
     sampled: Spans
     """Which of its positions were sampled by the model."""
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The fields of the engine's request."""
-        return prompt_ids_field(self.alignment.token_ids)
+    route: PromptIdsRoute
+    """How the engine takes them."""
+    body: bytes
+    """The engine's request."""
 
 
 class Continuer:
@@ -95,7 +95,13 @@ class Continuer:
             EngineConnectionError: The engine is gone.
         """
         vocabulary = endpoint.facts.vocabulary
-        if not self._is_on or vocabulary is None or any(request.document.get(name) for name in _RENDERED_FIELDS):
+        route, name = endpoint.facts.prompt_ids, endpoint.served_name
+        if (
+            not self._is_on
+            or vocabulary is None
+            or not route.accepts(request)
+            or any(request.document.get(name) for name in _RENDERED_FIELDS)
+        ):
             return None
         messages: Sequence[Any] = request.document.get("messages") or ()
         digests = answer_digests(_scope(key, endpoint), messages)
@@ -106,20 +112,22 @@ class Continuer:
         rendered = await self._render(request, endpoint, headers)
         if rendered is None:
             return None
-        best: Continuation | None = None
+        best: Alignment | None = None
         for entry in entries:
             # Of an answer that the client edited, white space and escapes count.
             sampled = (
                 entry.sampled if entry.answer in answers else Spans(entry.sampled.ranges[:-1], entry.sampled.sources)
             )
             alignment = align(entry.token_ids, sampled, rendered, vocabulary, messages)
-            if best is None or alignment.exact > best.alignment.exact:
-                best = Continuation(alignment, alignment.sampled)
+            if best is None or alignment.exact > best.exact:
+                best = alignment
             if alignment.is_whole:
                 break
-        if best is not None:
-            self._metrics.count("continuations_total", history="whole" if best.alignment.is_whole else "branched")
-        return best
+        body = best and route.body(request, best.token_ids, name, endpoint.facts.max_model_len)
+        if best is None or body is None:
+            return None
+        self._metrics.count("continuations_total", history="whole" if best.is_whole else "branched")
+        return Continuation(best, best.sampled, route, body)
 
     def keep(
         self,
@@ -181,16 +189,17 @@ class Continuer:
         self, request: ChatRequest, endpoint: EngineEndpoint, headers: Mapping[str, str]
     ) -> "array[int] | None":
         """Return the ids of the request's messages; None where the engine refuses them, as it will the request."""
+        route = endpoint.facts.prompt_ids
         response = await self._client.request(
             "POST",
-            endpoint.base_url + RENDER_PATH,
-            content=request.for_engine(endpoint.served_name),
+            endpoint.base_url + route.render_path,
+            content=route.render_body(request, endpoint.served_name),
             headers=headers,
             timeout_s=_RENDER_TIMEOUT_S,
         )
         try:
             if response.status_code == 200:
-                return array("I", response.json()["token_ids"])
+                return array("I", route.rendered(response.json()))
         except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise EngineConnectionError(f"the rendering of a chat has no token ids: {error!r}") from error
         _log.warning("the engine does not render a chat: %s: %s", response.status_code, response.text[:200])

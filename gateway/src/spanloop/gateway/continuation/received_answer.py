@@ -1,16 +1,20 @@
 """An answer as its client received and returned it, and where a rendering of it ends.
 
 Invariant: a rendering stands for what the model sampled only if it repeats the reasoning, the text and the names of the
-calls that the client received. A template that drops one of them is never overruled.
+calls that the client received. A template that drops one of them is overruled in one case: the version keeps thinking.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, Self
 
 from ..client.json_codec import as_list, as_object
 from .message_text import text_of
 from .token_parts import AnswerSource, normalise
 from .vocabulary import Vocabulary
+
+_END_OF_THINKING: Final = "</think>"
+"""Before the words of an answer whose thinking no parser took out of its text."""
 
 
 class ReceivedAnswer(NamedTuple):
@@ -74,6 +78,25 @@ class ReceivedAnswer(NamedTuple):
         before, found, _ = rendered.partition(text)
         return bool(found) and sampled.partition(text)[0] == before
 
+    def without_thinking(self) -> Self:
+        """Return the answer as a template renders it that drops thinking."""
+        return self._replace(texts=("", self.texts[-1].rpartition(_END_OF_THINKING)[2]), is_complete=True)
+
+    def begins_without_thinking(self, sampled: str, rendered: str, marks: Sequence[str]) -> bool:
+        """Return whether the rendering has before the answer what was sampled, but for one piece that it drops.
+
+        Args:
+            sampled: Normalised text of what was sampled.
+            rendered: That of the answer in the rendering.
+            marks: Of the calls and blocks in what was sampled, in order.
+        """
+        text = self.texts[-1] or next((mark for mark in marks if mark in rendered), "")
+        before, found, _ = rendered.partition(text) if text else ("", "", "")
+        if not found:
+            return False
+        thought = sampled[: sampled.rfind(text)]
+        return _equal_length(before, thought) + _equal_length(before[::-1], thought[::-1]) >= len(before)
+
     def is_repeated_in(self, text: str) -> bool:
         """Return whether a normalised text has all that the client received, in order."""
         at = 0
@@ -83,6 +106,11 @@ class ReceivedAnswer(NamedTuple):
                 return False
             at += len(each)
         return True
+
+
+def _equal_length(text: str, other: str) -> int:
+    """Return how many characters both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from .vocabulary import Vocabulary
 
 _UNCOUNTED: Final = re.compile("[\\s\ufffd]+")
 """White space, and what replaces bytes that are no UTF-8, which a text cannot return."""
-_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_ESCAPES: Final = re.compile(r"(?:\\u[0-9a-fA-F]{4})+")
+"""Of UTF-16: JSON writes a character beyond its 16 bits as two."""
 
 
 class AnswerSource(NamedTuple):
@@ -76,8 +77,12 @@ def parts(token_ids: Sequence[int], begin: int, vocabulary: Vocabulary) -> Itera
 
 def normalise(text: bytes) -> str:
     """Return a text without what does not count in one that the model sampled."""
-    unescaped = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text.decode(errors="replace"))
+    unescaped = _ESCAPES.sub(_unescape, text.decode(errors="replace"))
     return _UNCOUNTED.sub("", unescaped)
+
+
+def _unescape(escapes: re.Match[str]) -> str:
+    return bytes.fromhex(escapes[0].replace("\\u", "")).decode("utf-16-be", errors="replace")
 
 
 def common_beginning(part: Sequence[int], other: Sequence[int], vocabulary: Vocabulary) -> tuple[int, int]:

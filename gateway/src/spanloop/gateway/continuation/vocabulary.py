@@ -1,7 +1,8 @@
 """The bytes of each token of a model, read from its ``tokenizer.json``.
 
 Invariant: the bytes of a sequence of tokens, joined, are the text that the tokenizer encodes to it. Added tokens are
-those that no text is split into: the marks of roles, turns, tools and thinking.
+those that no text is split into: the marks of roles, turns, tools and thinking. The folder also says whether prompts
+keep the thinking of earlier turns (`THINKING`).
 """
 
 import re
@@ -15,6 +16,10 @@ import orjson
 from spanloop.foundation.errors import ConfigurationError
 
 _BYTE_PIECE: Final = re.compile(r"<0x([0-9A-F]{2})>")
+THINKING: Final = "thinking"
+"""Key of ``tokenizer_config.json``: ``keep`` keeps the thinking that a chat template drops of earlier turns."""
+KEEP: Final = "keep"
+_THINKING_MARKS: Final = frozenset({b"</think>", b"<|channel|>", b"[/THINK]", b"</seed:think>"})
 _MOST_BYTES: Final = 256 * 2**20
 """Of a ``tokenizer.json``; the largest known ones have 35 MB."""
 
@@ -29,6 +34,8 @@ class Vocabulary:
     """Ids of the added tokens."""
     special: frozenset[int]
     """Those of them that engines leave out of texts."""
+    keeps_thinking: bool = False
+    """Whether prompts keep the sampled thinking of earlier turns, which the chat template drops."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -49,12 +56,19 @@ class Vocabulary:
             }
             marks: list[dict[str, Any]] = document.get("added_tokens") or []
             added = {int(token["id"]): str(token["content"]).encode() for token in marks}
+            config = folder / "tokenizer_config.json"
+            keeps_thinking = config.exists() and orjson.loads(config.read_bytes()).get(THINKING) == KEEP
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
                 f"{path} cannot be read as a tokenizer: {type(error).__name__}: {error}"
             ) from error
         special = frozenset(int(token["id"]) for token in marks if token.get("special"))
-        return cls(pieces | added, frozenset(added), special)
+        return cls(pieces | added, frozenset(added), special, keeps_thinking)
+
+    @property
+    def marks_thinking(self) -> bool:
+        """Whether it has marks of thinking, which engines parse in chats."""
+        return not _THINKING_MARKS.isdisjoint(self.pieces[token_id] for token_id in self.added)
 
     def piece(self, token_id: int) -> bytes:
         """Return the bytes of a token; an unknown id has none."""

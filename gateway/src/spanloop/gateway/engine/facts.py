@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Self
 from spanloop.foundation.errors import ConfigurationError, ServiceError
 
 from ..continuation.vocabulary import Vocabulary
+from .prompt_ids import BY_CHAT, BY_COMPLETIONS, PromptIdsRoute
 from .sampling import EngineSampling
 from .vllm_api import VllmApi
 
@@ -27,6 +28,8 @@ class EngineFacts(NamedTuple):
     """Why they cannot; empty where they can."""
     refused_fields: frozenset[str] = frozenset()
     """Fields that the gateway adds to requests elsewhere (``logprobs``, ``return_token_ids``), and not for this one."""
+    prompt_ids: PromptIdsRoute = BY_CHAT
+    """How the engine takes the ids of a prompt."""
 
     @classmethod
     async def of_child(cls, api: VllmApi, command: Sequence[str], model_path: str, name: str) -> Self:
@@ -42,7 +45,8 @@ class EngineFacts(NamedTuple):
             ServiceError: As `VllmApi.max_model_len`.
         """
         sampling = _log_settings(EngineSampling.of_command(command))
-        return cls(await api.max_model_len(), sampling, *await _exact_ids(api, name, model_path))
+        exact = await _exact_ids(api, name, model_path)
+        return cls(await api.max_model_len(), sampling, exact.vocabulary, exact.reason, prompt_ids=exact.route)
 
     @classmethod
     async def of_upstream(cls, api: VllmApi, name: str) -> Self:
@@ -57,7 +61,7 @@ class EngineFacts(NamedTuple):
                 " and ".join(sorted(refused_fields)),
             )
         max_model_len = await api.max_model_len()
-        exact_ids = await _exact_ids(api, name, root)
+        exact = await _exact_ids(api, name, root)
         try:
             sampling = _log_settings(EngineSampling.of_server_info(await api.server_info()))
         except ServiceError as error:
@@ -68,24 +72,37 @@ class EngineFacts(NamedTuple):
                 api.base_url,
                 error.what,
             )
-        return cls(max_model_len, sampling, *exact_ids, refused_fields)
+        return cls(max_model_len, sampling, exact.vocabulary, exact.reason, refused_fields, exact.route)
 
 
-async def _exact_ids(api: VllmApi, name: str, folder: str) -> tuple[Vocabulary | None, str]:
-    """Return the vocabulary of an engine that takes token ids, else None and the reason."""
-    vocabulary = None
-    if not await api.takes_prompt_ids(name):
-        reason = "the engine takes no token ids of a prompt (vLLM 0.32 and newer do)"
-    else:
-        try:
-            vocabulary, reason = await asyncio.to_thread(Vocabulary.read, Path(folder)), ""
-        except ConfigurationError as error:
-            reason = error.what
-    if reason:
+class _ExactIds(NamedTuple):
+    vocabulary: Vocabulary | None
+    reason: str
+    """Why there is none."""
+    route: PromptIdsRoute = BY_CHAT
+
+
+async def _exact_ids(api: VllmApi, name: str, folder: str) -> _ExactIds:
+    """Return the vocabulary of an engine that takes token ids, and how it takes them; else the reason."""
+    exact = await _find_exact_ids(api, name, folder)
+    if reason := exact.reason or exact.route.limits:
         _log.warning(
-            "each turn of a conversation is tokenised again, so some become training rows of their own: %s", reason
+            "turns of a conversation are tokenised again, so some become training rows of their own: %s", reason
         )
-    return vocabulary, reason
+    return exact
+
+
+async def _find_exact_ids(api: VllmApi, name: str, folder: str) -> _ExactIds:
+    route = await api.prompt_ids_route(name)
+    if route is None:
+        return _ExactIds(None, "the engine takes no token ids of a prompt (vLLM 0.32 and newer do)")
+    try:
+        vocabulary = await asyncio.to_thread(Vocabulary.read, Path(folder))
+    except ConfigurationError as error:
+        return _ExactIds(None, error.what)
+    if route is BY_COMPLETIONS and vocabulary.marks_thinking:
+        return _ExactIds(None, "the engine takes token ids by /v1/completions only, which parses no thinking")
+    return _ExactIds(vocabulary, "", route)
 
 
 def _log_settings(sampling: EngineSampling) -> EngineSampling:

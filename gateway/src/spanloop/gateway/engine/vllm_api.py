@@ -3,13 +3,16 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ServiceError
 
+from ..chat.request import ChatRequest
 from ..client.connection import EngineConnectionError
 from ..client.engine_client import EngineClient
+from ..client.json_codec import encode_json
+from .prompt_ids import BY_CHAT, BY_COMPLETIONS, PromptIdsRoute
 from .served_adapter import ServedAdapter
 
 _PROBE_TOKENS: Final = 24
@@ -26,17 +29,6 @@ _WARM_UP: Final[Mapping[str, Any]] = {
     "logprobs": True,
     "return_token_ids": True,
 }
-
-
-RENDER_PATH: Final = "/v1/chat/completions/render"
-
-
-def prompt_ids_field(token_ids: Sequence[int]) -> dict[str, Any]:
-    """Return the field of a chat request that gives its prompt as token ids.
-
-    vLLM then renders no messages; everything else is as in any chat (``OnlineRenderer._reused_prompt_token_ids``).
-    """
-    return {"kv_transfer_params": {"prompt_token_ids": list(token_ids)}}
 
 
 class VllmApi:
@@ -99,16 +91,28 @@ class VllmApi:
         """
         return await self._call("GET", "/server_info?config_format=json")
 
-    async def takes_prompt_ids(self, served_name: str) -> bool:
-        """Return whether the server renders a chat to token ids, and answers a chat whose prompt is given as ids."""
+    async def prompt_ids_route(self, served_name: str) -> PromptIdsRoute | None:
+        """Return how the server renders a chat to token ids and answers one whose prompt is given as ids; None: not."""
+        for route in (BY_CHAT, BY_COMPLETIONS):
+            if await self._takes_ids_by(route, served_name):
+                return route
+        return None
+
+    async def _takes_ids_by(self, route: PromptIdsRoute, served_name: str) -> bool:
+        request = ChatRequest.of_document({"messages": _WARM_UP["messages"], "max_tokens": 1}, None)
         try:
-            rendered = await self._call("POST", RENDER_PATH, {**_WARM_UP, "model": served_name})
-            ids: list[int] = [*rendered["token_ids"], *rendered["token_ids"][:1]]
-            body = {**_WARM_UP, "model": served_name, "max_tokens": 1, **prompt_ids_field(ids)}
-            answer = await self._call("POST", "/v1/chat/completions", body)
+            rendered = await self._send("POST", route.render_path, route.render_body(request, served_name))
+            ids: list[int] = [*route.rendered(rendered), *route.rendered(rendered)[:1]]
+            answer = await self._send("POST", route.path, route.body(request, ids, served_name, None) or b"")
+            if route.to_chat(answer, is_stream=False).get("prompt_token_ids") != ids:
+                return False
+            if route.path == ChatRequest.path:
+                return True
+            # Conversations go on from the answers to chats, which need ids, too.
+            chat = await self._call("POST", ChatRequest.path, {**_WARM_UP, "model": served_name, "max_tokens": 1})
         except (ServiceError, KeyError, TypeError):
             return False
-        return answer.get("prompt_token_ids") == ids
+        return bool(chat.get("prompt_token_ids"))
 
     async def refused_fields(self, served_name: str) -> frozenset[str]:
         """Return those of the gateway's additional fields that the server refuses in a chat request.
@@ -231,8 +235,20 @@ class VllmApi:
         timeout_s: float = _CALL_TIMEOUT_S,
         is_json: bool = True,
     ) -> dict[str, Any]:
+        content = b"" if body is None else encode_json(body)
+        return await self._send(method, path, content, timeout_s=timeout_s, is_json=is_json)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        content: bytes,
+        *,
+        timeout_s: float = _CALL_TIMEOUT_S,
+        is_json: bool = True,
+    ) -> dict[str, Any]:
         try:
-            response = await self._client.request(method, self.base_url + path, json=body, timeout_s=timeout_s)
+            response = await self._client.request(method, self.base_url + path, content=content, timeout_s=timeout_s)
         except EngineConnectionError as error:
             raise ServiceError(f"{method} {self.base_url}{path} failed: {error}") from error
         if response.status_code != 200:

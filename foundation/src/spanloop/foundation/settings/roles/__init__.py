@@ -10,12 +10,13 @@ from .collector import CollectorSettings
 from .dashboard import DashboardSettings
 from .gateway import EngineSettings, GatewaySettings
 from .jobs import RunnerSettings, SchedulerSettings
+from .mcp import McpSettings
 from .pipeline import PipelineSettings
 
 __all__ = [
     "ROLES", "ClickhouseSettings", "CollectorSettings", "DashboardSettings", "EngineSettings", "GatewaySettings",
-    "ListeningSettings", "PipelineSettings", "ProcessOptions", "RoleSettings", "RunnerSettings", "SchedulerSettings",
-    "Serve", "StatusSettings",
+    "ListeningSettings", "McpSettings", "PipelineSettings", "ProcessOptions", "RoleSettings", "RunnerSettings",
+    "SchedulerSettings", "Serve", "StatusSettings",
 ]  # fmt: skip
 
 
@@ -29,6 +30,7 @@ class Serve(Section):
     scheduler: SchedulerSettings = SchedulerSettings()
     runner: RunnerSettings = RunnerSettings()
     clickhouse: ClickhouseSettings = ClickhouseSettings()
+    mcp: McpSettings = McpSettings()
 
 
 def _classes() -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from spanloop.foundation.errors import ConfigurationError, JobError
 
+THINKING: Final = "thinking"
+"""Key of ``tokenizer_config.json``: ``keep`` where prompts keep the thinking that the chat template drops."""
 _ROLES: Final = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -30,6 +32,8 @@ class TokenizerInfo(NamedTuple):
     """``bos_token``, ``eos_token``, ``pad_token``, ``unk_token``, if set."""
     end_tokens: tuple[str, ...]
     """Tokens that end generation: the tokenizer's and those of the generation configuration."""
+    thinking: str = ""
+    """``keep`` where prompts keep the thinking of earlier turns; empty where the chat template decides."""
 
     @property
     def eos_token(self) -> str | None:
@@ -67,31 +71,35 @@ def read_tokenizer_info(folder: Path) -> TokenizerInfo:
         added_tokens=tuple(added),
         special_tokens=special,
         end_tokens=_end_tokens(folder, text, tokens, special),
+        thinking=str(fields.get(THINKING) or ""),
     )
 
 
 @contextmanager
 def folder_with_overrides(
-    folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = ""
+    folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = "", thinking: str = ""
 ) -> Generator[Path]:
     """Yield the folder with another chat template, end-of-turn token or pad token, in a temporary copy if needed.
+
+    Args:
+        folder: A model folder.
+        chat_template: Jinja file that replaces its chat templates.
+        eos: Token that ends a turn; empty for its own.
+        pad: Padding token; empty for its own.
+        thinking: ``keep`` keeps the thinking of earlier turns in prompts; empty leaves it to the template.
 
     Raises:
         ConfigurationError: The template cannot be read, or a token is not in the vocabulary.
         JobError: A file of the folder is damaged.
     """
-    if chat_template is None and not eos and not pad:
+    if chat_template is None and not eos and not pad and not thinking:
         yield folder
         return
     changed = _changed_token_files(folder, eos=eos, pad=pad)
-    if chat_template is not None:
-        changed["tokenizer_config.json"] = {
-            key: value
-            for key, value in (
-                changed.get("tokenizer_config.json") or _read_optional(folder / "tokenizer_config.json")
-            ).items()
-            if key != "chat_template"
-        }
+    if chat_template is not None or thinking:
+        fields = changed.get("tokenizer_config.json") or _read_optional(folder / "tokenizer_config.json")
+        kept = {key: value for key, value in fields.items() if chat_template is None or key != "chat_template"}
+        changed["tokenizer_config.json"] = kept | ({THINKING: thinking} if thinking else {})
     with tempfile.TemporaryDirectory(prefix="spanloop-model-") as temporary:
         copy = Path(temporary)
         for file in (path for path in folder.rglob("*") if path.is_file()):

@@ -1,7 +1,8 @@
 """The fingerprint of a model folder's tokenizer and chat template.
 
 Invariant: two folders have the same fingerprint only when the same token ids mean the same text and the same messages
-are rendered to the same prompt. How a library writes the files (order of keys, form of merges) does not count.
+are rendered to the same prompt, with earlier thinking or without it. How a library writes the files (order of keys,
+form of merges) does not count.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ _OTHER_FILES: Final = ("tokenizer.model", "vocab.json", "merges.txt", "vocab.txt
 
 
 def tokenizer_fingerprint(folder: Path) -> str:
-    """Return the SHA-256 of vocabulary, merges, added tokens and chat templates, as hex digits.
+    """Return the SHA-256 of vocabulary, merges, added tokens, chat templates and kept thinking, as hex digits.
 
     Raises:
         JobError: The folder has no tokenizer, or a file of it is damaged.
@@ -42,7 +43,9 @@ def tokenizer_fingerprint(folder: Path) -> str:
         # jinja drops one newline at the end of a template
         "templates": {name: text.removesuffix("\n") for name, text in templates.items()},
     }
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    # Without the choice, the fingerprint is that of captures from before there was one.
+    choice = {"thinking": info.thinking} if info.thinking else {}
+    text = json.dumps(content | choice, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

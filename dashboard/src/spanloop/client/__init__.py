@@ -1,0 +1,8 @@
+"""A reading client: episodes, steps, failures, scores and data sets as polars frames, by the filters of the pages."""
+
+from spanloop.store.reading import ReadLimits
+
+from .client import Client
+from .filters import FilterInput
+
+__all__ = ["Client", "FilterInput", "ReadLimits"]
