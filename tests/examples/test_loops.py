@@ -29,7 +29,7 @@ from ..training.training_running import url_of
 
 TRAIN_TASKS, TEST_TASKS = 4, 6
 PROMOTION = "\n[promotion]\nmin_tasks = 5\n"
-"""The rule compares this few tasks; each attempt is a process."""
+"""The rule decides by the few tasks that there are."""
 QUICK = {r"(?m)^attempts = \d+": "attempts = 1", r"(?m)^parallel = \d+": "parallel = 1"}
 SLOW = pytest.mark.slow
 FOLDERS = [

@@ -3,7 +3,7 @@
 import importlib
 import random
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +63,7 @@ def queue(verl: Verl, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
+@cache
 def config_of(verl: Verl, kind: str, *, epochs: int, **settings: Any) -> Any:
     """verl's configuration of a job with the recipe's defaults, but for ``settings``."""
     spec = JobSpec.of(kind=kind, base="tiny", epochs=epochs, **settings)

@@ -6,7 +6,8 @@ import itertools
 import re
 import warnings
 from collections import Counter
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,31 @@ def assert_close(computed: torch.Tensor, expected: torch.Tensor) -> None:
     assert (computed - expected).norm() <= 1e-5 * expected.norm()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Any:
     """The engine's class; verl warns of engines that are not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return importlib.import_module("spanloop.training.verl_plugin.engine.tree_engine").TreeEngine
+
+
+@pytest.fixture(scope="module")
+def unchanged_gradient(
+    engine: Any, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[int], torch.Tensor]:
+    """Compute the gradient of a step of two groups, by their number of episodes, before a test changes the engine."""
+
+    @cache
+    def compute(episodes: int) -> torch.Tensor:
+        folder = tmp_path_factory.mktemp("unchanged")
+        write_dataset(tiny_model, folder, groups=2, episodes=episodes)
+        with pytest.MonkeyPatch.context() as recording:
+            recorded = record_gradients(engine, recording)
+            train_here(debug_plan(tiny_model, folder, steps=1))
+        (gradient,) = recorded["PolicyTreeEngine"]
+        return gradient
+
+    return compute
 
 
 def record_gradients(engine: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[torch.Tensor]]:
@@ -113,6 +133,7 @@ def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
     call: int,
     resets: bool,  # noqa: FBT001
     engine: Any,
+    unchanged_gradient: Callable[[int], torch.Tensor],
     tiny_model: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,16 +143,16 @@ def test_a_pass_that_runs_out_of_memory_is_halved(  # noqa: PLR0917 - fixtures
 
     FSDP2 of torch before 2.13 has no call that resets it.
     """
+    expected = unchanged_gradient(3)
     if not resets:
         monkeypatch.delattr(FSDPModule, "reset_iter_state")
     monkeypatch.setattr(engine_choice, "attention_problem", lambda *_: "")
     recorded = record_gradients(engine, monkeypatch)
     write_dataset(tiny_model, tmp_path, groups=2, episodes=3)
-    plan = debug_plan(tiny_model, tmp_path, steps=1)
-    train_here(plan)
     monkeypatch.setattr(attention_kernels, kernel, failing_at(call, getattr(attention_kernels, kernel)))
-    train_here(plan)
-    assert_close(*recorded["PolicyTreeEngine"])
+    train_here(debug_plan(tiny_model, tmp_path, steps=1))
+    (halved,) = recorded["PolicyTreeEngine"]
+    assert_close(halved, expected)
     lines = [line for line in capfd.readouterr().out.splitlines() if "spanloop: out of memory" in line]
     assert len(lines) == 1
     assert "passes have at most" in lines[0]
@@ -196,18 +217,22 @@ def test_checkpointed_activations_are_computed_again_without_their_attention(
 
 
 @pytest.mark.parametrize("kept_layers", [1, 2])
-def test_layers_that_fit_into_memory_keep_their_activations(
-    kept_layers: int, engine: Any, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_layers_that_fit_into_memory_keep_their_activations(  # noqa: PLR0917 - fixtures
+    kept_layers: int,
+    engine: Any,
+    unchanged_gradient: Callable[[int], torch.Tensor],
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of the tiny model's two layers."""
+    expected = unchanged_gradient(2)
     recorded = record_gradients(engine, monkeypatch)
     tokens = 10_000
     shape = read_shape(tiny_model)
     needed, layer = pass_memory(shape, tokens=tokens)
     monkeypatch.setattr(kept_activations, "pass_memory", lambda shape, **_: pass_memory(shape, tokens=tokens))
-    plan = debug_plan(tiny_model, tmp_path, steps=1)
     write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
-    train_here(plan)
     norms: list[int] = []
     norm: Any = LlamaRMSNorm.forward
 
@@ -219,7 +244,8 @@ def test_layers_that_fit_into_memory_keep_their_activations(
     monkeypatch.setattr(engine, "_free_bytes", lambda _: needed + kept_layers * layer + layer // 2)
     override = "actor_rollout_ref.model.enable_gradient_checkpointing=True"
     (step,) = train_here(debug_plan(tiny_model, tmp_path, steps=1, verl=(override,)))
-    assert_close(*recorded["PolicyTreeEngine"])
+    (kept,) = recorded["PolicyTreeEngine"]
+    assert_close(kept, expected)
     assert step.values["actor/recomputed_layers"] == shape.layers - kept_layers
     # two in each layer and the last one; a recomputed layer has its own again
     assert len(norms) == 2 * shape.layers + 1 + 2 * (shape.layers - kept_layers)
