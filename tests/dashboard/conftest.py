@@ -2,10 +2,9 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from asking.questions import World
-from asking.store import choose_world, fill_to_ask
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
@@ -15,6 +14,12 @@ from spanloop.store.client import Address
 from ..databases import ReusedDatabases
 from .dashboard.dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_metrics
 from .urls import clickhouse_url
+
+with pytest.MonkeyPatch.context() as patch:
+    # On the path of all tests, the benchmark of the examples would hide the folder of the examples.
+    patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    from asking.questions import World
+    from asking.store import choose_world, fill_to_ask
 
 EPISODES = 600
 

@@ -13,8 +13,8 @@ from spanloop.gateway.engine.vllm_server import ChildEngine
 
 from .child_engine import write_serving_environment
 
-STARTED = ("/v1/chat/completions", "/v1/chat/completions/render")
-"""Requests to an engine when it has started: a first answer, and whether it renders prompts."""
+STARTED = ("/v1/chat/completions", "/v1/chat/completions/render", "/tokenize")
+"""Requests to an engine when it has started: a first answer, and whether it renders or tokenises prompts."""
 _SERVER = """
 import http.server, os, pathlib, socketserver, sys
 

@@ -65,7 +65,7 @@ MERGED: Final = (
 )
 VALUES: Final = {
     "outcome": "failure", "agent": "clerk", "service": "app", "policy": "m@v1", "model": "m", "task": "task-1",
-    "tool": "look", "owner": "tool", "class": "c", "mark": "good", "session": "s", "user": "somebody",
+    "tool": "look", "owner": "tool", "class": "c", "mark": "good", "judged": "yes", "session": "s", "user": "somebody",
     "reward": "0.2..", "duration": "0.5..", "tokens": "1..", "steps": "1..", "errors": "1..", "attr": "region=north",
 }  # fmt: skip
 BY_WORDS: Final = {"error"}
