@@ -37,11 +37,10 @@ TABLES = ("transitions", "failures")
 def failed(store: Store, feed: Feed) -> Feed:
     """An episode whose tool answered with an error, and that a score calls failed."""
     world = feed.world
-    state = OPENING
     call, error = asks("c1", arguments={"limit": 1}), "Error: missing required argument 'query'"
-    world.call(state, call, trace=TRACE)
+    world.call(OPENING, call, trace=TRACE)
     world.tool("c1", error, trace=TRACE)
-    state = (*state, call, answers("c1", error))
+    state = (*OPENING, call, answers("c1", error))
     world.call(state, text("assistant", "It rains."), trace=TRACE)
     world.score(0.0, trace_id=TRACE)
     feed.send()

@@ -18,7 +18,7 @@ from spanloop.store.scores import Score, add_scores
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
 from ...databases import ReusedDatabases
-from .conftest import clickhouse_url
+from ..urls import clickhouse_url
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
 from .test_tasks_in_a_browser import READY_MS, Person

@@ -62,7 +62,7 @@ class DemoSettings(NamedTuple):
     seed: int = 0
     """Seed of tasks, shuffling and intervals. Sampling is not seeded, as in production."""
     rounds: int = 2
-    train_tasks: int = 80
+    train_tasks: int = 96
     test_tasks: int = 160
     changes: Mapping[str, str] = _NO_CHANGES
     """Lines of the app's file that differ, for tests."""
