@@ -1,5 +1,6 @@
 """Fixtures of the dashboard folder's tests: a seeded store, and generated spans to ask about."""
 
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from .urls import clickhouse_url
 
 with pytest.MonkeyPatch.context() as patch:
     # On the path of all tests, the benchmark of the examples would hide the folder of the examples.
-    patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    patch.setattr(sys, "path", [str(Path(__file__).parents[2] / "benchmarks"), *sys.path])
     from asking.questions import World
     from asking.store import choose_world, fill_to_ask
 
