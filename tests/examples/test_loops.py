@@ -27,9 +27,8 @@ from ..training.gateway_stand_in import GatewayStandIn, gateway_stand_in
 from ..training.loop.support import Scheduler, write_model_folder
 from ..training.training_running import url_of
 
-TRAIN_TASKS, TEST_TASKS = 4, 6
-PROMOTION = "\n[promotion]\nmin_tasks = 5\n"
-"""The rule decides by the few tasks that there are."""
+TRAIN_TASKS, TEST_TASKS = 4, 21
+"""The promotion rule needs twenty."""
 QUICK = {r"(?m)^attempts = \d+": "attempts = 1", r"(?m)^parallel = \d+": "parallel = 1"}
 SLOW = pytest.mark.slow
 FOLDERS = [
@@ -73,7 +72,7 @@ def test_its_loop_completes(
     for pattern, line in QUICK.items():
         text, count = re.subn(pattern, line, text)
         assert count
-    app.write_text(text + PROMOTION)
+    app.write_text(text)
     Registry(data_dir).add(name, write_model_folder(tmp_path / "weights"))
     services.answer = "right"
     paths, modules = list(sys.path), set(sys.modules)

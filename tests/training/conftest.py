@@ -1,13 +1,7 @@
 """A tiny model, made once, and a runner on a data directory that has it registered."""
 
-import copy
-import importlib
 import os
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -29,21 +23,6 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tiny") / "model"
     build_tiny_model(path, training_steps=0)
     return path
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _configuration_files_are_parsed_once() -> Iterator[None]:
-    """Keep the content of verl's YAML files, whose parsing takes half of the time of composing a configuration."""
-    source: Any = importlib.import_module("hydra._internal.core_plugins.file_config_source").FileConfigSource
-    load = cache(source.load_config)
-    sources: dict[str, Any] = {}
-
-    def load_copy(reader: Any, config_path: str) -> Any:
-        # Each composition makes its own readers; one that was used for a folder reads the same files.
-        return copy.deepcopy(load(sources.setdefault(f"{reader.provider} {reader.path}", reader), config_path))
-
-    with patch.object(source, "load_config", load_copy):
-        yield
 
 
 @pytest.fixture
