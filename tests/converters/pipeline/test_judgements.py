@@ -9,17 +9,14 @@ from pydantic import ValidationError
 from spanloop.administration.forget import forget
 from spanloop.converters import Options, frames
 from spanloop.converters import convert as convert_frames
-from spanloop.converters.attribution.overruling import PERSON
 from spanloop.converters.enums import FaultOwner
 from spanloop.converters.rewards import Attempt, NamedReward
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.tables.judged_values import Verdict
 from spanloop.pipeline import run
 from spanloop.store import Store
 from spanloop.store.judgements import (
-    OWNERS,
-    PERSON_RULE,
     Opinion,
-    Verdict,
     fetch_judgements,
     find_target,
     judge,
@@ -217,11 +214,6 @@ def test_the_judgements_of_a_forgotten_trace_go(store: Store, failed: Feed) -> N
     assert failed.sql("SELECT count() AS n FROM judgements").item() == 1
     forget(store, trace_id=TRACE)
     assert failed.sql("SELECT count() AS n FROM judgements").item() == 0
-
-
-def test_store_and_converters_name_owners_and_the_persons_rule_alike() -> None:
-    assert tuple(FaultOwner) == OWNERS
-    assert PERSON_RULE == PERSON
 
 
 def test_what_says_nothing_and_what_is_not_there_is_refused(store: Store, failed: Feed) -> None:

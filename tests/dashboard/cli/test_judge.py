@@ -13,6 +13,7 @@ from spanloop.pipeline import run as convert
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.judgements import count_by_rule
 
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
@@ -73,7 +74,7 @@ def test_disagreement_about_outcomes_and_missed_failures_is_counted(judged: Data
     run(judged, "add", "good", "--episode", TRACE)
     run(judged, "add", "bad", "--episode", TRACE, "--step", "1", "--comment", "no greeting")
     run(judged, "add", "--episode", TRACE, "--step", "0", "--comment", "only a remark")
-    assert set(store.query("judgements_rules").select("rule", "judged", "disagreed").rows()) == {
+    assert set(count_by_rule(store).select("rule", "judged", "disagreed").rows()) == {
         ("violated_schema", 1, 1),
         ("no failure", 1, 1),
     }

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from spanloop.foundation.errors import JobError
+from spanloop.foundation.tables.judged_values import Verdict
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.judgements import Opinion, Verdict, find_target, judge, withdraw
+from spanloop.store.judgements import Opinion, find_target, judge, withdraw
 from spanloop.training.dataset.export import export_dataset
 from spanloop.training.dataset.manifest import Manifest
 from spanloop.training.models.base_model import read_base_model

@@ -10,14 +10,11 @@ import ctypes
 import gc
 import logging
 import os
-import signal
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import Final
 
-import uvicorn
-
-from spanloop.foundation.errors import PortInUseError, ServiceError
+from spanloop.foundation.errors import PortInUseError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.exposure import check_exposure, reachable_url, warn_without_tls
 from spanloop.foundation.keys.limits import KeyLimiter
@@ -25,6 +22,7 @@ from spanloop.foundation.keys.tls import TlsFiles
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 from spanloop.foundation.settings.roles import CollectorSettings
+from spanloop.foundation.telemetry.http_server import HttpServer, start_server
 from spanloop.foundation.telemetry.listening import listen
 from spanloop.foundation.telemetry.logs import traced
 from spanloop.semconv.environment import COLLECTOR_PORT
@@ -48,14 +46,6 @@ _log = logging.getLogger(__name__)
 _SERVICE: Final = "collector"
 _GRPC_PORT: Final = 4317
 _STOP_GRACE_S: Final = 1.0
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which would end the process before the spool is drained."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        yield
 
 
 def run(
@@ -109,15 +99,13 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     raise_open_file_limit()
-    server = _Server(uvicorn_config(traced(create_app(receiver)), tls))
-    _stop_on_signals(server)
+    server = HttpServer(uvicorn_config(traced(create_app(receiver)), tls))
     address: tuple[str, int] = listener.getsockname()[:2]
     url = reachable_url(*address, is_tls=tls is not None)
     writer_task = asyncio.create_task(writer.run())
     writer_task.add_done_callback(lambda _: setattr(server, "should_exit", True))
-    server_task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await _wait_for_start(server, server_task)
+        server_task = await start_server(server, "collector", listener)
         # Imported objects stay alive: freeze them, so that garbage collections skip them.
         gc.collect()
         gc.freeze()
@@ -170,20 +158,6 @@ def _grpc_port(settings: CollectorSettings) -> int:
         _log.warning("port %d is in use, so gRPC listens on another port", _GRPC_PORT)
         return 0
     return _GRPC_PORT
-
-
-async def _wait_for_start(server: uvicorn.Server, server_task: asyncio.Task[None]) -> None:
-    while not server.started:
-        if server_task.done():
-            await server_task
-            raise ServiceError("the collector's HTTP server ended before it started to listen")
-        await asyncio.sleep(0.005)
-
-
-def _stop_on_signals(server: uvicorn.Server) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, setattr, server, "should_exit", True)
 
 
 _TRIM_THRESHOLD: Final = -1

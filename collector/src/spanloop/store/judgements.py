@@ -8,42 +8,21 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import Annotated, Final, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.tables.judged_values import PERSON_RULE, FaultOwner, Scope, Verdict
 from spanloop.foundation.tables.judgements import JUDGEMENTS
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 from .store import Store
 
-POLICY: Final = "policy"
-OWNERS: Final = (POLICY, "tool", "environment", "harness", "user", "unknown")
-"""Values of the converters' ``FaultOwner``."""
-PERSON_RULE: Final = "person"
-"""The rule of failures that only a person sees."""
-
-
-class Scope(StrEnum):
-    """What is judged."""
-
-    EPISODE = "episode"
-    STEP = "step"
-    FAILURE = "failure"
-
-
-class Verdict(StrEnum):
-    """Whether something is in order."""
-
-    GOOD = "good"
-    BAD = "bad"
-
 
 class Target(NamedTuple):
-    """What a person saw: an episode, a step or a failure of one revision, and what the rules said of it."""
+    """An episode, a step or a failure as a person saw it in one revision, with the verdict of the rules."""
 
     episode_id: str
     revision: int
@@ -60,7 +39,7 @@ class Target(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What stays the same in other revisions."""
+        """The identity of the target in all revisions: scope, trace, span and fingerprint."""
         return self.scope.value, self.trace_id, self.span_id, self.fingerprint
 
 
@@ -71,8 +50,8 @@ def _valid_number(value: float) -> float:
 
 
 def _known_owner(owner: str) -> str:
-    if owner and owner not in OWNERS:
-        raise ValueError(f"got {owner!r}, expected one of {', '.join(OWNERS)}")
+    if owner and owner not in set(FaultOwner):
+        raise ValueError(f"got {owner!r}, expected one of {', '.join(FaultOwner)}")
     return owner
 
 
@@ -81,16 +60,16 @@ _Prose = Annotated[str, StringConstraints(max_length=100_000)]
 
 
 class Opinion(BaseModel):
-    """What a person says about a target."""
+    """A person's judgement of a target, before it is stored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     verdict: Verdict | None = None
     """``good``: nothing is wrong here; ``bad``: something is. Without a verdict, an owner implies ``bad``."""
     fault_owner: Annotated[_Text, AfterValidator(_known_owner)] = ""
-    """Who caused what is wrong, in place of the rule's owner."""
+    """The owner of the failure, in place of the rule's."""
     category: _Text = ""
-    """Class of what is wrong; the episode is marked with it."""
+    """A class of failure; the episode is marked with it."""
     number: Annotated[float, AfterValidator(_valid_number), Field(strict=True)] | None = None
     """The reward of the episode or step, in place of any other."""
     correction: _Prose = ""
@@ -148,12 +127,36 @@ def withdraw(store: Store, judgement_ids: Sequence[str], *, judged_ns: int | Non
 def fetch_judgements(
     store: Store, *, trace_ids: Sequence[str] = (), episode_ids: Sequence[str] = (), limit: int = 100_000
 ) -> pl.DataFrame:
-    """Return what counts, newest first: one row for each person and target; all without ids."""
+    """Return the judgements that count, newest first: one row for each person and target; without ids those of all."""
     return store.query("judgements_current", trace_ids=list(trace_ids), episode_ids=list(episode_ids), max_rows=limit)
 
 
+def compare_with_rules(store: Store, rule: str = "", *, limit: int = 100_000) -> pl.DataFrame:
+    """Return the judgements that a rule's verdict can be compared with, disagreements first: ``differs`` tells them.
+
+    ``rule_name`` is the rule, ``outcome`` for an episode that no failure decided, or ``no failure`` for a step.
+    """
+    return store.query("judgements_compared", rule=rule, max_rows=limit)
+
+
+def count_by_rule(store: Store) -> pl.DataFrame:
+    """Return ``rule``, ``judged``, ``agreed``, ``disagreed`` and ``newest``, most disagreements first."""
+    differs = pl.col("differs").cast(pl.Boolean)
+    return (
+        compare_with_rules(store)
+        .group_by(pl.col("rule_name").alias("rule"))
+        .agg(
+            pl.len().alias("judged"),
+            (~differs).sum().alias("agreed"),
+            differs.sum().alias("disagreed"),
+            pl.col("judged_at").max().alias("newest"),
+        )
+        .sort("disagreed", "judged", "rule", descending=[True, True, False])
+    )
+
+
 def find_target(store: Store, episode_id: str, *, step: int | None = None, failure: int | None = None) -> Target:
-    """Return what a person sees who looks at an episode now.
+    """Return an episode, or a step or failure of it, as it is now.
 
     Args:
         store: The store.
@@ -166,13 +169,13 @@ def find_target(store: Store, episode_id: str, *, step: int | None = None, failu
     """
     if step is not None and failure is not None:
         raise ConfigurationError("Judge a step or a failure, not both.", next_step="Leave one of them out.")
-    found = store.query("judgements_episode", episode_id=episode_id, step=step or 0)
-    if found.is_empty():
+    current = store.query("judgements_episode", episode_id=episode_id, step=step or 0)
+    if current.is_empty():
         raise ConfigurationError(
             f"The store has no episode {episode_id!r} with a step {step or 0}.",
             next_step="Copy the whole id from the dashboard. A new episode is converted within seconds.",
         )
-    row = found.row(0, named=True)
+    row = current.row(0, named=True)
     target = Target(
         episode_id, row["revision"], Scope.EPISODE, 0, row["trace_id"], row["span_id"], rule_outcome=row["outcome"]
     )
@@ -203,7 +206,7 @@ def find_target(store: Store, episode_id: str, *, step: int | None = None, failu
 
 
 def _without_judgements(store: Store, target: Target) -> Target:
-    """Return the target with what the rules said before somebody judged it: later revisions show the person's words."""
+    """Return the target with the rules' first verdict: later revisions show the person's words."""
     earlier = store.query("judgements_first", trace_id=target.trace_id, span_id=target.span_id, scope=target.scope)
     same = [row for row in earlier.to_dicts() if row["fingerprint"] == target.fingerprint]
     if not same:

@@ -2,17 +2,9 @@
 
 from enum import StrEnum
 
+from spanloop.foundation.tables.judged_values import FaultOwner
 
-class FaultOwner(StrEnum):
-    """Who caused a failure. Only the policy's own mistakes cost the policy reward."""
-
-    POLICY = "policy"
-    TOOL = "tool"
-    ENVIRONMENT = "environment"
-    HARNESS = "harness"
-    USER = "user"
-    UNKNOWN = "unknown"
-    """A fault was recorded, and nothing in the record shows whose it is."""
+__all__ = ["FaultOwner", "RowStart", "TokenSource", "UntrainableReason"]
 
 
 class TokenSource(StrEnum):

@@ -12,20 +12,16 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from spanloop.foundation.tables.judged_values import Scope, Verdict
+
 from . import frames
 from .linking import SpanKey
 from .spans import Rejected
 from .steps import Episode
 
-EPISODE: Final = "episode"
-STEP: Final = "step"
-FAILURE: Final = "failure"
-GOOD: Final = "good"
-BAD: Final = "bad"
-
 
 class PersonJudgement(NamedTuple):
-    """One version of what a person says."""
+    """One version of a person's judgement."""
 
     judgement_id: str
     scope: str
@@ -73,7 +69,9 @@ class Judgements(NamedTuple):
     @property
     def outcome(self) -> str:
         """``success`` or ``failure`` by the verdict on the whole episode; empty without one."""
-        return {GOOD: "success", BAD: "failure"}.get(self.episode.verdict, "") if self.episode else ""
+        if self.episode is None or not self.episode.verdict:
+            return ""
+        return "success" if self.episode.verdict == Verdict.GOOD else "failure"
 
 
 NO_JUDGEMENTS: Final = Judgements()
@@ -109,14 +107,14 @@ def read_judgements(frame: pl.DataFrame) -> list[PersonJudgement]:
 def join_judgements(
     episodes: Sequence[Episode],
     judgements: Sequence[PersonJudgement],
-    kept: Mapping[SpanKey, SpanKey] = MappingProxyType({}),
+    representatives: Mapping[SpanKey, SpanKey] = MappingProxyType({}),
 ) -> JoinedJudgements:
     """Give every judgement to its episode.
 
     Args:
         episodes: All episodes that may be judged.
         judgements: Every version, by (time, id).
-        kept: Duplicate span → the span that stands for it.
+        representatives: Duplicate span → the span that stands for it.
     """
     if not judgements:
         return JoinedJudgements({}, [])
@@ -125,14 +123,14 @@ def join_judgements(
     newest_us: dict[str, int] = defaultdict(int)
     rejected: list[Rejected] = []
     for each in judgements:
-        place = spans.get(each.span) or spans.get(kept.get(each.span, each.span))
-        if place is None or (each.scope == STEP and place[1] is None):
+        place = spans.get(each.span) or spans.get(representatives.get(each.span, each.span))
+        if place is None or (each.scope == Scope.STEP and place[1] is None):
             reason = "judgement_without_episode" if place is None else "judgement_without_step"
             detail = f"judgement {each.judgement_id} of {each.judged_by} on a {each.scope}"
             rejected.append(Rejected(each.trace_id, each.span_id, reason, detail))
             continue
         episode_id, step = place
-        target = {EPISODE: (EPISODE,), STEP: (STEP, step)}.get(each.scope, (FAILURE, each.span, each.fingerprint))
+        target = _target(each, step)
         versions[episode_id].pop((*target, each.judged_by), None)
         versions[episode_id][*target, each.judged_by] = each
         newest_us[episode_id] = max(newest_us[episode_id], each.ingested_us)
@@ -141,13 +139,23 @@ def join_judgements(
     )
 
 
+def _target(judgement: PersonJudgement, step: int | None) -> tuple[object, ...]:
+    match judgement.scope:
+        case Scope.EPISODE:
+            return (Scope.EPISODE,)
+        case Scope.STEP:
+            return (Scope.STEP, step)
+        case _:
+            return (Scope.FAILURE, judgement.span, judgement.fingerprint)
+
+
 def _counting(versions: Iterable[tuple[tuple[object, ...], PersonJudgement]], newest_us: int) -> Judgements:
-    """Return what counts of the newest version of each person and target, oldest first."""
+    """Return the judgements that count, from versions of which the newest of each person and target comes last."""
     current = {key[:-1]: each for key, each in versions if not each.is_withdrawn}
     return Judgements(
-        current.get((EPISODE,)),
-        {key[1]: each for key, each in current.items() if key[0] == STEP and isinstance(key[1], int)},
-        {(each.span, each.fingerprint): each for each in current.values() if each.scope == FAILURE},
+        current.get((Scope.EPISODE,)),
+        {key[1]: each for key, each in current.items() if key[0] == Scope.STEP and isinstance(key[1], int)},
+        {(each.span, each.fingerprint): each for each in current.values() if each.scope == Scope.FAILURE},
         newest_us,
     )
 

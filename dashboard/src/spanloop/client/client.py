@@ -18,7 +18,7 @@ from spanloop.dashboard.view_models.version_statistics import with_intervals
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
-from spanloop.store.reading import DEFAULT_LIMITS, ReadLimits, open_reader
+from spanloop.store.read_only import DEFAULT_LIMITS, ReadLimits, open_reader
 
 from .conversation import SCHEMA as MESSAGES_SCHEMA
 from .conversation import message_rows

@@ -6,25 +6,23 @@ the privacy of a running spanloop.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportPrivateUsage=false
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
-import signal
 import socket
 import threading
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
-from spanloop.foundation.errors import ConfigurationError, PortInUseError, ServiceError
+from spanloop.foundation.errors import ConfigurationError, PortInUseError
 from spanloop.foundation.keys.exposure import check_dashboard_exposure, reachable_url, warn_without_tls
 from spanloop.foundation.keys.tls import TlsFiles
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Dashboard
+from spanloop.foundation.telemetry.http_server import HttpServer, start_server
 from spanloop.semconv.environment import DATA_DIR_ENV
 
 from .front.authentication import Authentication
@@ -32,7 +30,6 @@ from .front.authentication import Authentication
 APP: Final = Path(__file__).parent / "app" / "streamlit_app.py"
 
 _log: Final = logging.getLogger(__name__)
-_POLL_S: Final = 0.05
 _GRACE_S: Final = 2
 _MAX_MESSAGE_BYTES: Final = 200 * 2**20
 """Of a WebSocket's message, as Streamlit's own server."""
@@ -104,7 +101,7 @@ def serve(
         from .navigation import check_pages  # noqa: PLC0415 - streamlit, whose absence is an error of its own above
 
         check_pages(configuration.pages)
-    asyncio.run(_run(_Server(config), data_dir, reachable_url(host, port, is_tls=tls is not None)))
+    asyncio.run(_run(HttpServer(config), data_dir, reachable_url(host, port, is_tls=tls is not None)))
 
 
 def create_application(data_dir: DataDir, authentication: Authentication, *, host: str, port: int) -> Starlette:
@@ -135,31 +132,15 @@ def create_application(data_dir: DataDir, authentication: Authentication, *, hos
     return create_front(data_dir, authentication, pages, pages.lifespan())
 
 
-async def _run(server: "_Server", data_dir: DataDir, url: str) -> None:
+async def _run(server: HttpServer, data_dir: DataDir, url: str) -> None:
     """Serve, and announce the dashboard once it listens."""
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        if serving.done():
-            await serving
-            raise ServiceError("The dashboard's HTTP server ended before it started to listen.")
-        await asyncio.sleep(_POLL_S)
+    serving = await start_server(server, "dashboard")
     with data_dir.announce("dashboard", url):
         _log.info("the dashboard listens on %s", url)
         from .navigation import preload  # noqa: PLC0415 - streamlit, which is installed when this runs
 
         threading.Thread(target=preload, args=(data_dir.path,), name="preload", daemon=True).start()
         await serving
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, setattr, self, "should_exit", True)
-        yield
 
 
 def check_port(host: str, port: int) -> None:

@@ -1,11 +1,8 @@
 """Run the MCP server: over streamable HTTP, with keys, or over standard input and output."""
 
 import asyncio
-import contextlib
 import logging
-import signal
 import socket
-from collections.abc import Generator
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -15,7 +12,6 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from spanloop.client import ReadLimits
-from spanloop.foundation.errors import ServiceError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.exposure import check_exposure, reachable_url, warn_without_tls
 from spanloop.foundation.keys.limits import KeyLimiter
@@ -23,6 +19,7 @@ from spanloop.foundation.keys.tls import TlsFiles
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 from spanloop.foundation.settings.roles import McpSettings
+from spanloop.foundation.telemetry.http_server import HttpServer, start_server
 from spanloop.foundation.telemetry.listening import listen
 from spanloop.foundation.telemetry.logs import traced
 from spanloop.foundation.telemetry.status import Status, status_routes
@@ -42,7 +39,6 @@ INSTRUCTIONS: Final = (
     "you. Fields without a value are left out of rows."
 )
 _log: Final = logging.getLogger(__name__)
-_POLL_S: Final = 0.01
 _GRACE_S: Final = 3
 
 
@@ -120,26 +116,9 @@ async def _serve(service: McpService, data_dir: DataDir, listener: socket.socket
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.private_key,
     )
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
-        if serving.done():
-            await serving
-            raise ServiceError("The MCP server's HTTP server ended before it started to listen.")
-        await asyncio.sleep(_POLL_S)
+    serving = await start_server(HttpServer(config), "MCP server", listener)
     address: tuple[str, int] = listener.getsockname()[:2]
     url = reachable_url(*address, is_tls=tls is not None)
     with data_dir.announce("mcp", url):
         _log.info("the MCP server listens at %s%s", url, PATH)
         await serving
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None]:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, setattr, self, "should_exit", True)
-        yield

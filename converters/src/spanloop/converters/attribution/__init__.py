@@ -38,8 +38,8 @@ from .crash import is_after_answer
 from .failure import Failure
 from .failure_dedup import deduplicated, nearest_above, with_messages_from_above
 from .judge import Ask, AskedJudge, LlmJudge
+from .judged_failures import Overruling
 from .loading import DEFAULT, RULE_POINT, attribution_rules
-from .overruling import Overruling
 from .recovery import RecoveryFacts, made_progress, recovery_facts
 from .tool_calls.bad_call import SchemaSigns, schema_signs, schema_violation
 

@@ -9,7 +9,7 @@ from .attempt import Attempt, Judgement, NamedReward, Reward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, SUCCESS_THRESHOLD, Rewards, Score
 from .compute import add_computed
 from .credit import broadcast, step_reward
-from .judged import with_judgements
+from .judged_rewards import with_judgements
 from .loading import REWARD_POINT, reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price

@@ -149,9 +149,10 @@ def rules(data_dir: DataDirOption = None) -> None:
     Example: `spanloop judge rules`
     """
     from spanloop.store import connect
+    from spanloop.store.judgements import count_by_rule
 
     with connect(data_directory(data_dir), start=True) as store:
-        by_rule = store.query("judgements_rules")
+        by_rule = count_by_rule(store)
     if by_rule.is_empty():
         err.print("no judgements of what a rule says")
         return

@@ -99,8 +99,8 @@ def add(
     download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
     with err.status("fetching the model"):
         folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
-    kept = thinking if thinking == "keep" else ""
-    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad, thinking=kept) as model_folder:
+    choice = "keep" if thinking == "keep" else ""  # otherwise the template decides
+    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad, thinking=choice) as model_folder:
         with err.status("checking the model"):
             warnings = require_model(f"{name} ({source})", model_folder)
         with err.status("copying the model's files"):

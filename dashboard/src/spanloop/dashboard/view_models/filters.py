@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
-from spanloop.converters.enums import FaultOwner
+from spanloop.foundation.tables.judged_values import FaultOwner
 
 FieldKind = Literal["choice", "text", "range", "attribute"]
 

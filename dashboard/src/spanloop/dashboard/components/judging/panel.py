@@ -24,11 +24,9 @@ from spanloop.dashboard.components.tables import asset
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.tables.judged_values import PERSON_RULE, FaultOwner
 from spanloop.store import Store
 from spanloop.store.judgements import (
-    OWNERS,
-    PERSON_RULE,
-    POLICY,
     Opinion,
     fetch_judgements,
     find_target,
@@ -45,7 +43,7 @@ _bar: Final[Any] = component(
 _KEY: Final = "judge"
 """One bar for every episode: a bar that the next run replaces would hear keys beside the new one. A key that was
 pressed before the bar showed the next episode names the former one, and counts for nothing."""
-_OTHERS: Final = [owner for owner in OWNERS if owner != POLICY]
+_OTHERS: Final = [owner.value for owner in FaultOwner if owner is not FaultOwner.POLICY]
 
 
 class Moves(NamedTuple):
@@ -58,7 +56,7 @@ class Moves(NamedTuple):
 
 
 class About(NamedTuple):
-    """What the form judges."""
+    """A choice of the form: the episode, or a step or failure of it."""
 
     label: str
     step: int | None = None
@@ -66,16 +64,16 @@ class About(NamedTuple):
 
 
 def show(store: Store, episode: episodes.Episode, *, moves: Moves | None = None) -> bool:
-    """Draw the panel of an episode; return whether the visitor has judged it just now by key or button."""
+    """Draw the panel of an episode; return whether the visitor has just judged it by key or button."""
     judgements = _of_episode(fetch_judgements(store, trace_ids=list(episode.trace_ids)), episode)
     mine = judgements.filter((pl.col("scope") == "episode") & (pl.col("judged_by") == visits.visitor().name))
-    own = mine.row(0, named=True) if not mine.is_empty() else {"verdict": "", "fault_owner": ""}
+    current = mine.row(0, named=True) if not mine.is_empty() else {"verdict": "", "fault_owner": ""}
     opinion = _mount(
         _KEY,
         target=episode.episode_id,
         labels={"good": "Good", "bad": "Bad"},
-        verdict=own["verdict"],
-        owner=own["fault_owner"],
+        verdict=current["verdict"],
+        owner=current["fault_owner"],
         owners_label="Not the policy's fault",
         state="" if may_act() else "Only operators judge.",
         has_keys=True,
@@ -172,7 +170,7 @@ def _mount(
         "canAct": may_act(),
         "labels": labels,
         "verdict": verdict,
-        "owner": owner if owner != POLICY else "",
+        "owner": owner if owner != FaultOwner.POLICY else "",
         "owners": _OTHERS,
         "ownersLabel": owners_label,
         "state": state,
@@ -240,7 +238,7 @@ def _form(store: Store, episode: episodes.Episode, *, key: str) -> None:
         )
         left, middle, right = st.columns(3)
         verdict = left.segmented_control("Verdict", ["good", "bad"], key=f"judge_verdict_{key}")
-        owner = middle.selectbox("Whose fault", ["", *OWNERS], key=f"judge_owner_{key}")
+        owner = middle.selectbox("Whose fault", ["", *(each.value for each in FaultOwner)], key=f"judge_owner_{key}")
         number = right.number_input("Reward", value=None, key=f"judge_number_{key}", placeholder="unchanged")
         category = left.text_input("Category", key=f"judge_category_{key}", help="Class of what is wrong, and a mark")
         comment = st.text_area("Comment", key=f"judge_comment_{key}", height=68)

@@ -1,6 +1,8 @@
 """Where people agree and disagree with the rules of attribution."""
 # pyright: reportUnknownMemberType=false
 
+from typing import Final
+
 import streamlit as st
 
 from spanloop.dashboard import resources
@@ -10,11 +12,14 @@ from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.view_models.formatting import percent
 from spanloop.store import Store
+from spanloop.store.judgements import compare_with_rules, count_by_rule
+
+_MAX_ROWS: Final = 500
 
 
 def show(store: Store) -> None:
     """Draw a row for each rule that people judged."""
-    rules = store.query("judgements_rules")
+    rules = count_by_rule(store)
     if rules.is_empty():
         empty_state(
             "Nobody has judged what a rule says.",
@@ -54,7 +59,7 @@ def show(store: Store) -> None:
 def show_rule(store: Store, rule: str) -> None:
     """Draw each judgement of a rule's verdicts, disagreements first."""
     st.page_link(linked_page("failures"), label="All failures", icon=":material/arrow_back:")
-    judgements = store.query("judgements_of_rule", rule=rule)
+    judgements = compare_with_rules(store, rule, limit=_MAX_ROWS)
     if judgements.is_empty():
         st.info("Nobody has judged what this rule says.", icon=":material/inbox:")
         return

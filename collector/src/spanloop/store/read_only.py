@@ -43,12 +43,12 @@ class ReadLimits(NamedTuple):
     """Limits of one statement."""
 
     rows: int = 100_000
-    """Of the result."""
+    """Largest number of rows of the result."""
     result_bytes: int = 256 * 2**20
-    """Of the result, before compression."""
+    """Largest size of the result, before compression."""
     timeout_s: float = 10.0
     memory_bytes: int = 2**30
-    """Of the server, for this statement."""
+    """Most memory that the server uses for the statement."""
 
 
 DEFAULT_LIMITS: Final = ReadLimits()

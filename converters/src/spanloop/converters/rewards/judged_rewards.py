@@ -6,7 +6,9 @@ and all categories mark the episode.
 
 import math
 
-from ..judgements import BAD, GOOD, Judgements
+from spanloop.foundation.tables.judged_values import Verdict
+
+from ..judgements import Judgements
 from .base import REWARD_NAME, Rewards
 from .scores import main_reward
 
@@ -24,7 +26,7 @@ def with_judgements(rewards: Rewards, judgements: Judgements) -> Rewards:
         per_step = [reward for each in steps.values() if (reward := main_reward(each)) is not None]
         value = math.fsum(per_step) / len(per_step)
     verdict = of_episode.verdict if of_episode is not None else ""
-    opposite = {GOOD: BAD, BAD: GOOD}.get(verdict, "")
+    opposite = {Verdict.GOOD.value: Verdict.BAD.value, Verdict.BAD.value: Verdict.GOOD.value}.get(verdict, "")
     marks = ({*rewards.marks} - {opposite}) | {verdict} | {each.category for each in judgements.all}
     return rewards._replace(
         value=value,

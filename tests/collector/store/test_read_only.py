@@ -11,7 +11,7 @@ from spanloop.foundation.tables import TABLES
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.reading import DEFAULT_LIMITS, ReadLimits, open_reader, reader_settings
+from spanloop.store.read_only import DEFAULT_LIMITS, ReadLimits, open_reader, reader_settings
 
 from ...conftest import MakeFrame
 from ...dashboard.urls import clickhouse_url

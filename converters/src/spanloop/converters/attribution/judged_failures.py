@@ -11,15 +11,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from spanloop.converters.enums import FaultOwner
+from spanloop.foundation.tables.judged_values import PERSON_RULE, Verdict
 
-from ..judgements import BAD, GOOD, Judgements, PersonJudgement
+from ..judgements import Judgements, PersonJudgement
 from ..steps import Episode, Step
 from .base import Finding
 from .causes import decisive
 from .failure import Failure
 
-PERSON: Final = "person"
-"""The rule of failures that only a person sees."""
 JUDGED_BAD: Final = "judged_bad"
 """Class of these failures where the person names none."""
 
@@ -33,7 +32,7 @@ class Overruling:
         self._has_failed = has_failed
 
     def of_rules(self, failures: Iterable[Failure]) -> list[Failure]:
-        """Return what remains of failures that rules found, as people see them."""
+        """Return the failures of rules as people see them, without those that a person dismissed."""
         if not (self._judgements.steps or self._judgements.failures):
             return list(failures)
         failures = list(failures)
@@ -47,14 +46,14 @@ class Overruling:
             at_step = [each for each in failures if each.step.index == index]
             owners = {each.finding.owner for each in at_step}
             is_known = bool(at_step) if judgement.fault_owner else FaultOwner.POLICY in owners
-            if judgement.verdict == BAD and not is_known:
+            if judgement.verdict == Verdict.BAD and not is_known:
                 added.append(_of_person(step, judgement, is_recovered=not self._has_failed))
         return sorted(added, key=lambda failure: failure.step.index)
 
     def of_episode(self, failures: Sequence[Failure]) -> list[Failure]:
         """Return failures of which the one that decided the episode is as the person says."""
         judgement = self._judgements.episode
-        if judgement is None or judgement.verdict != BAD:
+        if judgement is None or judgement.verdict != Verdict.BAD:
             return list(failures)
         decided_by = decisive(failures)
         if decided_by is None:
@@ -64,11 +63,11 @@ class Overruling:
     def _overruled(self, failure: Failure, failures: Sequence[Failure]) -> Failure | None:
         judgement = self._judgement_of(failure, failures)
         if judgement is not None:
-            return None if judgement.verdict == GOOD else _as_judged(failure, judgement)
+            return None if judgement.verdict == Verdict.GOOD else _as_judged(failure, judgement)
         of_step = self._judgements.steps.get(failure.step.index)
         if of_step is None:
             return failure
-        if of_step.verdict == GOOD:
+        if of_step.verdict == Verdict.GOOD:
             return None if failure.finding.owner is FaultOwner.POLICY else failure
         return _as_judged(failure, of_step)
 
@@ -103,7 +102,7 @@ def _of_person(step: Step, judgement: PersonJudgement, *, is_recovered: bool) ->
         trace_id=step.span.trace_id,
         span_id=step.span.span_id,
         tool_name="",
-        rule=PERSON,
+        rule=PERSON_RULE,
         finding=finding,
         is_recovered=is_recovered,
         occurred_ns=step.span.end_ns,
