@@ -36,6 +36,7 @@ from gpu_training.training import (
     Setup,
     compare_engines,
     measure_checkpoints,
+    measure_limited,
     measure_stock,
     measure_tree,
 )
@@ -164,6 +165,7 @@ def measure_size(results: Results, part: str, folder: Path, device: torch.device
             results.measure(part, "faster", lambda: compare_engines(results.part(part)))
     measure_alone(results, part, size, folder, device)
     if part == "1.5b":
+        results.measure(part, "limited", lambda: measure_limited(setup))
         results.measure(part, "checkpoints", lambda: measure_checkpoints(setup))
 
 

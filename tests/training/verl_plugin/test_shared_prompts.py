@@ -13,6 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from spanloop.training.verl_plugin.engine import token_logprobs as logprobs_module
+from spanloop.training.verl_plugin.engine import softmax_kernels as softmax_module
 from spanloop.training.verl_plugin.engine.attention_plan import plan_attention
 from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch, split_into
 from spanloop.training.verl_plugin.engine.prefix_tree import pack
@@ -178,8 +179,8 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
     dtype: torch.dtype, tolerance: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slices of three positions, blocks of two, of ten, and of all; some positions have no token, some have several."""
-    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", block)
-    monkeypatch.setitem(logprobs_module.SLICE_LOGITS, "cpu", 1000)
+    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", block)
+    monkeypatch.setitem(softmax_module._SLICE_LOGITS, "cpu", 1000)
     torch.manual_seed(1)
     hidden, weight = (torch.randn(40, 16) * 2).to(dtype), torch.randn(300, 16).to(dtype)
     rows, labels = torch.randint(40, (100,)).sort().values, torch.randint(300, (100,))
@@ -206,7 +207,7 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
 @pytest.mark.parametrize("trained", [0, 1])
 def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest tensor of forward and backward has a block's logits, or the shape of an input."""
-    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", 2_000)
+    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", 2_000)
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):
