@@ -181,7 +181,7 @@ def measure_alone(results: Results, part: str, size: Size, folder: Path, device:
     results.measure(part, "alone", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
     results.measure(part, "one_task", lambda: compare_layouts(measured, one_task, None, repetitions=3))
     measured.kept.recompute_all()
-    results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, None, repetitions=3))
+    results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
     measured.free()
 
 

@@ -130,9 +130,7 @@ def compare_engines(figures: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _tree(
-    setup: Setup, rows: pl.DataFrame, name: str, steps: int, gpu_limit_gb: float | None = None
-) -> dict[str, Any]:
+def _tree(setup: Setup, rows: pl.DataFrame, name: str, steps: int, gpu_limit_gb: float | None = None) -> dict[str, Any]:
     job = setup.job(rows, steps=steps, pass_tokens=setup.pass_tokens, verl=NO_CHECKPOINTS)
     job = job._replace(gpu_limit_gb=gpu_limit_gb)
     return _figures(setup, rows, setup.run(name, job), pass_tokens=setup.pass_tokens, share=True)

@@ -19,8 +19,8 @@ import torch
 _MIN_SAVED_TOKENS = 16
 """A common prefix that saves fewer tokens is computed for each of its branches."""
 _MIN_SAVED_SHARE = 1 / 64
-"""The same, relative to the tokens below it. Each of these costs attention of its own to the shared segment, and a merge
-of its result, in every layer."""
+"""The same, relative to the tokens below it: each of these costs attention to the shared segment of its own, and a merge
+of the result, in every layer."""
 
 
 class Segment(NamedTuple):

@@ -9,10 +9,9 @@ from typing import Protocol
 
 import torch
 
-from .attention_kernels import CudaKernel
+from spanloop.training.models.memory_estimate import SLICE_LOGITS
 
-_SLICE_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 64 * 1024 * 1024}
-"""Logits that are in float32 at a time: 32 MiB and 256 MiB. A GPU needs long slices to be busy."""
+from .attention_kernels import CudaKernel
 
 
 class SoftmaxStatistics(Protocol):
@@ -83,5 +82,5 @@ def gradient_in_torch(logits: torch.Tensor, temperature: float, logsumexps: torc
 
 
 def _slices(logits: torch.Tensor) -> Iterator[slice]:
-    step = max(1, _SLICE_LOGITS[logits.device.type] // logits.shape[1])
+    step = max(1, SLICE_LOGITS[logits.device.type] // logits.shape[1])
     return (slice(start, start + step) for start in range(0, len(logits), step))
