@@ -19,7 +19,7 @@ import torch
 _MIN_SAVED_TOKENS = 16
 """A common prefix that saves fewer tokens is computed for each of its branches."""
 _MIN_SAVED_SHARE = 1 / 64
-"""The same, relative to the tokens below it: each of these costs attention to the shared segment of its own, and a merge
+"""The same, relative to the tokens below it: each of these costs attention to the shared segment, and a merge
 of the result, in every layer."""
 
 
