@@ -116,7 +116,7 @@ def _softmax_gradient(logits, logsumexps, sums, inverse_temperature, columns, BL
 def softmax_statistics_on_cuda(
     logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, entropies: torch.Tensor
 ) -> None:
-    """See :func:`~.softmax_kernels.statistics_in_torch`."""
+    """See :func:`~.token_logprobs.statistics_in_torch`."""
     rows, columns = logits.shape
     has_entropy = len(entropies) > 0
     cast("Any", _softmax_statistics)[(rows,)](
@@ -134,7 +134,7 @@ def softmax_statistics_on_cuda(
 def softmax_gradient_on_cuda(
     logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, sums: torch.Tensor
 ) -> None:
-    """See :func:`~.softmax_kernels.gradient_in_torch`."""
+    """See :func:`~.token_logprobs.gradient_in_torch`."""
     rows, columns = logits.shape
     grid = (rows, triton.cdiv(columns, _SOFTMAX_BLOCK))
     cast("Any", _softmax_gradient)[grid](
