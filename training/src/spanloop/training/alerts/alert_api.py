@@ -19,6 +19,7 @@ from spanloop.training.jobs.paths import ControlPaths, HasPath
 
 from .conditions import parse_condition
 from .entities import TEST_CAUSE, Alert, MessageStatus, Rule, rule_from_row
+from .evaluation import readable_rules
 from .stored_alerts import (
     delete_rule,
     find_rule,
@@ -72,9 +73,8 @@ class AlertApi:
         return rule
 
     def rules(self) -> tuple[Rule, ...]:
-        """Return all rules, by name."""
-        with self._database.read() as session:
-            return tuple(rule_from_row(row) for row in list_rules(session))
+        """Return all rules, by name; those of another version of spanloop are logged and skipped."""
+        return tuple(readable_rules(self._database))
 
     def firing(self) -> dict[str, Alert]:
         """Return the open alert of each rule that fires, by the rule's name."""

@@ -63,7 +63,7 @@ def _figure(condition: Threshold, row: dict[str, Any]) -> tuple[float, str]:
         reward = float(row["mean_reward"])
         return reward, f"reward {reward:.4g}"
     seconds = float(row["latency_s"][_PERCENTILES.index(condition.statistic)])
-    return seconds, f"latency {condition.statistic} {seconds:.3g}s"
+    return seconds, f"latency {condition.statistic} {round(seconds, 2):,.10g}s"
 
 
 def _link(condition: Threshold, start: datetime, end: datetime) -> str:
