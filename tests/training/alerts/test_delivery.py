@@ -1,7 +1,7 @@
 """Messages are sent until they are received, each attempt is recorded, and no channel waits for another one."""
 
 import threading
-from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +17,9 @@ from spanloop.training.alerts.messages import Message
 from spanloop.training.jobs.database.control_database import ControlDatabase
 
 from ..jobs.support import FakeClock
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 CHANNEL = AlertChannel(kind="webhook", url="http://127.0.0.1:1/hook")
 TARGETS = Targets({"ops": CHANNEL, "mail": CHANNEL}, "https://dash.test")
