@@ -11,11 +11,12 @@ from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import page, show_error, show_not_running
 from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths.service_states import may_run_elsewhere
 from spanloop.training.alerts.alert_api import configured_channels
-from spanloop.training.alerts.entities import Alert, AlertState, Delivery, Rule
+from spanloop.training.alerts.entities import Alert, AlertState, Rule
 
 _CONDITION_HELP: Final = (
     "failures above 20% over 1h · timeout of planner above 5% over 1h with at least 20 episodes · reward below 0.5 "
@@ -64,7 +65,7 @@ def _rules(selected: str) -> None:
     tables.show_rows(
         [_rule_row(rule, firing.get(rule.name)) for rule in rules],
         {
-            "state": tables.text_column("state", width=80),
+            "state": Column("state", "tag", width=80),
             "rule": tables.text_column("rule", width=160),
             "condition": tables.text_column("condition", width=380),
             "channels": tables.text_column("sends to", width=160),
@@ -144,12 +145,12 @@ def _history(selected: str) -> None:
     tables.show_rows(
         [_alert_row(alert) for alert in alerts],
         {
-            "state": tables.text_column("state", width=85),
+            "state": Column("state", "tag", width=92),
             "rule": tables.text_column("rule", width=150),
             "opened_at": tables.time_column("began"),
             "resolved_at": tables.time_column("ended"),
             "detail": tables.text_column("because of", help="A row opens what caused it", width=330),
-            "messages": tables.text_column("messages", width=400),
+            "messages": tables.text_column("messages", help="What became of the message to each channel", width=400),
         },
         [alert.link for alert in alerts],
         key="alert_history",
@@ -166,11 +167,5 @@ def _alert_row(alert: Alert) -> dict[str, object]:
         "opened_at": alert.opened_at,
         "resolved_at": alert.resolved_at if has_end else None,
         "detail": alert.detail,
-        "messages": tables.tag("; ".join(map(str, alert.deliveries)), _tone(alert.deliveries)),
+        "messages": "; ".join(map(str, alert.deliveries)),
     }
-
-
-def _tone(deliveries: tuple[Delivery, ...]) -> tables.Tone:
-    if all(delivery.received_at is not None for delivery in deliveries):
-        return ""
-    return "warn" if all(delivery.received_at is not None or delivery.is_open for delivery in deliveries) else "bad"
