@@ -8,8 +8,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.alerts.alert_api import AlertApi
 from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
 
+from ..jobs.postgresql_server import PostgreSqlServer, find_programs
 from ..jobs.support import FakeClock
 from .receivers import Mails, Posts, mail_receiver, web_receiver
 
@@ -19,10 +21,29 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-@pytest.fixture
-def database(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> ControlDatabase:
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSqlServer]:
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with PostgreSqlServer.running(programs) as server:
+        yield server
+        dispose_engines()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def database(
+    request: pytest.FixtureRequest, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ControlDatabase]:
+    """The control database; `make test-slow` runs its tests on PostgreSQL too."""
     monkeypatch.delenv(CONTROL_URL_ENV, raising=False)
-    return ControlDatabase(ControlPaths.of(data_dir))
+    if request.param == "sqlite":
+        yield ControlDatabase(ControlPaths.of(data_dir))
+        return
+    with request.getfixturevalue("postgresql").database() as url:
+        monkeypatch.setenv(CONTROL_URL_ENV, url)
+        yield ControlDatabase(ControlPaths.of(data_dir))
+        dispose_engines()
 
 
 @pytest.fixture
