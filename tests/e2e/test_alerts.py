@@ -74,3 +74,5 @@ def test_a_webhook_is_received_within_ten_seconds_of_the_causing_span(up: Up, we
     assert (f"{link.scheme}://{link.netloc}", link.path) == (dashboard.url, "/episodes")
     with Client(DataDir(up.data_dir).path) as client:
         assert client.episodes(document["link"])["episode_id"].to_list() == [trace_id]
+    files = [up.data_dir / "control.db", *(up.data_dir / "logs").rglob("*")]
+    assert not [file for file in files if file.is_file() and b"of-a-secret-address" in file.read_bytes()]

@@ -42,14 +42,17 @@ def seeded(store: Store) -> Store:
         episode(4, minutes_ago=5, seconds=7200, agent_name=""),
     ]
     insert(store, "episodes", rows)
-    insert(
-        store,
-        "failures",
-        [
-            {"failure_id": f"e{number}/0", "episode_id": f"e{number}", "revision": REVISION, "error_class": "timeout"}
-            for number in (0, 2)
-        ],
-    )
+    failures = [
+        {
+            "failure_id": f"e{number}/0",
+            "episode_id": f"e{number}",
+            "revision": REVISION,
+            "error_class": "timeout",
+            "occurred_at": NOW - timedelta(minutes=minutes_ago),
+        }
+        for number, minutes_ago in ((0, 200), (2, 30))
+    ]
+    insert(store, "failures", failures)
     return store
 
 

@@ -1,8 +1,8 @@
 """Look at the rules of alerts every second, in a thread of the scheduler's process.
 
 Invariant: only the active scheduler looks. Without a rule a look is one read of the control database. An error is
-logged once, and the next look tries again; a look that takes long is followed by a longer pause, so that measuring
-takes at most a fifth of a core of ClickHouse.
+logged once, and the next look tries again; a look that takes long is followed by a longer pause, so that rules are
+measured during at most a fifth of the time.
 """
 
 import logging
