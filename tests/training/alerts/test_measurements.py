@@ -42,7 +42,7 @@ def seeded(store: Store) -> Store:
         episode(4, minutes_ago=5, seconds=7200, agent_name=""),
     ]
     insert(store, "episodes", rows)
-    failures = [
+    failures: list[dict[str, object]] = [
         {
             "failure_id": f"e{number}/0",
             "episode_id": f"e{number}",

@@ -2,7 +2,7 @@
 
 Invariant: only the active scheduler looks. Without a rule a look is one read of the control database. An error is
 logged once, and the next look tries again; a look that takes long is followed by a longer pause, so that rules are
-measured during at most a fifth of the time.
+measured during at most a third of the time.
 """
 
 import logging
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spanloop.store import Store
 
 _EVERY_S: Final = 1.0
-_SHARE: Final = 4.0
+_SHARE: Final = 2.0
 """The pause after a look is at least so many times as long as the look."""
 _log: Final = logging.getLogger(__name__)
 
