@@ -174,3 +174,16 @@ def test_a_configuration_that_cannot_be_read_loses_no_message(
         sender.send_waiting(broken)
     look(sender)
     assert len(receiver.messages) == 1
+
+
+def test_a_defect_is_an_attempt_that_failed_and_its_text_is_not_shown(
+    api: AlertApi, database: ControlDatabase, clock: FakeClock
+) -> None:
+    def send(channel: AlertChannel, message: Message) -> None:
+        raise RuntimeError(f"{channel.url} {message.id}")
+
+    fire(api, database, clock, "ops")
+    look(Sender(database, send_message=send, clock=clock))
+    delivery = only_message(api)
+    assert (delivery.attempts, delivery.error) == (1, "it could not be sent: RuntimeError")
+    assert delivery.next_at == clock.now + FIRST_PAUSE

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
-from spanloop.foundation.errors import ConfigurationError, SpanloopError
+from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.settings import AlertChannel
 from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
@@ -108,13 +108,17 @@ class Sender:
 
     def _try(self, name: str, channel: AlertChannel | None, message: Message) -> str:
         """Send one message; return why it was not taken, empty when it was."""
+        if channel is None:
+            return f"there is no channel {name!r} in [alerts.channels]"
         try:
-            if channel is None:
-                raise ConfigurationError(f"there is no channel {name!r} in [alerts.channels]")
             self._send(channel, message)
         except SpanloopError as error:
             _log.warning("alert message %s to %s: %s", message.id, name, error.what)
             return error.what
+        except Exception as error:  # noqa: BLE001 - the border of a message: a defect is recorded, too
+            # Its text may repeat a secret.
+            _log.error("alert message %s to %s: %s", message.id, name, type(error).__name__)
+            return f"it could not be sent: {type(error).__name__}"
         return ""
 
     def _record(self, delivery: Delivery, error: str) -> None:
