@@ -33,6 +33,8 @@ from spanloop.evaluation.tasks.readers import READER_POINT
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.plugins import Listed
 from spanloop.foundation.settings import (
+    AlertChannel,
+    Alerts,
     Evaluation,
     Guard,
     KeyLimits,
@@ -173,6 +175,11 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Tls)),
             "Section `[dashboard.trusted_proxy]` ([log in](../how-to/log-in.md#let-a-proxy-log-users-in)).\n",
             table(("key", "default", "meaning"), section_fields(TrustedProxy)),
+            "## Alerts\n",
+            "Section `[alerts]` ([get alerts](../how-to/alerts.md)).\n",
+            table(("key", "default", "meaning"), section_fields(Alerts)),
+            "Section `[alerts.channels.NAME]`.\n",
+            table(("key", "default", "meaning"), section_fields(AlertChannel)),
         ]
     )
 

@@ -84,6 +84,7 @@ SHOTS: Final = (
     Shot("schedules", "jobs?jobs_view=Schedules", "Jobs"),
     Shot("models", "models", "Models"),
     Shot("model", "models?model={model}", "Models"),
+    Shot("alerts", "alerts?rule=bad-answers", "Alerts"),
 )
 
 

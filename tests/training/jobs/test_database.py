@@ -47,13 +47,14 @@ def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: Co
 
 
 def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: ControlDatabase) -> None:
-    change(database, "UPDATE control_schema SET version = 7")
+    newer = SCHEMA_VERSION + 1
+    change(database, f"UPDATE control_schema SET version = {newer}")
     with pytest.raises(
         DataDirectoryError,
-        match=rf"schema version 7; this spanloop supports versions up to {SCHEMA_VERSION}(?s:.*)newer spanloop",
+        match=rf"schema version {newer}; this spanloop supports versions up to {SCHEMA_VERSION}(?s:.*)newer spanloop",
     ):
         JobApi(data_dir)
-    assert database.stored_version() == 7
+    assert database.stored_version() == newer
 
 
 @pytest.mark.parametrize("is_new", [True, False])

@@ -16,7 +16,7 @@ from .data import convert, dead_letters, export, import_, judge, marks, redact, 
 from .learning import canary, evaluate, evaluations, init, jobs, loop, models, promotion, schedules, train
 from .learning import run as run_command
 from .learning.spec_options import SpecCommand
-from .services import administration, audit, doctor, extensions, instrument, keys, serve, status, up, users
+from .services import administration, alerts, audit, doctor, extensions, instrument, keys, serve, status, up, users
 
 app = typer.Typer(
     name="spanloop",
@@ -61,6 +61,7 @@ app.command(rich_help_panel="Run")(administration.copy)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.add_typer(users.app, name="users", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(audit.audit)
+app.add_typer(alerts.app, name="alerts", rich_help_panel="Run")
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")

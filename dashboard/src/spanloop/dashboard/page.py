@@ -98,6 +98,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "rounds": "spanloop.dashboard.pages.rounds:RoundsPage",
         "jobs": "spanloop.dashboard.pages.jobs:JobsPage",
         "models": "spanloop.dashboard.pages.models:ModelsPage",
+        "alerts": "spanloop.dashboard.pages.alerts:AlertsPage",
     },
     adapt=page_of_callable,
 )

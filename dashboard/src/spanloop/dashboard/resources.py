@@ -13,6 +13,7 @@ import streamlit as st
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file, read_setting
 from spanloop.store import Store, connect
+from spanloop.training.alerts.alert_api import AlertApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 
@@ -38,6 +39,11 @@ def store() -> Store:
 def job_api() -> JobApi:
     """Return the job API of the data directory."""
     return _job_api(data_dir().path)
+
+
+def alert_api() -> AlertApi:
+    """Return the API of alerts of the data directory."""
+    return _alert_api(data_dir().path)
 
 
 def registry() -> Registry:
@@ -70,6 +76,11 @@ def _store(path: Path, key: str) -> Store:
 @st.cache_resource(show_spinner=False)
 def _job_api(path: Path) -> JobApi:
     return JobApi(DataDir(path).open())
+
+
+@st.cache_resource(show_spinner=False)
+def _alert_api(path: Path) -> AlertApi:
+    return AlertApi(DataDir(path).open())
 
 
 @st.cache_resource(show_spinner=False)

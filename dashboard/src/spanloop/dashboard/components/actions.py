@@ -33,6 +33,9 @@ class Action(StrEnum):
     END_CANARY = "end canary"
     JUDGE = "judge"
     WITHDRAW_JUDGEMENT = "take back judgement"
+    ADD_ALERT = "add alert rule"
+    TEST_ALERT = "test alert rule"
+    REMOVE_ALERT = "remove alert rule"
 
 
 def may_act() -> bool:

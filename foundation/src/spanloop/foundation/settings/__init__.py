@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.environment import find_configuration
 
+from .alerts import AlertChannel, Alerts
 from .dashboard import Dashboard, TrustedProxy
 from .environment import with_variables
 from .evaluation import EnvironmentSettings, Evaluation
@@ -24,9 +25,9 @@ from .services import Services, Storage, export_settings
 from .tls import Tls
 
 __all__ = [
-    "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard", "KeyLimits", "Limits",
-    "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls", "Training", "TrustedProxy",
-    "find_configuration", "load_configuration", "use_settings",
+    "AlertChannel", "Alerts", "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard",
+    "KeyLimits", "Limits", "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls",
+    "Training", "TrustedProxy", "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
@@ -93,6 +94,7 @@ class Configuration(Section):
     limits: Limits = Limits()
     tls: Tls = Tls()
     dashboard: Dashboard = Dashboard()
+    alerts: Alerts = Alerts()
 
 
 def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:

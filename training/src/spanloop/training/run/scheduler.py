@@ -1,7 +1,7 @@
 """The scheduler process: ``python -m spanloop.training.run.scheduler --data-dir D``.
 
-It submits the jobs of schedules, requeues the jobs of runners that are gone, and decides about canaries. It also runs
-queued jobs, by default one at a time; ``--slots 0`` leaves them to job runners,
+It submits the jobs of schedules, requeues the jobs of runners that are gone, decides about canaries, and sends alerts.
+It also runs queued jobs, by default one at a time; ``--slots 0`` leaves them to job runners,
 ``python -m spanloop.training.run.runner``. Of several schedulers on one control database one is active, and
 another one takes over when it ends or dies. It listens on no port.
 """
@@ -17,6 +17,7 @@ from spanloop.foundation.settings.sources import Process
 from spanloop.foundation.telemetry.role_process import run_role
 from spanloop.foundation.telemetry.status import Status
 from spanloop.foundation.telemetry.status_listener import serving_status, status_address
+from spanloop.training.alerts.watch import watching_alerts
 from spanloop.training.jobs.processes.control_metrics import SchedulerMetrics
 from spanloop.training.jobs.processes.poll_loop import wait_for_database
 from spanloop.training.jobs.processes.scheduler_loop import Scheduler
@@ -45,7 +46,10 @@ def _run(stop: StopRequest, process: Process[SchedulerSettings]) -> None:
         if scheduler is not None:
             metrics.watch_scheduler(scheduler)
             status.set("running")
-            with watching_canary(data_dir, is_leading=scheduler.is_leading):
+            with (
+                watching_canary(data_dir, is_leading=scheduler.is_leading),
+                watching_alerts(data_dir, is_leading=scheduler.is_leading),
+            ):
                 scheduler.run(stop)
 
 

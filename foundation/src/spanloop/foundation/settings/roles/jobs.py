@@ -31,7 +31,7 @@ class RunnerSettings(StatusSettings):
 
 
 class SchedulerSettings(RunnerSettings):
-    """``[serve.scheduler]``: submit the jobs of schedules, requeue abandoned jobs, decide about canaries."""
+    """``[serve.scheduler]``: submit jobs of schedules, requeue abandoned jobs, decide about canaries, send alerts."""
 
     role = "scheduler"
     module = "spanloop.training.run.scheduler"

@@ -18,7 +18,14 @@ from spanloop.foundation.former_schemas import OPEN_ONCE
 from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 from spanloop.training.jobs.database.database_errors import to_spanloop_error
 from spanloop.training.jobs.database.engines import open_engine, reader_of, shown_url, writer_of
-from spanloop.training.jobs.database.tables import Base, LoopRoundRow, SchemaRow
+from spanloop.training.jobs.database.tables import (
+    AlertDeliveryRow,
+    AlertRow,
+    AlertRuleRow,
+    Base,
+    LoopRoundRow,
+    SchemaRow,
+)
 from spanloop.training.jobs.paths import ControlPaths
 
 SCHEMA_NAME: Final = "control"
@@ -31,7 +38,12 @@ def _add_loop_rounds(connection: Connection) -> None:
     LoopRoundRow.metadata.tables[LoopRoundRow.__tablename__].create(connection)
 
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_add_loop_rounds,)
+def _add_alerts(connection: Connection) -> None:
+    for row in (AlertRuleRow, AlertRow, AlertDeliveryRow):
+        row.metadata.tables[row.__tablename__].create(connection)
+
+
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_add_loop_rounds, _add_alerts)
 """Each entry migrates to the next schema version, the first one from `INITIAL_VERSION`. A new database needs none of
 them: `tables` states the newest schema."""
 

@@ -209,3 +209,60 @@ class LoopRoundRow(Base):
     reason: Mapped[str] = mapped_column(Text, default="")
     started_at: Mapped[datetime] = mapped_column(UtcMicros)
     ended_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+
+
+class AlertRuleRow(Base):
+    """One rule that raises alerts."""
+
+    __tablename__ = "alert_rules"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    condition: Mapped[str] = mapped_column(Text)
+    """As a user writes it."""
+    channels: Mapped[str] = mapped_column(Text)
+    """JSON list of names of ``[alerts.channels]``."""
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+
+
+class AlertRow(Base):
+    """One alert: from when its rule's condition held until it did not, or one event, or one test."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (UniqueConstraint("rule", "cause", name="one_alert_for_each_cause"),)
+
+    alert_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    rule: Mapped[str] = mapped_column(String(64))
+    condition: Mapped[str] = mapped_column(Text)
+    cause: Mapped[str] = mapped_column(String(128))
+    """What is alerted once: a start of firing, a job's attempt, a decision, or a test."""
+    opened_at: Mapped[datetime] = mapped_column(UtcMicros)
+    clear_since: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """Since when the condition does not hold; None while it does."""
+    resolved_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """When it ended; of an event or a test the same as ``opened_at``."""
+    detail: Mapped[str] = mapped_column(Text)
+    """What was measured, or what happened."""
+    link: Mapped[str] = mapped_column(Text)
+    """Path and query of the dashboard's page that shows the cause."""
+
+
+class AlertDeliveryRow(Base):
+    """One message about an alert to one channel."""
+
+    __tablename__ = "alert_deliveries"
+    __table_args__ = (Index("deliveries_by_time", "next_at"),)
+
+    delivery_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    alert_id: Mapped[int] = mapped_column(ForeignKey("alerts.alert_id"))
+    channel: Mapped[str] = mapped_column(String(64))
+    status: Mapped[str] = mapped_column(String(16))
+    """What the message says: firing, resolved, happened or test."""
+    detail: Mapped[str] = mapped_column(Text)
+    """What was measured when the message was written, or what happened."""
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    attempts: Mapped[int] = mapped_column(Integer, default=0)
+    next_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """The next attempt; None when it was received, or given up."""
+    received_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    error: Mapped[str] = mapped_column(Text, default="")
+    """Why the last attempt failed."""

@@ -16,7 +16,7 @@ from spanloop.training.jobs.states import JobState
 
 from ..database.clock import database_time
 from ..database.control_database import ControlDatabase
-from ..database.tables import JobRow, TickRow
+from ..database.tables import AlertDeliveryRow, AlertRow, JobRow, TickRow
 from .job_runner import JobRunner
 from .scheduler_loop import Scheduler
 
@@ -32,6 +32,8 @@ _OF_A_SCHEDULER: Final[metrics.Families] = {
     "jobs": ("gauge", "Jobs in the control database, by state."),
     "oldest_queued_seconds": ("gauge", "Age of the oldest queued job; 0 when there is none."),
     "ticks": ("gauge", "Ticks of all schedules that the control database remembers, by outcome."),
+    "alerts_firing": ("gauge", "Alerts whose condition holds."),
+    "alert_messages_waiting": ("gauge", "Messages of alerts that no receiver has taken yet."),
     **_OF_A_RUNNER,
 }
 
@@ -109,3 +111,7 @@ class SchedulerMetrics(RunnerMetrics):
         ticks = {str(outcome): int(times) for outcome, times in session.execute(outcomes)}
         for outcome in TickOutcome:
             self.set("ticks", ticks.get(str(outcome), 0), verdict=str(outcome))
+        firing = select(func.count()).where(AlertRow.resolved_at.is_(None))
+        self.set("alerts_firing", session.execute(firing).scalar_one())
+        waiting = select(func.count()).where(AlertDeliveryRow.next_at.is_not(None))
+        self.set("alert_messages_waiting", session.execute(waiting).scalar_one())

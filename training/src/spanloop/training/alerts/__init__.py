@@ -1,0 +1,1 @@
+"""Alerts: rules over episodes, jobs and promotions, and messages to webhooks, Slack and mail about what they find."""
