@@ -6,10 +6,13 @@ from typing import Final
 from .base import Kind
 from .openai_chat import OPENAI
 from .preferences import PREFERENCES
-from .tables import PARQUET, VERL
+from .sharegpt import SHAREGPT
+from .tables import JSONL, PARQUET, VERL
 
 KINDS: Final[Mapping[str, Kind]] = {
     "openai": OPENAI,
+    "sharegpt": SHAREGPT,
+    "jsonl": JSONL,
     "preferences": PREFERENCES,
     "parquet": PARQUET,
     "verl": VERL,

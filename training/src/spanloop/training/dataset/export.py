@@ -120,9 +120,7 @@ def export_dataset(
         selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path), consumed=consumed, now=now
     )
     if data_set is not None:
-        manifest = manifest.model_copy(
-            update={"data_set": data_set.reference, "data_set_episodes": data_set.episodes}
-        )
+        manifest = manifest.model_copy(update={"data_set": data_set.reference, "data_set_episodes": data_set.episodes})
     pin(store, [(episode.episode_id, episode.revision) for episode in (*manifest.pinned, *manifest.held_out)])
     write_atomically(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
