@@ -33,6 +33,8 @@ class Action(StrEnum):
     END_CANARY = "end canary"
     JUDGE = "judge"
     WITHDRAW_JUDGEMENT = "take back judgement"
+    ADD_TO_DATA_SET = "add to data set"
+    EXPORT_DATA_SET = "export data set"
 
 
 def may_act() -> bool:

@@ -20,6 +20,11 @@ _ROWS_AT_ONCE: Final = 5_000
 _EPISODES_AT_ONCE: Final = 1_000
 
 
+def export_kinds() -> list[str]:
+    """Return the names of the formats."""
+    return list(KINDS)
+
+
 class Query(NamedTuple):
     """Parameters of the query ``export_episodes``."""
 
