@@ -124,6 +124,7 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     person.see("data-set")
     person.click(person.page.get_by_role("button", name="Export"))
     expect(person.page.get_by_text(f"dataset export {data_set.reference} openai FOLDER")).to_be_visible()
+    person.click(person.page.get_by_role("button", name="Make files"))
     with person.page.expect_download() as waiting:
         person.page.get_by_role("button", name="Download").click()
     with ZipFile(waiting.value.path()) as archive:

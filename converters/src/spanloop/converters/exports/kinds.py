@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from .atif import ATIF
 from .base import Kind
 from .openai_chat import OPENAI
 from .preferences import PREFERENCES
@@ -13,6 +14,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "openai": OPENAI,
     "sharegpt": SHAREGPT,
     "jsonl": JSONL,
+    "atif": ATIF,
     "preferences": PREFERENCES,
     "parquet": PARQUET,
     "verl": VERL,

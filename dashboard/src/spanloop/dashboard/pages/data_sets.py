@@ -18,11 +18,11 @@ from spanloop.dashboard.components.page_frame import empty_state, linked_page, p
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
-from spanloop.dashboard.view_models.formatting import percent
+from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.store import Store
 from spanloop.store.data_set_contents import fetch_composition, fetch_leakage, fetch_rejections
 from spanloop.store.data_sets import DataSet, fetch_data_sets, fetch_members, find_data_set
-from spanloop.training.exports.episode_files import ExportOptions, export_data_set, export_kinds
+from spanloop.training.exports.episode_files import export_data_set, export_kinds
 
 _LABELS: Final = {
     "outcome": "outcome",
@@ -37,6 +37,8 @@ _LABELS: Final = {
 _MAX_DOWNLOAD: Final = 10_000
 """Episodes of the largest version that a page exports, because the archive is made in memory."""
 _MAX_LISTED: Final = 200
+_ARCHIVE: Final = "data_set_archive"
+"""Session state: the newest export, by version and format."""
 
 
 class DataSetsPage(Page):
@@ -139,16 +141,13 @@ def _buttons(store: Store, data_set: DataSet) -> None:
 
 def _export(store: Store, data_set: DataSet) -> None:
     kind = str(st.selectbox("Format", export_kinds(), key="export_kind"))
-    if data_set.episodes <= _MAX_DOWNLOAD and actions.may_act():
-        st.download_button(
-            "Download",
-            lambda: actions.act(
-                Action.EXPORT_DATA_SET, f"{data_set.reference} {kind}", lambda: _archive(store, data_set, kind)
-            ),
-            file_name=f"{data_set.name}-v{data_set.version}-{kind}.zip",
-            mime="application/zip",
-            on_click="ignore",
-        )
+    made = f"{data_set.reference} {kind}"
+    if data_set.episodes <= _MAX_DOWNLOAD and actions.button("Make files", icon=":material/folder_zip:", key="export"):
+        content = actions.act(Action.EXPORT_DATA_SET, made, lambda: _archive(store, data_set, kind))
+        st.session_state[_ARCHIVE] = {made: content}
+    if content := st.session_state.get(_ARCHIVE, {}).get(made):
+        name = f"{data_set.name}-v{data_set.version}-{kind}.zip"
+        st.download_button("Download", content, file_name=name, mime="application/zip", on_click="ignore")
     show_command("On the command line:", resources.cli_command(f"dataset export {data_set.reference} {kind} FOLDER"))
 
 
@@ -157,7 +156,7 @@ def _archive(store: Store, data_set: DataSet, kind: str) -> bytes:
     buffer = BytesIO()
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / data_set.name
-        export_data_set(store, data_set, kind, folder, ExportOptions())
+        export_data_set(store, data_set, kind, folder)
         with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
             for file in sorted(path for path in folder.rglob("*") if path.is_file()):
                 archive.write(file, file.relative_to(folder))
@@ -170,7 +169,7 @@ def _composition(composition: pl.DataFrame, episodes: int) -> None:
         [
             {
                 "field": label if number == 0 else "",
-                "value": value or tables.DASH,
+                "value": value or DASH,
                 "episodes": count,
                 "share": {"text": percent(count, episodes), "key": count},
             }

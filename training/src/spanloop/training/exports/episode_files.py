@@ -18,6 +18,7 @@ from spanloop.store.pinned_revisions import pin
 
 _ROWS_AT_ONCE: Final = 5_000
 _EPISODES_AT_ONCE: Final = 1_000
+_DEFAULTS: Final = ExportOptions()
 
 
 def export_kinds() -> list[str]:
@@ -42,7 +43,9 @@ def export_query(store: Store, query: Query, kind: str, folder: Path, options: E
     return _export(store, _Sources(stated, store.query("export_episodes", **parameters)), kind, folder, options)
 
 
-def export_data_set(store: Store, data_set: DataSet, kind: str, folder: Path, options: ExportOptions) -> Manifest:
+def export_data_set(
+    store: Store, data_set: DataSet, kind: str, folder: Path, options: ExportOptions = _DEFAULTS
+) -> Manifest:
     """Export the episode revisions of a version of a data set.
 
     Args:
