@@ -1,12 +1,12 @@
 """Convert ATIF trajectories to the spans of a live agent, and a score.
 
-Each step of the agent becomes a model call, whose input is the messages before it; each result of its tool calls becomes
-a tool call. All are children of one ``invoke_agent`` span. What spanloop wrote under ``extra.spanloop`` makes the spans
+Each step of the agent becomes a model call, whose input is the messages before it, and each result of its tool calls a
+tool call. All are children of one ``invoke_agent`` span. What spanloop wrote under ``extra.spanloop`` makes the spans
 of an exported episode equal to the recorded ones in all that ATIF and OpenTelemetry share.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from spanloop.semconv import atif
@@ -48,7 +48,7 @@ def span_fields(trajectory: Mapping[str, object]) -> Iterator[SpanFields]:
         BadItemError: A value is invalid.
     """
     agent = _fields(trajectory.get("agent"), "agent")
-    agent_name = str(agent.get("name") or "")
+    agent_name = str(atif.extra_of(trajectory).get("agent_name", agent.get("name") or ""))
     tools = [tool.get("function", tool) for tool in agent.get("tool_definitions") or () if isinstance(tool, dict)]
     common = {names.GEN_AI_AGENT_NAME: agent_name}
     yield {names.GEN_AI_OPERATION_NAME: "invoke_agent", **common}, None, 0
@@ -66,8 +66,8 @@ def span_fields(trajectory: Mapping[str, object]) -> Iterator[SpanFields]:
             stated = extra.get("tools", tools)
             yield _model_call(step, message, conversation, _json(stated) if stated else "", agent)
             yield from (
-                ({**fields, names.GEN_AI_AGENT_NAME: str(extra.get("agent_name") or agent_name)}, None, 0)
-                for fields in _tool_calls(message, results)
+                ({**fields, names.GEN_AI_AGENT_NAME: str(extra.get("agent_name", agent_name))}, None, 0)
+                for fields in _tool_calls(message, results, extra.get("tool_results") or ())
             )
         conversation = [*conversation, message, *results]
     if not is_called:
@@ -78,21 +78,23 @@ def _model_call(
     step: Mapping[str, Any], message: atif.Json, conversation: list[atif.Json], tools: str, agent: Mapping[str, Any]
 ) -> SpanFields:
     extra, metrics = atif.extra_of(step), step.get("metrics") or {}
-    model = str(step.get("model_name") or agent.get("model_name") or "")
+    # What an exported step lacks was not recorded; a step of another program has the trajectory's model.
+    model = str(step.get("model_name") or ("" if extra else agent.get("model_name")) or "")
     has_calls = any(part.get("type") == "tool_call" for part in message.get("parts") or ())
-    reason = str(extra.get("finish_reason") or message.get("finish_reason") or ("tool_call" if has_calls else "stop"))
+    reason = str(extra.get("finish_reason", "tool_call" if has_calls else "stop"))
+    stated = {"finish_reason": extra["message_finish_reason"]} if "message_finish_reason" in extra else {}
     attributes: dict[str, object] = {
         names.GEN_AI_OPERATION_NAME: "chat",
-        names.GEN_AI_AGENT_NAME: str(extra.get("agent_name") or agent.get("name") or ""),
+        names.GEN_AI_AGENT_NAME: str(extra.get("agent_name", agent.get("name") or "")),
         names.GEN_AI_REQUEST_MODEL: model,
         names.GEN_AI_RESPONSE_MODEL: model,
         names.GEN_AI_RESPONSE_ID: extra.get("response_id"),
-        names.GEN_AI_RESPONSE_FINISH_REASONS: [reason],
+        names.GEN_AI_RESPONSE_FINISH_REASONS: [reason] if reason else None,
         names.GEN_AI_USAGE_INPUT_TOKENS: metrics.get("prompt_tokens"),
         names.GEN_AI_USAGE_OUTPUT_TOKENS: metrics.get("completion_tokens"),
         names.GEN_AI_TOOL_DEFINITIONS: tools,
         names.GEN_AI_INPUT_MESSAGES: _json(conversation),
-        names.GEN_AI_OUTPUT_MESSAGES: _json([{**message, "finish_reason": reason}]),
+        names.GEN_AI_OUTPUT_MESSAGES: _json([message | stated]),
         _PROMPT_TOKENS: metrics.get("prompt_token_ids"),
         _RESPONSE_TOKENS: metrics.get("completion_token_ids"),
         _LOGPROBS: metrics.get("logprobs"),
@@ -102,19 +104,28 @@ def _model_call(
     return attributes, started_ns, int(extra.get("duration_ns") or 0)
 
 
-def _tool_calls(message: atif.Json, results: list[atif.Json]) -> Iterator[dict[str, object]]:
+def _tool_calls(
+    message: atif.Json, results: list[atif.Json], recorded: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, object]]:
+    """Yield the attributes of the span of each result; of an exported step, those of ``recorded``."""
     calls = {part.get("id"): part for part in message.get("parts") or () if part.get("type") == "tool_call"}
-    for result in results:
-        for part in result.get("parts") or ():
-            call = calls.get(part.get("id"))
-            if part.get("type") == "tool_call_response" and call is not None:
-                yield {
-                    names.GEN_AI_OPERATION_NAME: "execute_tool",
-                    names.GEN_AI_TOOL_NAME: call.get("name"),
-                    names.GEN_AI_TOOL_CALL_ID: call.get("id"),
-                    names.GEN_AI_TOOL_CALL_ARGUMENTS: _text(call.get("arguments")),
-                    names.GEN_AI_TOOL_CALL_RESULT: _text(part.get("response")),
-                }
+    answers = [part for result in results for part in result.get("parts") or ()]
+    native = [
+        {"tool_call_id": part.get("id"), "content": part.get("response")}
+        for part in answers
+        if part.get("type") == "tool_call_response" and part.get("id") in calls
+    ]
+    for result in recorded or native:
+        call = calls.get(result.get("tool_call_id"), {})
+        is_error = result.get("status") == "error"
+        yield {
+            names.GEN_AI_OPERATION_NAME: "execute_tool",
+            names.GEN_AI_TOOL_NAME: result.get("name") or call.get("name"),
+            names.GEN_AI_TOOL_CALL_ID: result.get("tool_call_id"),
+            names.GEN_AI_TOOL_CALL_ARGUMENTS: _text(call["arguments"]) if call.get("arguments") is not None else None,
+            names.GEN_AI_TOOL_CALL_RESULT: _text(result.get("content")),
+            names.ERROR_TYPE: (result.get("error_type") or "error") if is_error else None,
+        }
 
 
 def _messages(step: Mapping[str, Any], where: str) -> list[atif.Json]:

@@ -19,10 +19,12 @@ from .base import ExportOptions, Kind, Made, Source
 from .conversation import MALFORMED
 
 _STEP_EXTRA: Final = (
-    *("agent_name", "trace_id", "span_id", "response_id", "policy_version", "finish_reason", "reward", "duration_ns"),
-    *("is_trainable", "untrainable_reason", "error_class", "fault_owner"),
+    *("trace_id", "span_id", "response_id", "policy_version", "reward", "duration_ns"),
+    *("is_trainable", "untrainable_reason", "error_class", "fault_owner", "is_terminated", "is_truncated"),
 )
 """Columns of a step that ATIF has no field for; those that are empty are left out."""
+_ALWAYS: Final = ("agent_name", "finish_reason")
+"""Columns of a step that are stated also where they are empty, because a reader would assume another value."""
 _EPISODE_EXTRA: Final = ("episode_id", "revision", "task_id", "group_id", "outcome")
 
 
@@ -71,7 +73,7 @@ def trajectory(rows: list[dict[str, Any]]) -> atif.Json:
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps, start=1)],
         "final_metrics": final,
     }
-    return atif.with_extra(document, _filled(first, _EPISODE_EXTRA))
+    return atif.with_extra(document, _filled(first, _EPISODE_EXTRA) | {"agent_name": first["agent_name"]})
 
 
 class _Steps:
@@ -92,7 +94,14 @@ class _Steps:
             self._message(message, {atif.BEGINS: True} if begins and number == 0 else {})
         self._seen = texts
         action = dict(as_fields(parse_json(row["action"])))
-        extra = _filled(row, _STEP_EXTRA) | ({atif.BEGINS: True} if begins and not state else {})
+        extra = {name: row[name] for name in _ALWAYS} | _filled(row, _STEP_EXTRA) | {"step": row["step"]}
+        # Later states repeat the message without its reason.
+        if "finish_reason" in action:
+            extra["message_finish_reason"] = action.pop("finish_reason")
+        if begins and not state:
+            extra[atif.BEGINS] = True
+        if results := as_list(parse_json(row["tool_results"] or "[]")):
+            extra["tool_results"] = results
         if row["tools"] != first["tools"]:
             extra["tools"] = parse_json(row["tools"] or "[]")
         metrics = {
@@ -107,7 +116,7 @@ class _Steps:
             fields["model_name"] = row["model"]
         if shown := {name: value for name, value in metrics.items() if value}:
             fields["metrics"] = shown
-        self._message(action, extra | {"step": row["step"]}, fields)
+        self._message(action, extra, fields)
         self._seen.append(dump(action))
 
     def _message(self, message: atif.Json, extra: atif.Json, fields: atif.Json | None = None) -> None:

@@ -64,8 +64,8 @@ def export(
 
     `openai` writes JSONL for OpenAI's fine-tuning, `sharegpt` the same conversations as ShareGPT's turns, `preferences`
     JSONL with pairs of actions, `parquet` a Hugging Face dataset of transitions, `jsonl` the same rows as JSON, `atif`
-    trajectories of Harbor's format, `verl` token rows. The manifest holds the query, the reasons of rejected episodes and every episode's revision. The same
-    episodes give the same bytes.
+    trajectories in Harbor's format, `verl` token rows. The manifest holds the query, the reasons of rejected episodes
+    and every episode's revision. The same episodes give the same bytes.
 
     Example: `spanloop export openai refunds --task-prefix refund-`
     """
