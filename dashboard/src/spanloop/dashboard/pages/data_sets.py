@@ -131,7 +131,7 @@ def _buttons(store: Store, data_set: DataSet) -> None:
         with st.popover("Evaluate", icon=":material/fact_check:"):
             show_command(
                 "Run your agent on the data set's tasks, one attempt at each group, then evaluate a version on them:",
-                resources.cli_command(f"run stored-traces:data_set={data_set.reference} --app app.py")
+                resources.cli_command(f"run stored-traces: --reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL")
                 + "\n"
                 + resources.cli_command("evaluate MODEL"),
             )
