@@ -15,6 +15,7 @@ from spanloop.pipeline import run
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.data_sets import fetch_members, find_data_set
 from spanloop.store.judgements import Opinion, find_target, judge
 
 from ...conftest import MakeFrame
@@ -112,7 +113,7 @@ def test_an_export_has_the_pinned_outcomes(store: Store, tmp_path: Path) -> None
     spanloop("add", "shop", "--filter", "task=weather-*")
     judge(store, find_target(store, trace_id("e0")), Opinion(verdict=Verdict.BAD), judged_by="ann")
     run(store)
-    lines = {}
+    lines: dict[str, list[str]] = {}
     for kind in ("openai", "sharegpt", "jsonl", "parquet", "verl"):
         spanloop("export", "shop@v1", kind, tmp_path / kind)
         manifest = json.loads((tmp_path / kind / "manifest.json").read_text())
@@ -129,3 +130,17 @@ def test_an_export_has_the_pinned_outcomes(store: Store, tmp_path: Path) -> None
     spanloop("export", "shop", "openai", tmp_path / "openai")
     manifest = json.loads((tmp_path / "openai" / "manifest.json").read_text())
     assert (manifest["query"], manifest["accepted"]) == ({"data_set": "shop@v2"}, 2)
+
+
+@pytest.mark.usefixtures("feed")
+def test_an_exported_trajectory_is_imported_with_its_steps_and_reward(store: Store, tmp_path: Path) -> None:
+    spanloop("add", "shop", "--filter", "task=weather-*")
+    spanloop("export", "shop", "atif", tmp_path / "atif")
+    result = CliRunner().invoke(app, ["import", str(tmp_path / "atif" / "data")])
+    assert result.exit_code == 0, result.output
+    run(store)
+    added = CliRunner().invoke(app, ["dataset", "add", "again", "--filter", "service=imported"])
+    assert added.exit_code == 0, added.output
+    columns = ("task_id", "outcome", "reward", "step_count", "agent_name", "model")
+    first, again = (fetch_members(store, find_data_set(store, name)).select(columns) for name in ("shop", "again"))
+    assert sorted(again.rows()) == sorted(first.rows())

@@ -15,11 +15,14 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.data_sets import fetch_data_sets, fetch_members, find_data_set
+from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi
 
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
 from ...databases import ReusedDatabases
 from ..urls import clickhouse_url
+from .dashboard_seeding import model_folder
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
 from .test_tasks_in_a_browser import READY_MS, VIEWPORT, Person
@@ -48,6 +51,7 @@ def shop(
             feed.world.score(0.0 if number < FAILED else 1.0, trace_id=trace)
         feed.send()
         convert(store)
+        Registry(directory).add("tiny", model_folder(tmp_path_factory.mktemp("models") / "tiny"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
             with dashboard(directory) as (url, _), chromium() as browser:
@@ -115,7 +119,7 @@ def test_failures_collect_their_episodes(person: Person, shop: tuple[str, Browse
 
 
 def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:
-    _, _, store, _ = shop
+    _, _, store, directory = shop
     data_set = fetch_data_sets(store)[-1]
     person.open("data_sets")
     person.click(person.page.get_by_text(data_set.reference))
@@ -134,3 +138,9 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     person.settle()
     person.click(person.page.get_by_role("button", name="Train"))
     expect(person.page.get_by_role("heading", name="Jobs")).to_be_visible()
+    person.click(person.page.get_by_text("Episodes and other settings"))
+    expect(person.page.get_by_role("textbox", name="Data set")).to_have_value(data_set.reference)
+    person.click(person.page.get_by_role("button", name="Start it"))
+    expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
+    (job,) = JobApi(directory).list()
+    assert job.spec.episodes.data_set == data_set.reference

@@ -31,8 +31,8 @@ def is_atif(fields: Mapping[str, object]) -> bool:
 
 def reward_of(trajectory: Mapping[str, object]) -> object:
     """Return the reward of the last step of the policy that has one, else None."""
-    steps = [step for step in _list(trajectory.get("steps"), "steps") if isinstance(step, dict)]
-    rewards = [atif.extra_of(cast("dict[str, Any]", step)).get("reward") for step in steps]
+    steps = [_fields(step, "steps") for step in _list(trajectory.get("steps"), "steps")]
+    rewards = [atif.extra_of(step).get("reward") for step in steps]
     return next((reward for reward in reversed(rewards) if reward is not None), None)
 
 
@@ -49,7 +49,8 @@ def span_fields(trajectory: Mapping[str, object]) -> Iterator[SpanFields]:
     """
     agent = _fields(trajectory.get("agent"), "agent")
     agent_name = str(atif.extra_of(trajectory).get("agent_name", agent.get("name") or ""))
-    tools = [tool.get("function", tool) for tool in agent.get("tool_definitions") or () if isinstance(tool, dict)]
+    definitions = _list(agent.get("tool_definitions") or [], "agent.tool_definitions")
+    tools = [tool.get("function", tool) for tool in (_fields(each, "agent.tool_definitions") for each in definitions)]
     common = {names.GEN_AI_AGENT_NAME: agent_name}
     yield {names.GEN_AI_OPERATION_NAME: "invoke_agent", **common}, None, 0
     conversation: list[atif.Json] = []
@@ -77,7 +78,7 @@ def span_fields(trajectory: Mapping[str, object]) -> Iterator[SpanFields]:
 def _model_call(
     step: Mapping[str, Any], message: atif.Json, conversation: list[atif.Json], tools: str, agent: Mapping[str, Any]
 ) -> SpanFields:
-    extra, metrics = atif.extra_of(step), step.get("metrics") or {}
+    extra, metrics = atif.extra_of(step), _fields(step.get("metrics") or {}, "metrics")
     # What an exported step lacks was not recorded; a step of another program has the trajectory's model.
     model = str(step.get("model_name") or ("" if extra else agent.get("model_name")) or "")
     has_calls = any(part.get("type") == "tool_call" for part in message.get("parts") or ())

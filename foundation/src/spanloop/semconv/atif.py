@@ -6,7 +6,7 @@ message is under ``extra.spanloop``, so a file of another program needs none of 
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 SCHEMA_VERSION: Final = "ATIF-v1.6"
 SCHEMA_PREFIX: Final = "ATIF-v"
@@ -70,10 +70,11 @@ def messages_of(step: Mapping[str, Any]) -> list[Json]:
             "name": call.get("function_name"),
             "arguments": call.get("arguments"),
         }
-        for call in step.get("tool_calls") or ()
+        for call in objects_of(step.get("tool_calls"))
     ]
     messages: list[Json] = [{"role": _ROLES.get(source, source), "parts": parts}]
-    for result in (step.get("observation") or {}).get("results") or ():
+    observation = cast("Json", step.get("observation") or {})
+    for result in objects_of(observation.get("results")):
         contents = _contents(result.get("content"))
         is_text = len(contents) == 1 and contents[0]["type"] == "text"
         response = contents[0]["content"] if is_text else json.dumps(contents, ensure_ascii=False) if contents else ""
@@ -88,9 +89,9 @@ def messages_of(step: Mapping[str, Any]) -> list[Json]:
 
 def extra_of(value: Mapping[str, Any]) -> Json:
     """Return what spanloop wrote of a trajectory or a step beside ATIF's fields."""
-    extra = value.get("extra")
-    content = extra.get(EXTRA) if isinstance(extra, dict) else None
-    return content if isinstance(content, dict) else {}
+    extra: Any = value.get("extra")
+    content: Any = cast("Json", extra).get(EXTRA) if isinstance(extra, dict) else None
+    return cast("Json", content) if isinstance(content, dict) else {}
 
 
 def with_extra(value: Json, content: Mapping[str, Any]) -> Json:
@@ -99,7 +100,8 @@ def with_extra(value: Json, content: Mapping[str, Any]) -> Json:
 
 
 def _of(parts: Sequence[Any], kind: str) -> list[Json]:
-    return [part for part in parts if isinstance(part, dict) and part.get("type") == kind]
+    stored = [cast("Json", part) for part in parts if isinstance(part, dict)]
+    return [part for part in stored if part.get("type") == kind]
 
 
 def _result(part: Json) -> Json:
@@ -112,5 +114,17 @@ def _contents(content: Any) -> list[Json]:
     """Return the parts of a text, or of a list of ATIF's parts."""
     if isinstance(content, str):
         return [{"type": "text", "content": content}] if content else []
-    parts = [part for part in content or () if isinstance(part, dict)]
-    return [{"type": "text", "content": part["text"]} if part.get("type") == "text" else dict(part) for part in parts]
+    return [
+        {"type": "text", "content": part["text"]} if part.get("type") == "text" else dict(part)
+        for part in objects_of(content)
+    ]
+
+
+def objects_of(value: Any) -> list[Json]:
+    """Return the objects of a list; TypeError: a value is something else."""
+    if not isinstance(value or [], list):
+        raise TypeError(f"got {value!r:.60}, expected a list")
+    items = cast("list[object]", value or [])
+    if any(not isinstance(item, dict) for item in items):
+        raise TypeError(f"got {items!r:.60}, expected a list of objects")
+    return cast("list[Json]", items)

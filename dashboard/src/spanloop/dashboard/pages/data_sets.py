@@ -129,12 +129,9 @@ def _buttons(store: Store, data_set: DataSet) -> None:
             st.session_state[job_form.NEXT_VIEW] = "New job"
             st.switch_page(linked_page("jobs"))
         with st.popover("Evaluate", icon=":material/fact_check:"):
-            show_command(
-                "Run your agent on the data set's tasks, one attempt at each group, then evaluate a version on them:",
-                resources.cli_command(f"run stored-traces: --reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL")
-                + "\n"
-                + resources.cli_command("evaluate MODEL"),
-            )
+            options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
+            commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))
+            show_command("Run your agent on the data set's tasks, then evaluate the model:", "\n".join(commands))
         with st.popover("Export", icon=":material/download:"):
             _export(store, data_set)
 
