@@ -116,6 +116,12 @@ def test_failures_collect_their_episodes(person: Person, shop: tuple[str, Browse
     person.click(person.page.get_by_role("button", name="Add", exact=True))
     expect(person.page.get_by_text(f"wrong-calls@v1 has {FAILED} episodes.")).to_be_visible()
     assert find_data_set(store, "wrong-calls").episodes == FAILED
+    person.open("failures")
+    person.click(person.page.get_by_role("tab", name="One by one"))
+    person.click(person.page.get_by_role("table", name="failures").locator("tbody input").first)
+    person.click(person.page.get_by_role("button", name="Add to data set"))
+    person.click(person.page.get_by_role("button", name="Add", exact=True))
+    expect(person.page.get_by_text("1 already_in_data_set")).to_be_visible()
 
 
 def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:

@@ -1,8 +1,7 @@
 """Add episodes to a data set: a dialog that names it, over the filtered or selected rows of a list."""
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -24,22 +23,26 @@ FIRST_NAME: Final = "first"
 FetchEpisodes = Callable[[Store], pl.DataFrame]
 
 
-def adder(store: Store, fetch: FetchEpisodes, source: str) -> Callable[[Sequence[str]], None] | None:
+def adder(
+    store: Store, fetch: FetchEpisodes, source: str, *, episodes: Mapping[str, str] | None = None
+) -> Callable[[Sequence[str]], None] | None:
     """Return what a list calls to add rows; None for a visitor who may not.
 
     Args:
         store: The store.
         fetch: Return all that is filtered, with the columns of ``data_set_episodes``.
         source: The filters, as the address of the page.
+        episodes: The episode of each row by the row's id; None where the ids are those of episodes.
     """
-    return partial(_open, store, fetch, source) if actions.may_act() else None
 
+    def add(ids: Sequence[str]) -> None:
+        chosen = sorted({episodes[each] if episodes else each for each in ids})
+        if chosen:
+            add_dialog(store, lambda: current_episodes(store, chosen), f"{len(ids)} selected of {source}")
+        else:
+            add_dialog(store, lambda: fetch(store), source)
 
-def _open(store: Store, fetch: FetchEpisodes, source: str, ids: Sequence[str]) -> None:
-    if ids:
-        add_dialog(store, lambda: current_episodes(store, ids), f"{len(ids)} selected of {source}")
-    else:
-        add_dialog(store, lambda: fetch(store), source)
+    return add if actions.may_act() else None
 
 
 @st.dialog("Add to data set")

@@ -219,7 +219,7 @@ def _mount(
         "hidden": _hidden(state, columns) if state else [],
         "isPrimary": state is not None,
         "isSortable": state is None and len(ids) > 1,
-        "isSelectable": bool(state and state.compare_href),
+        "isSelectable": bool(state and (state.compare_href or state.collect)),
         "compareHref": state.compare_href if state else "",
         "canChoose": state is not None,
         "judgeHref": state.judge_href if state else "",

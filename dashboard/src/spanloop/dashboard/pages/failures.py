@@ -92,7 +92,10 @@ def _failures(store: Store) -> None:
                 path="failures",
                 noun="failure",
                 collect=collecting.adder(
-                    store, lambda store: fetch_failing(store, filters), f"failures?{filters.query()}"
+                    store,
+                    lambda store: fetch_failing(store, filters),
+                    f"failures?{filters.query()}",
+                    episodes=dict(matches.rows.select("failure_id", "episode_id").iter_rows()),
                 ),
             )
             failure_table.show_list(matches.rows, state)
