@@ -184,13 +184,14 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
             },
             is_list=True,
         ),
-        Case("export_transitions", {"episode_ids": trace_ids, "revisions": facts["revisions"]}),
-        Case("export_trajectories", {"episode_ids": trace_ids, "revisions": facts["revisions"]}),
+        Case("export_transitions", {"episode_ids": trace_ids, "revisions": facts["revisions"], "data_set_id": ""}),
+        Case("export_trajectories", {"episode_ids": trace_ids, "revisions": facts["revisions"], "data_set_id": ""}),
         Case(
             "training_trajectories",
             {
                 "task_ids": [],
                 "task_prefix": "train-",
+                "data_set": "",
                 "since": _time(day),
                 "until": _time(end_s + DAY_S),
                 "services": [],

@@ -70,6 +70,7 @@ SHOTS: Final = (
     Shot("episode-tokens", "episodes", "Episode", click_first_row=True, then="view=Tokens"),
     Shot("episode-failures", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Failures"),
     Shot("judge", "episodes?errors=1..&queue=20", "Judge"),
+    Shot("data-set", "data_sets", "Data set", click_first_row=True),
     Shot("traces", "traces", "Traces"),
     Shot("trace", "traces", "Trace", click_first_row=True),
     Shot("failures", "failures", "Failures"),

@@ -18,7 +18,15 @@ from ...dashboard.urls import clickhouse_url
 
 SERVICES = ("shop", "bank")
 TIME = datetime(2026, 1, 2, tzinfo=UTC)
-BY_EPISODE = ("episodes", "failures", "episode_messages", "transition_rows", "trajectories", "judgements")
+BY_EPISODE = (
+    "episodes",
+    "failures",
+    "episode_messages",
+    "transition_rows",
+    "trajectories",
+    "judgements",
+    "data_set_episodes",
+)
 SUMMARIES = ("episode_summaries", "failure_summaries", "step_summaries", "trace_summaries")
 WRITES = (
     "INSERT INTO episodes (episode_id) VALUES ('x')",

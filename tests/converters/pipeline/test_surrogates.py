@@ -55,13 +55,15 @@ def stored(store: Store, feed: Feed) -> Store:
     return store
 
 
+_PINNED = {"episode_ids": "episode_id", "revisions": "revision"}
+
+
 def rows_of(store: Store, source: str) -> pl.DataFrame:
     episodes = store.query(
         "export_episodes", task_ids=[], task_prefix="", policy_version="", since="2020-01-01", until="2100-01-01"
     )
-    return store.query(
-        f"export_{source}", episode_ids=episodes["episode_id"].to_list(), revisions=episodes["revision"].to_list()
-    )
+    pinned = {name: episodes[column].to_list() for name, column in _PINNED.items()}
+    return store.query(f"export_{source}", **pinned, data_set_id="")
 
 
 def test_the_view_shows_lists_of_messages_with_each_text(stored: Store, feed: Feed) -> None:

@@ -93,6 +93,7 @@ def test_transitions_have_the_failures_of_their_step(feed: Feed) -> None:
         "export_transitions",
         episode_ids=episodes["episode_id"].to_list(),
         revisions=episodes["revision"].to_list(),
+        data_set_id="",
     )
     converted = exported_transitions(feed.world.convert())
     columns = ("episode_id", "step", *FAULT_COLUMNS)

@@ -15,7 +15,7 @@ def test_a_seeded_page_draws(page: str) -> None:
     app = open_page(page)
     assert not app.exception
     assert not app.error
-    assert app.title[0].value == page.capitalize()
+    assert app.title[0].value == page.replace("_", " ").capitalize()
 
 
 @pytest.mark.usefixtures("environment")
@@ -27,6 +27,7 @@ def test_a_seeded_page_draws(page: str) -> None:
         ("traces", "No trace yet.", "pip install"),
         ("transitions", "No transition yet.", "pip install"),
         ("failures", "No episode yet", "pip install"),
+        ("data_sets", "No data set yet.", "spanloop dataset add"),
         ("evaluations", "No evaluation is stored yet.", "spanloop evaluate"),
         ("jobs", "No job yet.", "spanloop train"),
         ("models", "No model is registered yet.", "spanloop models add"),

@@ -17,6 +17,7 @@ from spanloop.evaluation.tasks.readers import find_reader
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
+from spanloop.store.data_sets import add_to_data_set
 from spanloop.store.scores import Score, add_scores
 
 from ...conftest import MakeFrame
@@ -252,3 +253,8 @@ def test_stored_episodes_of_one_beginning_are_one_task(store: Store, frame_of: M
     assert not list(TaskReading("stored-traces:", options={"service": "other"}, store=store))
     late = {"since": "2026-01-01T00:00:00"}
     assert not list(TaskReading("stored-traces:", options=late, store=store))
+    add_to_data_set(store, "sums", ["e3"], created_by="ann", source="selection")
+    for data_set in ("sums", "sums@v1"):
+        assert [task.id for task in TaskReading("stored-traces:", options={"data_set": data_set}, store=store)] == [
+            "sum/3"
+        ]

@@ -22,6 +22,7 @@ _DERIVED_TABLES: Final = (
     "transition_rows",
     "replaced_revisions",
     "pinned_revisions",
+    "data_set_episodes",
     "trajectories",
     "failures",
     "failure_summaries",

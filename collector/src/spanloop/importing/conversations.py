@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -26,6 +26,7 @@ from spanloop.foundation.surrogates import replace_surrogates
 from spanloop.semconv import attributes as names
 from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
+from . import atif
 from .import_requests import Score, iso_nanoseconds, key_values
 from .openai_messages import find_reward, to_openai_messages, without_reward
 from .report import BadItemError
@@ -79,25 +80,17 @@ class ConversationReader:
         task_id = _plain_text(line.get("task_id"), "task_id")
         agent = _plain_text(line.get("agent"), "agent") or _plain_text(line.get("name"), "name")
         model = _plain_text(line.get("model"), "model")
-        identity = self._identity(line)
-        episode_key = f"import-{identity.hex()}"
-        common = {names.SPANLOOP_EPISODE_ID: episode_key, names.SPANLOOP_TASK_ID: task_id}
-        spans = [
-            _span(identity, number, started_ns, attributes | {key: value for key, value in common.items() if value})
-            for number, attributes in enumerate(_attributes(messages, agent=agent, model=model, tools=tools))
-        ]
-        resource = Resource(attributes=key_values({names.SERVICE_NAME: _SERVICE_NAME}))
-        scope = InstrumentationScope(name="spanloop.importing")
-        request = ExportTraceServiceRequest(
-            resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(scope=scope, spans=spans)])]
-        )
-        if reward is None:
-            return Conversation(request, None)
-        score_id = hashlib.blake2b(identity + b"reward", digest_size=16).hexdigest()
-        scored_ns = started_ns + len(spans) * _ORDER_NS
-        return Conversation(
-            request, Score(score_id, reward, identity.hex(), episode_key, replace_surrogates(task_id), scored_ns)
-        )
+        attributes = _attributes(messages, agent=agent, model=model, tools=tools)
+        fields = ((each, None, 0) for each in attributes)
+        return _conversation(self._identity(line), fields, started_ns=started_ns, task_id=task_id, reward=reward)
+
+    def read_atif(self, trajectory: Mapping[str, object], *, default_time_ns: int) -> Conversation:
+        """Convert a trajectory of ATIF; arguments and errors are those of `read`."""
+        fields = list(atif.span_fields(trajectory))
+        started_ns = next((start_ns for _, start_ns, _ in fields if start_ns is not None), default_time_ns)
+        reward = _reward(atif.reward_of(trajectory))
+        task_id = atif.task_of(trajectory)
+        return _conversation(self._identity(trajectory), fields, started_ns=started_ns, task_id=task_id, reward=reward)
 
     def _identity(self, line: Mapping[str, object]) -> bytes:
         content = json.dumps(without_reward(line), sort_keys=True)
@@ -151,7 +144,42 @@ def _attributes(
         encoded_messages.append(_json(canonical))
 
 
-def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, object]) -> Span:
+def _conversation(
+    identity: bytes, fields: Iterable[atif.SpanFields], *, started_ns: int, task_id: str, reward: float | None
+) -> Conversation:
+    """Return the spans, of which the first is the parent of the others, and the score.
+
+    Args:
+        identity: Trace id of the spans.
+        fields: Attributes, start and duration of each; a span without a start begins behind the one before.
+        started_ns: Start of the first span.
+        task_id: The task; empty without one.
+        reward: The score's value; None for no score.
+    """
+    episode_key = f"import-{identity.hex()}"
+    common = {names.SPANLOOP_EPISODE_ID: episode_key, names.SPANLOOP_TASK_ID: task_id}
+    common = {key: value for key, value in common.items() if value}
+    spans: list[Span] = []
+    next_ns = started_ns
+    for number, (attributes, stated_ns, duration_ns) in enumerate(fields):
+        start_ns = next_ns if stated_ns is None else stated_ns
+        times_ns = (start_ns, start_ns + duration_ns)
+        spans.append(_span(identity, number, times_ns, _without_empty(attributes) | common))
+        next_ns = times_ns[1] + _ORDER_NS
+    resource = Resource(attributes=key_values({names.SERVICE_NAME: _SERVICE_NAME}))
+    scope = InstrumentationScope(name="spanloop.importing")
+    request = ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(scope=scope, spans=spans)])]
+    )
+    if reward is None:
+        return Conversation(request, None)
+    score_id = hashlib.blake2b(identity + b"reward", digest_size=16).hexdigest()
+    return Conversation(
+        request, Score(score_id, reward, identity.hex(), episode_key, replace_surrogates(task_id), next_ns)
+    )
+
+
+def _span(identity: bytes, number: int, times_ns: tuple[int, int], attributes: dict[str, object]) -> Span:
     operation = str(attributes[names.GEN_AI_OPERATION_NAME])
     subject = attributes.get(
         {"chat": names.GEN_AI_REQUEST_MODEL, "execute_tool": names.GEN_AI_TOOL_NAME}.get(
@@ -159,15 +187,14 @@ def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, o
         ),
         "",
     )
-    time_ns = started_ns + number * _ORDER_NS
     return Span(
         trace_id=identity,
         span_id=_span_id(identity, number),
         parent_span_id=_span_id(identity, 0) if number else b"",
         name=replace_surrogates(f"{operation} {subject}".strip()),
         kind=Span.SpanKind.ValueType(3 if operation == "chat" else 1),
-        start_time_unix_nano=time_ns,
-        end_time_unix_nano=time_ns,
+        start_time_unix_nano=times_ns[0],
+        end_time_unix_nano=times_ns[1],
         attributes=key_values(attributes),
     )
 

@@ -11,15 +11,16 @@ from spanloop.collector.otlp.json_encoding import decode_logs, decode_traces
 from spanloop.collector.otlp.wire import MalformedError, serialize
 from spanloop.collector.validation import Signal, validate_request
 
-from .conversations import MESSAGE_KEYS, ConversationReader
+from .atif import is_atif
+from .conversations import MESSAGE_KEYS, Conversation, ConversationReader
 from .files import Document
 from .import_requests import ImportRequest
 from .report import BadItemError, Place, Reject
 from .sdk_dumps import convert_log_record, convert_span
 
 _EXPECTED: Final = (
-    "an OTLP request (resourceSpans, resourceLogs), a span or log record as printed by the SDK, or a conversation "
-    "(messages, traj or conversations)"
+    "an OTLP request (resourceSpans, resourceLogs), a span or log record as printed by the SDK, a conversation "
+    "(messages, traj or conversations), or a trajectory of ATIF (schema_version)"
 )
 _DUMP_LIST_KEYS: Final = ("spans", "log_events", "log_records")
 """Keys of a recording's lists of spans and log records printed by the SDK."""
@@ -53,7 +54,9 @@ class DocumentReader:
             yield Reject(place, "unknown_format", f"{value!r:.60}", _EXPECTED)
 
     def _object(self, fields: Mapping[str, object], place: Place) -> Iterator[ImportRequest | Reject]:
-        if any(key in fields for key in MESSAGE_KEYS):
+        if is_atif(fields):
+            yield self._convert(self._trajectory, fields, place)
+        elif any(key in fields for key in MESSAGE_KEYS):
             yield self._convert(self._conversation, fields, place)
         elif "resourceSpans" in fields:
             yield from _otlp_json(Signal.TRACES, fields, place)
@@ -72,9 +75,10 @@ class DocumentReader:
             yield Reject(place, "unknown_format", f"an object with {keys or 'nothing'}", _EXPECTED)
 
     def _conversation(self, fields: Mapping[str, object], place: Place) -> ImportRequest:
-        conversation = self._conversations.read(fields, default_time_ns=self._default_time_ns)
-        body = serialize(conversation.request)
-        return ImportRequest(place, Signal.TRACES, body, is_conversation=True, score=conversation.score)
+        return _request(self._conversations.read(fields, default_time_ns=self._default_time_ns), place)
+
+    def _trajectory(self, fields: Mapping[str, object], place: Place) -> ImportRequest:
+        return _request(self._conversations.read_atif(fields, default_time_ns=self._default_time_ns), place)
 
     @staticmethod
     def _convert(
@@ -86,6 +90,11 @@ class DocumentReader:
             return error.reject(place)
         except RecursionError:
             return Reject(place, "nested_too_deeply", "too many levels of nested values", "a few levels")
+
+
+def _request(conversation: Conversation, place: Place) -> ImportRequest:
+    body = serialize(conversation.request)
+    return ImportRequest(place, Signal.TRACES, body, is_conversation=True, score=conversation.score)
 
 
 def _span(fields: Mapping[str, object], place: Place) -> ImportRequest:

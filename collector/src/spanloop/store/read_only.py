@@ -24,6 +24,7 @@ _BY_SERVICE: Final = {
     "trace_summaries": "service_name",
     "episodes": "service_name",
     "episode_summaries": "service_name",
+    "data_set_episodes": "service_name",
 }
 _BY_EPISODE: Final = (
     "episode_messages",

@@ -12,7 +12,7 @@ from spanloop.demo import command as demo
 from spanloop.foundation.errors import DataDirectoryError, SpanloopError
 
 from .console import print_error
-from .data import convert, dead_letters, export, import_, judge, marks, redact, scores, spans, store
+from .data import convert, dataset, dead_letters, export, import_, judge, marks, redact, scores, spans, store
 from .learning import canary, evaluate, evaluations, init, jobs, loop, models, promotion, schedules, train
 from .learning import run as run_command
 from .learning.spec_options import SpecCommand
@@ -71,6 +71,7 @@ app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
+app.add_typer(dataset.app, name="dataset", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn", cls=run_command.RunCommand)(run_command.run)
 app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(init.init)

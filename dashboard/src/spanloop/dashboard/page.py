@@ -94,6 +94,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "traces": "spanloop.dashboard.pages.traces:TracesPage",
         "failures": "spanloop.dashboard.pages.failures:FailuresPage",
         "transitions": "spanloop.dashboard.pages.transitions:TransitionsPage",
+        "data_sets": "spanloop.dashboard.pages.data_sets:DataSetsPage",
         "evaluations": "spanloop.dashboard.pages.evaluations:EvaluationsPage",
         "rounds": "spanloop.dashboard.pages.rounds:RoundsPage",
         "jobs": "spanloop.dashboard.pages.jobs:JobsPage",

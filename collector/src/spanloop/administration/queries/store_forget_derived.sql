@@ -7,6 +7,8 @@ SELECT
             SELECT episode_id FROM transition_rows WHERE trace_id IN {trace_ids:Array(String)}
             UNION ALL
             SELECT episode_id FROM failures WHERE trace_id IN {trace_ids:Array(String)}
+            UNION ALL
+            SELECT episode_id FROM data_set_episodes WHERE hasAny(trace_ids, {trace_ids:Array(String)})
         )
     ) AS episode_ids,
     (

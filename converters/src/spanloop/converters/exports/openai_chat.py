@@ -5,6 +5,7 @@ exactly one line (``weight`` 1); other answers of the assistant are context (``w
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 import polars as pl
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
 
 
 def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
+    return chat_lines(rows, options, _line)
+
+
+def chat_lines(rows: pl.DataFrame, options: ExportOptions, line: Callable[[ChatConversation], str]) -> Made:
+    """Return a line for each conversation of the episodes that ``options`` take.
+
+    Args:
+        rows: Whole episodes.
+        options: ``min_reward``.
+        line: Makes the line of a conversation.
+    """
     rejected: Counter[str] = Counter()
     episodes: dict[str, list[Turn]] = defaultdict(list)
     for _, turn in chat_turns(rows.sort("episode_id", "step"), lambda row: _refused(row, options), rejected):
         episodes[turn.episode_id].append(turn)
-    lines = [_line(conversation) for turns in episodes.values() for conversation in conversations(turns)]
+    lines = [line(conversation) for turns in episodes.values() for conversation in conversations(turns)]
     return Made(lines, sum(map(len, episodes.values())), rejected)
 
 

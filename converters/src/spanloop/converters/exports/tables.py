@@ -7,8 +7,9 @@ from collections import Counter
 from typing import Final, cast
 
 import polars as pl
+import polars.selectors as cs
 
-from spanloop.messages import MalformedMessagesError, dump, parse_messages
+from spanloop.messages import MalformedMessagesError, dump, parse_json_or_none, parse_messages
 from spanloop.semconv.scores import SCORE_LIMIT
 
 from ..credit import CREDIT_METHODS, FAULT_COLUMNS, assign
@@ -27,6 +28,9 @@ configs:
 Transitions of LLM agents, exported by spanloop. `manifest.json` says which, and what was left out.
 """
 
+_JSON_COLUMNS: Final = frozenset(
+    {"state", "action", "tools", "tool_results", "next_state", "reward_breakdown", "sampling"}
+)
 _PROMPT: Final = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))
 
 
@@ -106,5 +110,18 @@ def _json(value: object) -> str:
     return dump(dict(sorted(entries.items())))
 
 
+def _json_lines(rows: pl.DataFrame, options: ExportOptions) -> Made:
+    """The rows of `PARQUET`; columns that hold JSON as text are values, and times are ISO 8601."""
+    made = _transitions(rows, options)
+    frame = cast("pl.DataFrame", made.rows).with_columns(cs.temporal().dt.to_string("iso:strict"))
+    lines = [dump({name: _value(name, value) for name, value in row.items()}) for row in frame.iter_rows(named=True)]
+    return made._replace(rows=lines)
+
+
+def _value(name: str, value: object) -> object:
+    return parse_json_or_none(str(value)) if name in _JSON_COLUMNS and value else value
+
+
+JSONL: Final = Kind(Source.TRANSITIONS, "jsonl", _json_lines)
 PARQUET: Final = Kind(Source.TRANSITIONS, "parquet", _transitions, README)
 VERL: Final = Kind(Source.TRAJECTORIES, "parquet", _token_rows)

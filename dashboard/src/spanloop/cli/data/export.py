@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,15 +11,8 @@ from ..console import err, print_table
 from ..options import DataDirOption, data_directory, exact_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from spanloop.converters.exports import Manifest
 
-    import polars as pl
-
-    from spanloop.converters.exports import Kind, Pinned
-    from spanloop.store import Store
-
-_ROWS_AT_ONCE: Final = 5_000
-_EPISODES_AT_ONCE: Final = 1_000
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
@@ -28,6 +21,9 @@ class KindName(StrEnum):
     """Formats of an export."""
 
     OPENAI = "openai"
+    SHAREGPT = "sharegpt"
+    JSONL = "jsonl"
+    ATIF = "atif"
     PREFERENCES = "preferences"
     PARQUET = "parquet"
     VERL = "verl"
@@ -66,33 +62,27 @@ def export(
 ) -> None:
     """Export episodes as files for other programs, with a manifest.
 
-    `openai` writes JSONL for OpenAI's fine-tuning, `preferences` JSONL with pairs of actions, `parquet` a Hugging Face
-    dataset of transitions, `verl` token rows. The manifest holds the query, the reasons of rejected episodes and every
-    episode's revision. The same episodes give the same bytes.
+    `openai` writes JSONL for OpenAI's fine-tuning, `sharegpt` the same conversations as ShareGPT's turns, `preferences`
+    JSONL with pairs of actions, `parquet` a Hugging Face dataset of transitions, `jsonl` the same rows as JSON, `atif`
+    trajectories in Harbor's format, `verl` token rows. The manifest holds the query, the reasons of rejected episodes
+    and every episode's revision. The same episodes give the same bytes.
 
     Example: `spanloop export openai refunds --task-prefix refund-`
     """
-    from spanloop.converters.exports import KINDS, ExportOptions
-    from spanloop.converters.exports import export as write_export
+    from spanloop.converters.exports import ExportOptions
     from spanloop.store import connect
-    from spanloop.store.pinned_revisions import pin
+    from spanloop.training.exports.episode_files import Query, export_query
 
     options = ExportOptions(min_reward=min_reward, margin=margin, credit=credit or "", gamma=gamma)
     directory = data_directory(data_dir)
     version = exact_version(directory, policy_version) if policy_version else ""
-    query = _Query(sorted(task or []), task_prefix, version, _utc(since, _EARLIEST), _utc(until, _LATEST))
+    query = Query(sorted(task or []), task_prefix, version, _utc(since, _EARLIEST), _utc(until, _LATEST))
     with connect(directory, start=True) as store:
-        groups = _query_batches(store, query)
-        pin(store, [episode for group in groups for episode in group])
-        manifest = write_export(
-            kind,
-            KINDS[kind],
-            _load_batches(store, KINDS[kind], groups),
-            out,
-            query={name: str(v) if isinstance(v, datetime) else v for name, v in query._asdict().items()},
-            episodes=[episode for group in groups for episode in group],
-            options=options,
-        )
+        print_manifest(export_query(store, query, kind, out, options), out)
+
+
+def print_manifest(manifest: "Manifest", folder: Path) -> None:
+    """Print how many rows an export accepted, rejected and wrote."""
     rows = [
         (f"{manifest.unit} accepted", f"{manifest.accepted:,}"),
         *((f"rejected: {reason}", f"{count:,}") for reason, count in manifest.rejected.items()),
@@ -100,46 +90,10 @@ def export(
     ]
     print_table(("exported", "count"), rows, numbers=("count",))
     if not manifest.rows:
-        err.print(f"no rows were written; {out / 'manifest.json'} has the reasons", markup=False)
-
-
-class _Query(NamedTuple):
-    """Parameters of the query ``export_episodes``."""
-
-    task_ids: list[str]
-    task_prefix: str
-    policy_version: str
-    since: datetime
-    until: datetime
+        err.print(f"no rows were written; {folder / 'manifest.json'} has the reasons", markup=False)
 
 
 def _utc(given: datetime | None, default: datetime) -> datetime:
     if given is None:
         return default
     return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
-
-
-def _query_batches(store: "Store", query: _Query) -> "list[list[Pinned]]":
-    """Return the episodes in batches of complete groups whose rows fit into memory."""
-    from spanloop.converters.exports import Pinned
-
-    episodes = store.query("export_episodes", **query._asdict())
-    batches: list[list[Pinned]] = []
-    group, rows = "", 0
-    for episode_id, revision, group_id, steps in episodes.iter_rows():
-        is_full = rows >= _ROWS_AT_ONCE or (batches and len(batches[-1]) >= _EPISODES_AT_ONCE)
-        if not batches or (is_full and group_id != group):
-            batches.append([])
-            rows = 0
-        batches[-1].append(Pinned(episode_id, revision))
-        group, rows = group_id, rows + steps
-    return batches
-
-
-def _load_batches(store: "Store", kind: "Kind", groups: "list[list[Pinned]]") -> "Iterator[pl.DataFrame]":
-    for group in groups:
-        yield store.query(
-            f"export_{kind.source}",
-            episode_ids=[episode.episode_id for episode in group],
-            revisions=[episode.revision for episode in group],
-        )

@@ -36,6 +36,8 @@ class Action(StrEnum):
     ADD_ALERT = "add alert rule"
     TEST_ALERT = "test alert rule"
     REMOVE_ALERT = "remove alert rule"
+    ADD_TO_DATA_SET = "add to data set"
+    EXPORT_DATA_SET = "export data set"
 
 
 def may_act() -> bool:

@@ -1,7 +1,7 @@
 """A list page: its filter bar, one page of rows by key, and what an empty list lacks."""
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -44,6 +44,7 @@ def list_state(
     noun: str,
     compare: str = "",
     judge: str = "",
+    collect: Callable[[Sequence[str]], None] | None = None,
 ) -> ListState:
     """Return what surrounds the rows: total, pages, and the addresses that sort."""
     name, is_descending = parse_sort(source, sort) or (source.default_sort, True)
@@ -74,6 +75,7 @@ def list_state(
         filter_href=lambda name, value: _address(path, filters.with_value(name, value), sort=sort),
         compare_href=compare,
         judge_href=_address(path, filters, queue=judge) if judge else "",
+        collect=collect,
     )
 
 

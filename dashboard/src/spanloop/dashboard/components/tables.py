@@ -99,6 +99,8 @@ class ListState:
     """Address to which two ids are appended to compare them."""
     judge_href: str = ""
     """Address at which the rows are judged one after another; empty where rows cannot be judged."""
+    collect: Callable[[Sequence[str]], None] | None = None
+    """Called with the selected ids, none for all that is filtered, when somebody adds them to a data set."""
 
 
 class RowsJudged(NamedTuple):
@@ -217,10 +219,11 @@ def _mount(
         "hidden": _hidden(state, columns) if state else [],
         "isPrimary": state is not None,
         "isSortable": state is None and len(ids) > 1,
-        "isSelectable": bool(state and state.compare_href),
+        "isSelectable": bool(state and (state.compare_href or state.collect)),
         "compareHref": state.compare_href if state else "",
         "canChoose": state is not None,
         "judgeHref": state.judge_href if state else "",
+        "canCollect": bool(state and state.collect),
         "total": state.total if state else "",
         "range": state.range if state else "",
         "pages": [page._asdict() for page in state.pages] if state else [],
@@ -228,12 +231,18 @@ def _mount(
     }
     # What is drawn is plain text and numbers; a round trip finds a value that is not.
     result: Any = _table(
-        data=json.loads(json.dumps(data)), key=key or None, on_columns_change=lambda: None, on_judge_change=lambda: None
+        data=json.loads(json.dumps(data)),
+        key=key or None,
+        on_columns_change=lambda: None,
+        on_judge_change=lambda: None,
+        on_collect_change=lambda: None,
     )
     if state is not None and result.columns:
         user = visits.visitor().name
         preferences.hide_columns(resources.data_dir(), user, state.name, list(result.columns["hidden"]))
     known = set(ids)
+    if state is not None and state.collect is not None and result.collect:
+        state.collect([each for each in result.collect["ids"] if each in known])
     chosen = [each for each in result.judge["ids"] if each in known] if result.judge else []
     return RowsJudged(str(result.judge["verdict"]), chosen) if chosen else None
 

@@ -176,13 +176,19 @@ export default function (component) {
         select("", false);
       } }));
     }
+    const collect = data.canCollect
+      ? [make("button", {
+          class: "action collect", type: "button", text: "Add to data set",
+          title: chosen.length ? "Add what is selected" : "Add everything that is filtered, on all pages",
+          onclick: () => component.setTriggerValue("collect", { ids: chosen }),
+        })] : [];
     const pages = (data.pages ?? []).map((page) => page.href
       ? link(page.href, { class: "page", "aria-label": page.label, title: page.label, rel: page.rel }, page.text)
       : make("span", { class: "page off", "aria-hidden": true, text: page.text }));
     bar.replaceChildren(
       make("span", { class: "total", role: "status", text: data.total ?? "" }),
       ...(data.range ? [make("span", { class: "hint", text: data.range })] : []),
-      ...actions, ...(data.judgeHref ? [link(data.judgeHref, { class: "action judge", title: "Judge what is filtered, one after another" }, "Judge one by one")] : []),
+      ...actions, ...collect, ...(data.judgeHref ? [link(data.judgeHref, { class: "action judge", title: "Judge what is filtered, one after another" }, "Judge one by one")] : []),
       make("span", { class: "space" }), ...pages, ...(data.canChoose ? [chooseColumns()] : []));
   };
 

@@ -7,6 +7,7 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard.components import (
+    collecting,
     episode_detail,
     episode_pair,
     filter_bar,
@@ -19,6 +20,7 @@ from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import lists, previews, sources
+from spanloop.dashboard.queries.data_sets import fetch_matching
 from spanloop.store import Store
 from spanloop.store.judgements import fetch_judgements
 
@@ -75,6 +77,7 @@ def _list(store: Store) -> None:
         noun="episode",
         compare="episodes?compare=",
         judge=str(queue.DEFAULT_SIZE),
+        collect=collecting.adder(store, lambda store: fetch_matching(store, filters), f"episodes?{filters.query()}"),
     )
     judgements = fetch_judgements(store, episode_ids=ids)
     verdicts = tables.show_list(

@@ -1,6 +1,7 @@
 """Group failures by fingerprint, with owner, count and versions; ``?group=…`` shows one group."""
 # pyright: reportUnknownMemberType=false
 
+from functools import partial
 from typing import Any, ClassVar
 
 import polars as pl
@@ -8,7 +9,9 @@ import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import (
+    actions,
     charts,
+    collecting,
     failure_table,
     filter_bar,
     markup,
@@ -22,6 +25,7 @@ from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, lists, overview, sources
+from spanloop.dashboard.queries.data_sets import fetch_failing
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.dashboard.view_models.formatting import percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
@@ -80,7 +84,20 @@ def _failures(store: Store) -> None:
         if matches.rows.is_empty():
             record_list.show_no_match(matches, filters, "failures", "failure")
         else:
-            state = record_list.list_state(matches, sources.FAILURES, filters, sort, path="failures", noun="failure")
+            state = record_list.list_state(
+                matches,
+                sources.FAILURES,
+                filters,
+                sort,
+                path="failures",
+                noun="failure",
+                collect=collecting.adder(
+                    store,
+                    lambda store: fetch_failing(store, filters),
+                    f"failures?{filters.query()}",
+                    episodes=dict(matches.rows.select("failure_id", "episode_id").iter_rows()),
+                ),
+            )
             failure_table.show_list(matches.rows, state)
     with tabs["Rules and people"]:
         rules.show(store)
@@ -231,4 +248,7 @@ def _group(store: Store, fingerprint: str) -> None:
         failures.fetch_versions(store, everything), failures.fetch_rates(store, everything, fingerprint=fingerprint)
     )
     st.subheader("Episodes", anchor=False)
+    if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):
+        episodes = partial(fetch_failing, store, Filters(), fingerprint=fingerprint)
+        collecting.add_dialog(store, episodes, f"failures?group={fingerprint}")
     failure_table.show(members)

@@ -8,12 +8,12 @@ from typing import Final
 
 from spanloop.foundation.errors import StoreError
 
-from . import arrivals, canaries, episodes, evaluation, journal, judgements, summaries, training
+from . import arrivals, canaries, data_sets, episodes, evaluation, journal, judgements, summaries, training
 from .column import Column, Table
 
 __all__ = ["TABLES", "Column", "Table", "declaration"]
 
-_MODULES: Final = (arrivals, judgements, episodes, summaries, training, evaluation, canaries, journal)
+_MODULES: Final = (arrivals, judgements, episodes, data_sets, summaries, training, evaluation, canaries, journal)
 TABLES: Final[Mapping[str, Table]] = {
     value.name: value for module in _MODULES for value in vars(module).values() if isinstance(value, Table)
 }

@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from spanloop.foundation.paths import write_atomically
 from spanloop.store import Store
+from spanloop.store.data_sets import find_data_set
 from spanloop.store.pinned_revisions import pin
 from spanloop.training.recipes.base import LearnsFrom, Recipe
 from spanloop.training.recipes.text import Imitation, RendersText
@@ -98,10 +99,14 @@ def export_dataset(
         consumed: Earlier trainings of the job's schedule, whose episodes are not trained on again.
 
     Raises:
+        ConfigurationError: There is no such data set.
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
     now = datetime.now(UTC)
+    data_set = find_data_set(store, spec.episodes.data_set) if spec.episodes.data_set else None
+    if data_set is not None:
+        spec = spec.changed(data_set=data_set.reference)
     selection = select_dataset(
         store, spec, base, tokenizer_of, held_out_share=held_out_share, consumed=consumed, now=now
     )
@@ -114,6 +119,8 @@ def export_dataset(
     manifest = _manifest(
         selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path), consumed=consumed, now=now
     )
+    if data_set is not None:
+        manifest = manifest.model_copy(update={"data_set": data_set.reference, "data_set_episodes": data_set.episodes})
     pin(store, [(episode.episode_id, episode.revision) for episode in (*manifest.pinned, *manifest.held_out)])
     write_atomically(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
@@ -135,11 +142,14 @@ def select_dataset(
     the base learned from, so that the ratio decides.
 
     Raises:
+        ConfigurationError: There is no such data set.
         JobError: The selector of ``spec`` cannot be used, the loss under the base cannot be computed, or there is one
             group and a share of the groups is to be held out.
         StoreError: ClickHouse is unreachable.
     """
     now = now or datetime.now(UTC)
+    if spec.episodes.data_set:
+        spec = spec.changed(data_set=find_data_set(store, spec.episodes.data_set).reference)
     parameters: dict[str, Any] = query_parameters(spec, consumed, now)
     parameters |= {name: datetime.fromisoformat(parameters[name]) for name in _TIMES}
     frame = store.query(QUERY, **parameters)
@@ -203,6 +213,7 @@ def query_parameters(
         "sample_rate": spec.episodes.sample_rate,
         "seed": spec.optimiser.seed,
         "policy_version": spec.episodes.policy_version,
+        "data_set": spec.episodes.data_set,
         "max_episodes": spec.episodes.max_episodes,
     }
 

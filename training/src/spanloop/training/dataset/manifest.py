@@ -71,6 +71,10 @@ class Manifest(BaseModel):
     """``name@version`` that is trained; a retry uses the same one, even if the name has a newer version by then."""
     query: str
     query_parameters: dict[str, JsonValue]
+    data_set: str = ""
+    """``name@v2`` of the data set whose episodes were selected from; empty without one."""
+    data_set_episodes: int = 0
+    """Episodes of that version; those that are not among ``episodes`` did not match the job's other filters."""
     rows: Count
     episodes: Count
     groups: Count
@@ -116,6 +120,8 @@ class Manifest(BaseModel):
     def summary(self) -> str:
         """A summary line for the log and error messages."""
         text = f"rows: {self.rows}; episodes: {self.episodes}"
+        if self.data_set:
+            text += f"; data set {self.data_set}: {self.data_set_episodes} episodes"
         if set(self.sources) - {RowSource.CAPTURED.value}:
             text += f"; {', '.join(f'{source} {count}' for source, count in sorted(self.sources.items()))}"
         if self.constrained_by:

@@ -27,6 +27,10 @@ class Episodes(BaseModel):
     ] = ""
     """Only episodes that used this policy version (``name@version`` or ``name@alias``); empty means any."""
 
+    data_set: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN}(@{VERSION_PATTERN})?)?$"), EPISODES] = ""
+    """Only the episode revisions of this data set (``name@v2``; ``name`` is the version that is the newest when
+    the job's dataset is made); empty means the current revision of every episode."""
+
     since: Annotated[AwareDatetime | None, EPISODES] = None
     """Only episodes that started at this time or later."""
 

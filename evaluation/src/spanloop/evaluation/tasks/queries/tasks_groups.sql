@@ -12,6 +12,20 @@ FROM (
         AND startsWith(task_id, {task_prefix:String})
         AND ({service:String} = '' OR service_name = {service:String})
         AND ({mark:String} = '' OR has(marks, {mark:String}))
+        AND (
+            {data_set:String} = ''
+            OR episode_id IN (
+                SELECT episode_id
+                FROM data_set_episodes
+                WHERE data_set_id IN (
+                    SELECT data_set_id
+                    FROM data_sets FINAL
+                    WHERE concat(name, '@v', toString(version)) = {data_set:String}
+                    ORDER BY created_at, data_set_id
+                    LIMIT 1
+                )
+            )
+        )
         AND started_at >= {since:DateTime64(9, 'UTC')}
 )
 GROUP BY group_id

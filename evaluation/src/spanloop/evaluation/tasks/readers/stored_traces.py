@@ -12,6 +12,7 @@ from pydantic import field_validator
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.messages import parse_json_or_none
+from spanloop.store.data_sets import find_data_set
 
 from .base import ReadContext, Reader, Record
 
@@ -31,6 +32,8 @@ class StoredTracesReader(Reader):
     """Only episodes of this service."""
     mark: str = ""
     """Only episodes with this mark."""
+    data_set: str = ""
+    """Only episodes of this data set (``name@v2``, or ``name`` for its newest version), at their current revision."""
     since: datetime = _EPOCH
     """Only episodes from this time on (ISO 8601; UTC without a zone)."""
 
@@ -44,7 +47,9 @@ class StoredTracesReader(Reader):
         store = context.store
         if store is None:
             raise ConfigurationError("Tasks of stored traces need a store.", next_step="spanloop up")
+        data_set = find_data_set(store, self.data_set).reference if self.data_set else ""
         selection = {"task_prefix": source, "service": self.service, "mark": self.mark, "since": self.since}
+        selection["data_set"] = data_set
         groups = store.query("tasks_groups", **selection)
         for first in range(0, groups.height, _PAGE):
             page = groups.slice(first, _PAGE)

@@ -7,6 +7,7 @@
 -- step_rewards: parallel to sampled_steps. is_scored: the episode itself was scored; otherwise its reward is the mean of its steps'.
 -- consumed_jobs, consumed_steps: episodes that these trainings have trained on until a step each are left out (parallel lists).
 -- ended_before: an episode counts when it ended before, so that its feedback had time to arrive.
+-- data_set: the revisions of this version of a data set, in place of the current ones.
 -- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
 WITH matching AS (
@@ -15,9 +16,26 @@ WITH matching AS (
         CAST(notEmpty(reward_breakdown), 'Bool') AS is_scored,
         if(outcome = 'failure', fault_owner, '') AS decided_by,
         if(group_id = '', episode_id, group_id) AS unit
-    FROM episode_summaries FINAL
-    WHERE is_deleted = 0
-        AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
+    FROM (
+        SELECT
+            episode_id, revision, task_id, group_id, service_name, agent_name, policy_version, reward, reward_breakdown, outcome,
+            fault_owner, started_at, duration_ns, marks
+        FROM episode_summaries FINAL
+        WHERE is_deleted = 0 AND {data_set:String} = ''
+        UNION ALL
+        SELECT
+            episode_id, revision, task_id, group_id, service_name, agent_name, policy_version, reward, reward_breakdown, outcome,
+            fault_owner, started_at, duration_ns, marks
+        FROM data_set_episodes FINAL
+        WHERE data_set_id IN (
+            SELECT data_set_id
+            FROM data_sets FINAL
+            WHERE concat(name, '@v', toString(version)) = {data_set:String}
+            ORDER BY created_at, data_set_id
+            LIMIT 1
+        )
+    )
+    WHERE (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
         AND startsWith(task_id, {task_prefix:String})
         AND started_at >= {since:DateTime64(9, 'UTC')}
         AND started_at < {until:DateTime64(9, 'UTC')}

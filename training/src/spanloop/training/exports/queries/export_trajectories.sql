@@ -28,6 +28,10 @@ FROM (
 ) AS t
 INNER JOIN (
     SELECT episode_id, revision, service_name FROM episodes FINAL PREWHERE episode_id IN ({episode_ids:Array(String)})
+    WHERE {data_set_id:String} = ''
+    UNION ALL
+    SELECT episode_id, revision, service_name FROM data_set_episodes FINAL
+    PREWHERE data_set_id = {data_set_id:String} AND episode_id IN ({episode_ids:Array(String)})
 ) AS e ON e.episode_id = t.episode_id AND e.revision = t.revision
 LEFT JOIN (
     SELECT episode_id, revision, step, state FROM transitions

@@ -1,4 +1,5 @@
 -- All transitions of the given episode revisions (two parallel lists), with each episode's outcome.
+-- data_set_id: the outcomes are those of this version of a data set; empty for those of the current revisions.
 -- fault_*: what failed at the step, parallel arrays. decided_by: who caused the failure that decided a failed episode.
 WITH pinned AS (
     SELECT pair.1 AS episode_id, pair.2 AS revision
@@ -20,6 +21,11 @@ FROM (
         SELECT episode_id, revision, outcome, if(outcome = 'failure', toString(fault_owner), '') AS decided_by
         FROM episodes FINAL
         PREWHERE episode_id IN ({episode_ids:Array(String)})
+        WHERE {data_set_id:String} = ''
+        UNION ALL
+        SELECT episode_id, revision, outcome, if(outcome = 'failure', toString(fault_owner), '') AS decided_by
+        FROM data_set_episodes FINAL
+        PREWHERE data_set_id = {data_set_id:String} AND episode_id IN ({episode_ids:Array(String)})
     ) AS e ON e.episode_id = t.episode_id AND e.revision = t.revision
 ) AS t
 LEFT JOIN (

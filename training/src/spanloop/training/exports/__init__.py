@@ -1,0 +1,1 @@
+"""Stored episodes as training files for other programs."""
