@@ -37,6 +37,10 @@ def documents(rows: pl.DataFrame) -> list[Json]:
     trajectories = [json.loads(line) for line in made.rows]
     for trajectory in trajectories:
         assert [step["step_id"] for step in trajectory["steps"]] == list(range(1, len(trajectory["steps"]) + 1))
+        for step in trajectory["steps"]:
+            # a result refers to a call of its step, or to none
+            calls = {None, *(call["tool_call_id"] for call in step.get("tool_calls", ()))}
+            assert {result["source_call_id"] for result in step.get("observation", {}).get("results", ())} <= calls
     return trajectories
 
 

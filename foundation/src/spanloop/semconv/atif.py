@@ -5,7 +5,7 @@ message is under ``extra.spanloop``, so a file of another program needs none of 
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, cast
 
 SCHEMA_VERSION: Final = "ATIF-v1.6"
@@ -48,7 +48,9 @@ def step_of(message: Mapping[str, Any], results: Sequence[Mapping[str, Any]] = (
         ]
     if results:
         responses = [part for each in results for part in _of(each.get("parts") or [], "tool_call_response")]
-        step["observation"] = {"results": [_result(part) for part in responses]}
+        # a result refers to a call of its own step only
+        called = {call["tool_call_id"] for call in step.get("tool_calls", ())}
+        step["observation"] = {"results": [_result(part, called) for part in responses]}
     if messages_of(step) != [message, *results]:
         step["extra"] = {EXTRA: {MESSAGES: [dict(message), *map(dict, results)]}}
     return step
@@ -104,10 +106,10 @@ def _of(parts: Sequence[Any], kind: str) -> list[Json]:
     return [part for part in stored if part.get("type") == kind]
 
 
-def _result(part: Json) -> Json:
-    response = part.get("response")
+def _result(part: Json, called: Container[str]) -> Json:
+    response, call_id = part.get("response"), part.get("id") or None
     text = response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
-    return {"source_call_id": part.get("id") or None, "content": text}
+    return {"source_call_id": call_id if call_id in called else None, "content": text}
 
 
 def _contents(content: Any) -> list[Json]:
