@@ -279,7 +279,10 @@ class StandIn:
                 self.aborted += 1
                 waiting.cancel()
                 raise ConnectionResetError
-            await asyncio.sleep(min(0.02, self.token_delay_s or 0.02))
+            if self.paused:
+                await asyncio.sleep(0.02)
+            else:
+                await asyncio.wait([waiting], timeout=0.02)
 
     @contextmanager
     def _counted(self, weights: int) -> Generator[None]:
