@@ -72,7 +72,9 @@ class ReusedDatabases:
             return False
         if rows:
             # One statement takes half as long as one for each table.
-            self._server.command(f"TRUNCATE TABLES FROM `{name}` NOT LIKE 'schema_migrations'", doing="emptying a store")
+            self._server.command(
+                f"TRUNCATE TABLES FROM `{name}` NOT LIKE 'schema_migrations'", doing="emptying a store"
+            )
         return True
 
     def _definitions(self, name: str) -> frozenset[tuple[str, int, int]]:
