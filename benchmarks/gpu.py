@@ -36,6 +36,7 @@ from gpu_training.training import (
     Setup,
     compare_engines,
     measure_checkpoints,
+    measure_limited,
     measure_stock,
     measure_tree,
 )
@@ -164,6 +165,7 @@ def measure_size(results: Results, part: str, folder: Path, device: torch.device
             results.measure(part, "faster", lambda: compare_engines(results.part(part)))
     measure_alone(results, part, size, folder, device)
     if part == "1.5b":
+        results.measure(part, "limited", lambda: measure_limited(setup))
         results.measure(part, "checkpoints", lambda: measure_checkpoints(setup))
 
 
@@ -179,7 +181,7 @@ def measure_alone(results: Results, part: str, size: Size, folder: Path, device:
     results.measure(part, "alone", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
     results.measure(part, "one_task", lambda: compare_layouts(measured, one_task, None, repetitions=3))
     measured.kept.recompute_all()
-    results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, None, repetitions=3))
+    results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
     measured.free()
 
 

@@ -148,7 +148,7 @@ def _layout_lines(title: str, layouts: dict[str, Any]) -> Iterator[str]:
 
 
 def _jobs(measured: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for name in ("tree", "stock"):
+    for name in ("tree", "limited", "stock"):
         job = measured.get(name)
         if _is_measured(job) and job["step_s"]:
             yield name, job

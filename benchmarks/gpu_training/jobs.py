@@ -55,6 +55,8 @@ class Job(NamedTuple):
     pass_tokens: int | None = None
     """Tokens of one forward pass; None is auto."""
     threads: int = 8
+    gpu_limit_gb: float | None = None
+    """Memory that torch may take of the GPU; None is all."""
     verl: tuple[str, ...] = NO_CHECKPOINTS
     """Raw overrides of verl's configuration."""
 
@@ -142,10 +144,12 @@ class RunningJob:
         caches = {name: str(folder / name.lower()) for name in _CACHES}
         command = [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(folder / "plan.json")]
         self._started_s = time.monotonic()
+        environment = os.environ | caches | {"PYTHONWARNINGS": "ignore"}
+        if job.gpu_limit_gb:
+            share = job.gpu_limit_gb * 1e9 / torch.cuda.get_device_properties(0).total_memory
+            environment["PYTORCH_CUDA_ALLOC_CONF"] = f"per_process_memory_fraction:{share:.4f}"
         with (folder / "log.txt").open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | caches | {"PYTHONWARNINGS": "ignore"}
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         self._gpu_gb = 0.0
         self._gpu_before_gb = used_gpu_gb()
         self._third_step_s = 0.0

@@ -25,6 +25,8 @@ STOCK_ENGINE: Final = (
     "actor_rollout_ref.actor.calculate_entropy=False",
 )
 """Overrides of verl that leave its engine as it is, with the loss of a step whose start is recomputed."""
+LIMIT_GB: Final = 46.0
+"""For torch in a job that has 48 GB of a GPU; CUDA's context and libraries take the rest."""
 OUT_OF_MEMORY: Final = "out of memory"
 _SHORTER: Final = (6_144, 4_096)
 """Lengths to which rows are cut for both engines where the stock engine's memory does not suffice for the longest."""
@@ -80,6 +82,11 @@ def measure_tree(setup: Setup, *, steps: int = 5) -> dict[str, Any]:
     return _tree(setup, setup.rows, "tree", steps)
 
 
+def measure_limited(setup: Setup, *, steps: int = 4) -> dict[str, Any]:
+    """Train with packed prefix trees in a part of the GPU's memory, where not all activations can be kept."""
+    return _tree(setup, setup.rows, "limited", steps, gpu_limit_gb=LIMIT_GB)
+
+
 def measure_checkpoints(setup: Setup, *, steps: int = 4) -> dict[str, Any]:
     """Train with a checkpoint after every second step; the step after it shows what saving costs beside it."""
     job = setup.job(setup.rows, steps=steps, pass_tokens=setup.pass_tokens, verl=(f"trainer.save_freq={steps // 2}",))
@@ -123,8 +130,9 @@ def compare_engines(figures: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _tree(setup: Setup, rows: pl.DataFrame, name: str, steps: int) -> dict[str, Any]:
+def _tree(setup: Setup, rows: pl.DataFrame, name: str, steps: int, gpu_limit_gb: float | None = None) -> dict[str, Any]:
     job = setup.job(rows, steps=steps, pass_tokens=setup.pass_tokens, verl=NO_CHECKPOINTS)
+    job = job._replace(gpu_limit_gb=gpu_limit_gb)
     return _figures(setup, rows, setup.run(name, job), pass_tokens=setup.pass_tokens, share=True)
 
 

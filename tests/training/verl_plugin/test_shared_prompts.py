@@ -12,10 +12,11 @@ from torch.utils._pytree import tree_leaves
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from spanloop.training.verl_plugin.engine import softmax_kernels as softmax_module
 from spanloop.training.verl_plugin.engine import token_logprobs as logprobs_module
 from spanloop.training.verl_plugin.engine.attention_plan import plan_attention
 from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch, split_into
-from spanloop.training.verl_plugin.engine.prefix_tree import pack
+from spanloop.training.verl_plugin.engine.prefix_tree import pack, packed_tokens
 from spanloop.training.verl_plugin.engine.token_logprobs import token_logprobs
 from spanloop.training.verl_plugin.engine.tree_attention import ATTENTION, tree_attention
 
@@ -167,6 +168,21 @@ def test_a_micro_batch_counts_what_is_computed() -> None:
     assert micro_batches(rows, 1) == [[0], [1], [2], [3], [4], [5]]
 
 
+def test_a_prefix_that_saves_little_is_computed_for_each_row() -> None:
+    """Sharing costs attention and a merge for every token below it."""
+    prompt, rest = torch.arange(1000), torch.arange(20)
+    tails = [torch.full((2000,), 5000 + row) for row in range(4)]
+    # the first two rows share 20 tokens more, above 4,000
+    rows = [torch.cat([prompt, rest, tail]) if row < 2 else torch.cat([prompt, tail]) for row, tail in enumerate(tails)]
+    layout = pack(rows)
+    assert layout.tokens == packed_tokens(rows) == 1000 + 2 * 20 + 4 * 2000
+    assert [segment.end - segment.begin for segment in layout.segments] == [1000, 2020, 2020, 2000, 2000]
+    short = [row[:1100] for row in rows]
+    assert packed_tokens(short) == 1000 + 20 + 2 * 80 + 2 * 100
+    assert micro_batches(rows, 9039) == [[0, 1, 2], [3]]
+    assert micro_batches(rows, 9040) == [[0, 1, 2, 3]]
+
+
 def test_a_rank_with_fewer_micro_batches_splits_its_own() -> None:
     assert split_into([[3, 1, 2], [0]], 2) == [[3, 1, 2], [0]]
     assert split_into([[3, 1, 2], [0]], 4) == [[3], [1], [2], [0]]
@@ -178,8 +194,8 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
     dtype: torch.dtype, tolerance: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slices of three positions, blocks of two, of ten, and of all; some positions have no token, some have several."""
-    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", block)
-    monkeypatch.setitem(logprobs_module.SLICE_LOGITS, "cpu", 1000)
+    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", block)
+    monkeypatch.setitem(softmax_module.SLICE_LOGITS, "cpu", 1000)
     torch.manual_seed(1)
     hidden, weight = (torch.randn(40, 16) * 2).to(dtype), torch.randn(300, 16).to(dtype)
     rows, labels = torch.randint(40, (100,)).sort().values, torch.randint(300, (100,))
@@ -206,7 +222,7 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
 @pytest.mark.parametrize("trained", [0, 1])
 def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest tensor of forward and backward has a block's logits, or the shape of an input."""
-    monkeypatch.setattr(logprobs_module, "BLOCK_LOGITS", 2_000)
+    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", 2_000)
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):

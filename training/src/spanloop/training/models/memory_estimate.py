@@ -41,8 +41,10 @@ CUDA_BYTES: Final = 1_000_000_000
 """CUDA's context, cuBLAS's workspaces and NCCL's buffers."""
 USABLE_SHARE: Final = 0.9
 """Of a GPU's free memory; fragments of torch's allocator take a part of the rest."""
-BLOCK_LOGITS: Final = 128 * 1024 * 1024
+BLOCK_LOGITS: Final = {"cpu": 128 * 1024 * 1024, "cuda": 256 * 1024 * 1024}
 """At a time (``token_logprobs``)."""
+SLICE_LOGITS: Final = {"cpu": 8 * 1024 * 1024, "cuda": 64 * 1024 * 1024}
+"""Of a block in float32 at a time, where torch computes their softmax. A GPU needs long slices to be busy."""
 MAX_AUTO_TOKENS: Final = 32_768
 """The measured pass; longer ones do not fill a GPU better."""
 _ACTIVATIONS_MARGIN: Final = 1.25
@@ -233,8 +235,9 @@ def _layer_bytes(shape: ModelShape, size: int) -> int:
 
 
 def _logits_bytes(shape: ModelShape) -> int:
-    """Return the bytes of a block of logits, and in float32 of their exponentials and of their gradient."""
-    return (_BFLOAT16 + 2 * _FLOAT32) * min(BLOCK_LOGITS, MAX_AUTO_TOKENS * shape.vocabulary)
+    """Return the bytes of a block of logits, and of a slice in float32 and its exponentials."""
+    logits = MAX_AUTO_TOKENS * shape.vocabulary
+    return _BFLOAT16 * min(BLOCK_LOGITS["cuda"], logits) + 2 * _FLOAT32 * min(SLICE_LOGITS["cuda"], logits)
 
 
 def _gpu_token_bytes(shape: ModelShape) -> int:

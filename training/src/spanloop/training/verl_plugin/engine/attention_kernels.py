@@ -20,7 +20,7 @@ CUDA_FORWARD: Any = torch.ops.aten._flash_attention_forward  # noqa: SLF001
 CUDA_BACKWARD: Any = torch.ops.aten._flash_attention_backward  # noqa: SLF001
 _NO_DROPOUT = 0.0
 
-_CUDA_LONGEST_RUN = 8192
+_CUDA_LONGEST_RUN = 4096
 """Queries below one segment that one run of the backward kernel takes; see :func:`~.attention_plan.plan_attention`."""
 
 

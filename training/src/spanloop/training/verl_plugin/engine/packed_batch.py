@@ -6,10 +6,11 @@ Rows are packed on the CPU; :meth:`PackedBatch.to` moves the result to the devic
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 
 import torch
 
-from .prefix_tree import PackedRows, common_prefix_tokens, pack, prefix_order
+from .prefix_tree import PackedRows, common_prefix_tokens, pack, prefix_order, tokens_in_order
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,18 @@ def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: boo
 
     A row longer than the limit is a part of its own.
     """
+    order = prefix_order(rows)
+    ordered = [rows[index] for index in order]
+    common = [0, *(common_prefix_tokens(*neighbours) for neighbours in pairwise(ordered))] if share else [0] * len(rows)
     parts: list[list[int]] = []
-    tokens = 0
-    for index in prefix_order(rows):
-        row = rows[index]
-        shared = common_prefix_tokens(rows[parts[-1][-1]], row) if share and parts else 0
-        if not parts or tokens + len(row) - shared > limit_tokens:
-            parts.append([])
-            tokens, shared = 0, 0
-        parts[-1].append(index)
-        tokens += len(row) - shared
+    start = 0
+    while start < len(order):
+        end, tokens = start + 1, len(ordered[start])
+        while end < len(order) and (tokens := tokens + len(ordered[end]) - common[end]) <= limit_tokens:
+            end += 1
+        # packing computes some common prefixes repeatedly
+        while share and end > start + 1 and tokens_in_order(ordered[start:end]) > limit_tokens:
+            end -= 1
+        parts.append(order[start:end])
+        start = end
     return parts

@@ -16,8 +16,11 @@ from typing import NamedTuple
 
 import torch
 
-_MIN_SHARED_TOKENS = 16
-"""A shorter common prefix is computed again: a segment costs two kernel calls in every layer."""
+_MIN_SAVED_TOKENS = 16
+"""A common prefix that saves fewer tokens is computed for each of its branches."""
+_MIN_SAVED_SHARE = 1 / 64
+"""The same, relative to the tokens below it: each of these costs attention to the shared segment, and a merge
+of the result, in every layer."""
 
 
 class Segment(NamedTuple):
@@ -79,10 +82,63 @@ def common_prefix_tokens(first: torch.Tensor, second: torch.Tensor) -> int:
     return int(different[0]) if len(different) else length
 
 
+def shared_prefixes(rows: Sequence[torch.Tensor]) -> list[int]:
+    """Return how many first tokens each row shares with the row before it, where sharing them is worth it.
+
+    Args:
+        rows: In the order of :func:`prefix_order`.
+    """
+    shared = [0, *(common_prefix_tokens(*neighbours) for neighbours in pairwise(rows))]
+    path: list[_Branch] = []
+    for row, following in zip(rows, [*range(1, len(rows)), None], strict=True):
+        until = 0 if following is None else shared[following]
+        # the subtree that ends here: where its first segment ends, and the tokens below that
+        end, below = len(row), 0
+        while path and path[-1].depth > until:
+            branch = path.pop()
+            below += branch.below + end - branch.depth
+            end = branch.depth
+            above = max(until, path[-1].depth if path else 0)
+            if not _is_worth(saved=len(branch.joined) * (end - above), below=below):
+                below += (len(branch.joined) + 1) * (end - above)
+                end = above
+                for number in branch.joined:
+                    shared[number] = above
+                _branch_at(path, above).joined.extend(branch.joined)
+        if following is not None:
+            branch = _branch_at(path, until)
+            branch.below += below + end - until
+            branch.joined.append(following)
+    return shared
+
+
+class _Branch:
+    """A common prefix of ``depth`` tokens, with the tokens of its finished branches."""
+
+    def __init__(self, depth: int) -> None:
+        self.depth, self.below = depth, 0
+        self.joined: list[int] = []
+        """The rows that begin a further branch."""
+
+
+def _branch_at(path: list[_Branch], depth: int) -> _Branch:
+    if not path or path[-1].depth < depth:
+        path.append(_Branch(depth))
+    return path[-1]
+
+
+def _is_worth(saved: int, below: int) -> bool:
+    return saved >= max(_MIN_SAVED_TOKENS, _MIN_SAVED_SHARE * below)
+
+
 def packed_tokens(rows: Sequence[torch.Tensor]) -> int:
-    """Return the number of tokens of ``rows`` when each common prefix is there once."""
-    order = [rows[index] for index in prefix_order(rows)]
-    return sum(map(len, rows)) - sum(common_prefix_tokens(*neighbours) for neighbours in pairwise(order))
+    """Return the number of tokens of ``rows`` when they are packed."""
+    return tokens_in_order([rows[index] for index in prefix_order(rows)])
+
+
+def tokens_in_order(rows: Sequence[torch.Tensor]) -> int:
+    """Return :func:`packed_tokens` of rows that are in the order of :func:`prefix_order`."""
+    return sum(map(len, rows)) - sum(shared_prefixes(rows))
 
 
 def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
@@ -97,11 +153,11 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
     path: list[_Node] = []
     previous = -1
     tokens = 0
-    for index in prefix_order(rows):
-        row = rows[index]
-        shared = common_prefix_tokens(rows[previous], row) if share and previous >= 0 else 0
-        path, shared = _branch(nodes, path, shared)
-        added = len(row) - shared
+    order = prefix_order(rows)
+    prefixes = shared_prefixes([rows[index] for index in order]) if share else [0] * len(rows)
+    for index, shared in zip(order, prefixes, strict=True):
+        path = _branch(nodes, path, shared)
+        added = len(rows[index]) - shared
         before = where[previous][:shared] if shared else torch.empty(0, dtype=torch.int64)
         where[index] = torch.cat([before, torch.arange(tokens, tokens + added)])
         if added:
@@ -115,22 +171,15 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
     return PackedRows(tuple(Segment(node.begin, node.end, node.subtree_end) for node in nodes), tuple(where), tokens)
 
 
-def _branch(nodes: list[_Node], path: list[_Node], shared: int) -> tuple[list[_Node], int]:
-    """Return the part of ``path`` that covers ``shared`` tokens, and its number of tokens.
-
-    A segment that is left inside is cut in two, unless too little of it would be shared.
-    """
-    shared_path: list[_Node] = []
-    for node in path:
-        inside = min(shared - node.depth, node.end - node.begin)
-        if inside < _MIN_SHARED_TOKENS:
-            return shared_path, node.depth
-        if inside < node.end - node.begin:
-            rest = _Node(shared, node.begin + inside, node.end)
-            rest.subtree_end = node.subtree_end
-            node.end = rest.begin
+def _branch(nodes: list[_Node], path: list[_Node], shared: int) -> list[_Node]:
+    """Return the part of ``path`` that covers ``shared`` tokens; a segment that is left inside is cut in two."""
+    shared_path = [node for node in path if node.depth < shared]
+    if shared_path:
+        last = shared_path[-1]
+        inside = shared - last.depth
+        if inside < last.end - last.begin:
+            rest = _Node(shared, last.begin + inside, last.end)
+            rest.subtree_end = last.subtree_end
+            last.end = rest.begin
             nodes.append(rest)
-        shared_path.append(node)
-        if node.depth + inside == shared:
-            break
-    return shared_path, shared
+    return shared_path

@@ -14,8 +14,7 @@ import torch
 
 from spanloop.training.models.memory_estimate import BLOCK_LOGITS
 
-SLICE_LOGITS = {"cpu": 8 * 1024 * 1024, "cuda": 128 * 1024 * 1024}
-"""Logits of a block that are in float32 at a time: 32 MiB and 512 MiB. A GPU needs long slices to be busy."""
+from .softmax_kernels import softmax_gradients, softmax_statistics
 
 
 class TokenLogprobs(NamedTuple):
@@ -49,21 +48,12 @@ def token_logprobs(
     return TokenLogprobs(*_TokenLogprobs.apply(hidden, weight, rows, labels, temperature, with_entropy))  # type: ignore[no-untyped-call]
 
 
-class _Part(NamedTuple):
-    """Consecutive positions."""
+class _Block(NamedTuple):
+    """Consecutive positions, whose logits exist together."""
 
     positions: slice
-    """In all positions."""
     pairs: slice
     """Of a position and a token, those of these positions."""
-    within: slice
-    """The positions in their block."""
-
-
-class _Block(NamedTuple):
-    positions: slice
-    parts: list[_Part]
-    """Slices of the block."""
 
 
 class _TokenLogprobs(torch.autograd.Function):
@@ -79,19 +69,20 @@ class _TokenLogprobs(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See :func:`token_logprobs`."""
         logprobs = torch.empty(len(rows), dtype=torch.float32, device=hidden.device)
+        logsumexps = logprobs.new_empty(len(hidden))
         entropies = logprobs.new_empty(len(hidden) if with_entropy else 0)
+        statistics = softmax_statistics(hidden.device)
         blocks = list(_blocks(len(hidden), rows, weight))
         logits = None
         for block in blocks:
             # the previous block's memory is free before the next one exists
             logits = None
             logits = _logits(hidden[block.positions], weight)
-            for part in block.parts:
-                scores = _scaled(logits[part.within], temperature).log_softmax(1, dtype=torch.float32)
-                logprobs[part.pairs] = scores[rows[part.pairs] - part.positions.start, labels[part.pairs]]
-                if with_entropy:
-                    entropies[part.positions] = scores.exp().mul_(scores).sum(1).neg_()
-        ctx.save_for_backward(hidden, weight, rows, labels)
+            statistics(logits, temperature, logsumexps[block.positions], entropies[block.positions])
+            at = rows[block.pairs]
+            selected = logits[at - block.positions.start, labels[block.pairs]].float() / temperature
+            logprobs[block.pairs] = selected - logsumexps[at]
+        ctx.save_for_backward(hidden, weight, rows, labels, logsumexps, logprobs)
         ctx.blocks, ctx.temperature, ctx.last_logits = blocks, temperature, logits
         ctx.mark_non_differentiable(entropies)
         return logprobs, entropies
@@ -102,23 +93,21 @@ class _TokenLogprobs(torch.autograd.Function):
 
         It is summed over the tokens of a position, and takes the place of the logits.
         """
-        hidden, weight, rows, labels = ctx.saved_tensors
+        hidden, weight, rows, labels, logsumexps, logprobs = ctx.saved_tensors
         scaled = grads[0].float() / ctx.temperature
         sums = scaled.new_zeros(len(hidden)).index_add_(0, rows, scaled)
+        selected = _sums_of_equal(rows * len(weight) + labels, scaled) - sums[rows] * logprobs.exp()
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         hidden_gradient = torch.empty_like(hidden) if needs_hidden else None
         weight_gradient = None
+        softmax_gradient = softmax_gradients(hidden.device)
         kept, ctx.last_logits = ctx.last_logits, None
         for block in reversed(ctx.blocks):
             inputs = hidden[block.positions].to(weight.dtype)
             gradient, kept = _logits(inputs, weight) if kept is None else kept, None
-            for part in block.parts:
-                values = _scaled(gradient[part.within], ctx.temperature).softmax(1, dtype=torch.float32)
-                values.mul_(-sums[part.positions, None])
-                # a position may have several labels, each once or more
-                at = (rows[part.pairs] - part.positions.start, labels[part.pairs])
-                values.index_put_(at, scaled[part.pairs], accumulate=True)
-                gradient[part.within] = values
+            softmax_gradient(gradient, ctx.temperature, logsumexps[block.positions], sums[block.positions])
+            at = (rows[block.pairs] - block.positions.start, labels[block.pairs])
+            gradient.index_put_(at, selected[block.pairs].to(gradient.dtype))
             if hidden_gradient is not None:
                 hidden_gradient[block.positions] = gradient @ weight
             if needs_weight:
@@ -135,9 +124,10 @@ def _logits(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return hidden.to(weight.dtype) @ weight.t()
 
 
-def _scaled(logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return logits divided by the temperature; they are rounded to the weight's type before."""
-    return logits if temperature == 1.0 else logits.float().div(temperature)
+def _sums_of_equal(keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return for each key the sum of the values of all equal keys."""
+    distinct, inverse = keys.unique(return_inverse=True)
+    return values.new_zeros(len(distinct)).index_add_(0, inverse, values)[inverse]
 
 
 def _sum(total: torch.Tensor | None, product: torch.Tensor) -> torch.Tensor:
@@ -146,16 +136,8 @@ def _sum(total: torch.Tensor | None, product: torch.Tensor) -> torch.Tensor:
 
 
 def _blocks(positions: int, rows: torch.Tensor, weight: torch.Tensor) -> Iterator[_Block]:
-    size = max(1, BLOCK_LOGITS // len(weight))
-    step = max(1, min(size, SLICE_LOGITS[weight.device.type] // len(weight)))
-    blocks = [range(start, min(start + size, positions), step) for start in range(0, positions, size)]
-    starts = [start for block in blocks for start in block]
-    pairs = torch.searchsorted(rows, torch.tensor([*starts, positions], device=rows.device)).tolist()
-    pair_runs = iter(pairwise(pairs))
-    for block in blocks:
-        parts = []
-        for start in block:
-            end = min(start + step, block.stop)
-            within = slice(start - block.start, end - block.start)
-            parts.append(_Part(slice(start, end), slice(*next(pair_runs)), within))
-        yield _Block(slice(block.start, block.stop), parts)
+    size = max(1, BLOCK_LOGITS[weight.device.type] // len(weight))
+    starts = [*range(0, positions, size), positions]
+    pairs = torch.searchsorted(rows, torch.tensor(starts, device=rows.device)).tolist()
+    for block, block_pairs in zip(pairwise(starts), pairwise(pairs), strict=True):
+        yield _Block(slice(*block), slice(*block_pairs))

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 _BLOCK = 1024
+_SOFTMAX_BLOCK = 4096
 
 
 @triton.jit
@@ -75,6 +76,70 @@ def _merge_rows(
     added = tl.load(part_at, mask=is_head[:, None], other=0.0).to(tl.float32) * tl.exp(new - both)[:, None]
     tl.store(merged_at, kept + added, mask=is_head[:, None])
     tl.store(total + head * tokens + position, both, mask=is_head)
+
+
+@triton.jit(do_not_specialize=["columns"])
+def _softmax_statistics(
+    logits, logsumexps, entropies, inverse_temperature, columns, BLOCK: tl.constexpr, WITH_ENTROPY: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    # the largest score so far, and the sums of exp(score - largest) and of exp(score - largest) * (score - largest)
+    largest = -1e30
+    total = 0.0
+    product = 0.0
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + row * columns + at, mask=at < columns, other=float("-inf")).to(tl.float32)
+        x = x * inverse_temperature
+        new = tl.maximum(largest, tl.max(x, 0))
+        kept = tl.exp(largest - new)
+        e = tl.exp(x - new)
+        if WITH_ENTROPY:
+            product = (product + total * (largest - new)) * kept + tl.sum(tl.where(e > 0.0, e * (x - new), 0.0), 0)
+        total = total * kept + tl.sum(e, 0)
+        largest = new
+    tl.store(logsumexps + row, largest + tl.log(total))
+    if WITH_ENTROPY:
+        tl.store(entropies + row, tl.log(total) - product / total)
+
+
+@triton.jit(do_not_specialize=["columns"])
+def _softmax_gradient(logits, logsumexps, sums, inverse_temperature, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = at < columns
+    place = logits + row * columns + at
+    x = tl.load(place, mask=mask, other=0.0).to(tl.float32) * inverse_temperature
+    tl.store(place, -tl.load(sums + row) * tl.exp(x - tl.load(logsumexps + row)), mask=mask)
+
+
+def softmax_statistics_on_cuda(
+    logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, entropies: torch.Tensor
+) -> None:
+    """See :func:`~.softmax_kernels.statistics_in_torch`."""
+    rows, columns = logits.shape
+    has_entropy = len(entropies) > 0
+    cast("Any", _softmax_statistics)[(rows,)](
+        logits,
+        logsumexps,
+        entropies if has_entropy else logsumexps,
+        1.0 / temperature,
+        columns,
+        BLOCK=_SOFTMAX_BLOCK,
+        WITH_ENTROPY=has_entropy,
+        num_warps=8,
+    )
+
+
+def softmax_gradient_on_cuda(
+    logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, sums: torch.Tensor
+) -> None:
+    """See :func:`~.softmax_kernels.gradient_in_torch`."""
+    rows, columns = logits.shape
+    grid = (rows, triton.cdiv(columns, _SOFTMAX_BLOCK))
+    cast("Any", _softmax_gradient)[grid](
+        logits, logsumexps, sums, 1.0 / temperature, columns, BLOCK=_SOFTMAX_BLOCK, num_warps=8
+    )
 
 
 def gated(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
