@@ -53,6 +53,13 @@ HEAVY = (
     "tests/training/run/test_run_job.py",
 )
 """Files whose tests run vLLM or verl: gigabytes each, and minutes."""
+LONG = (
+    "tests/dashboard/dashboard/test_tasks_in_a_browser.py",
+    "tests/training/loop/test_loop.py",
+    "tests/training/promotion/test_promote.py",
+    "tests/examples/test_extend_pages.py",
+)
+"""Files that take more than half a minute."""
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc] # it has no type information
@@ -83,8 +90,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the heavy files first, so that they do not prolong the end of the run; keep the order of the rest."""
-    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in HEAVY)
+    """Run heavy and long files first, so that they do not prolong the end of the run, and mix the files of all folders.
+
+    The gateway's tests mostly wait. Run one after another by all processes, they would leave cores idle.
+    """
+    files: dict[str, list[str]] = {}
+    for item in items:
+        file = _file_of(item)
+        in_folder = files.setdefault("/".join(file.split("/")[:2]), [])
+        if file not in in_folder:
+            in_folder.append(file)
+    position = {file: index / len(folder) for folder in files.values() for index, file in enumerate(folder)}
+    items.sort(key=lambda item: ((file := _file_of(item)) not in HEAVY, file not in LONG, position[file]))
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 @pytest.fixture(autouse=True)

@@ -70,8 +70,11 @@ class ReusedDatabases:
         rows = self._rows(name)
         if rows.pop("schema_migrations", 0) != self._applied:
             return False
-        for table in rows:
-            self._server.command(f"TRUNCATE TABLE `{name}`.`{table}`", doing="emptying a store")
+        if rows:
+            # One statement takes half as long as one for each table.
+            self._server.command(
+                f"TRUNCATE TABLES FROM `{name}` NOT LIKE 'schema_migrations'", doing="emptying a store"
+            )
         return True
 
     def _definitions(self, name: str) -> frozenset[tuple[str, int, int]]:

@@ -1,50 +1,45 @@
 """Run an example's agent on its task file against a scripted model, and convert the spans that a collector received."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
+from uuid import uuid4
 
 import polars as pl
-from framework_matrix.recording import collecting, drain, read_store
+from framework_matrix.recording import Recorded, collecting, drain, read_store
 
 from spanloop.evaluation.environments import EnvironmentSettings, Outcome
 from spanloop.evaluation.environments.endpoint import Endpoint, serving
 from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
+from spanloop.evaluation.runner.agent import AgentSettings
+from spanloop.evaluation.runner.answers import Output
+from spanloop.evaluation.runner.attempt import AttemptEnd, TaskAttempt
+from spanloop.evaluation.runner.callable_agent import CallableAgent
+from spanloop.evaluation.tasks import Task
 from spanloop.semconv.environment import (
     DATA_DIR_ENV,
     ENVIRONMENT_SESSION_ENV,
     ENVIRONMENT_URL_ENV,
-    EPISODE_ID_ENV,
     EXIT_TIMEOUT_ENV,
-    TASK_ID_ENV,
 )
 from spanloop.store.client import Address
 
-from ..instrumentation.support import BIN, EXAMPLES, Attributes, Reply, clean_environment, modelling
+from ..instrumentation.support import EXAMPLES, Attributes, Reply, clean_environment, modelling
 
 
 class Attempted(NamedTuple):
-    """What a run of an agent said, asked and left in the store."""
+    """Answers, requests and stored rows of an agent's attempts."""
 
-    stdout: str
-    stderr: str
-    code: int
+    answers: list[str]
+    """Of each attempt."""
+    errors: list[str]
+    """Of attempts that ended with one."""
     requests: list[Attributes]
     """The requests to the model, in order."""
     transitions: pl.DataFrame
     spans: pl.DataFrame
-
-
-_CALL: Final = """
-import asyncio, inspect, json, sys, agent
-result = agent.{function}(json.loads(sys.argv[1]))
-print(asyncio.run(result) if inspect.iscoroutine(result) else result)
-"""
 
 
 def run_example(
@@ -70,52 +65,50 @@ def run_example(
     """
     with modelling() as model, collecting(address, address.database, data_dir) as database:
         model.script = script
-        done = [
-            _call(name, function, fields=task, number=number, url=model.url, data_dir=data_dir, variables=variables)
-            for number, task in enumerate(tasks)
-        ]
+        attempts = [_attempt(task["id"], task, number, {}) for number, task in enumerate(tasks)]
+        ends = _made(name, function, attempts, {**_environment(model.url, data_dir), **variables})
         drain(data_dir)
         recorded = read_store(database, {})
+    return _attempted(ends, model.requests, recorded)
+
+
+def _made(
+    name: str, function: str, attempts: Sequence[TaskAttempt], environment: Mapping[str, str]
+) -> list[AttemptEnd]:
+    settings = AgentSettings(
+        f"agent:{function}", environment, mark_prefix=uuid4().hex, cwd=EXAMPLES / name, timeout_s=120
+    )
+    agent = CallableAgent(settings, output=Output.LINE)
+    try:
+        return [end for attempt in attempts if (end := agent.attempt(attempt, lambda: False)) is not None]
+    finally:
+        agent.close()
+
+
+def _attempted(ends: Sequence[AttemptEnd], requests: list[Attributes], recorded: Recorded) -> Attempted:
     return Attempted(
-        "".join(each.stdout for each in done),
-        "".join(each.stderr for each in done),
-        max(each.returncode for each in done),
-        model.requests,
+        [end.answer for end in ends],
+        [end.error for end in ends if end.error],
+        requests,
         recorded.transitions,
         recorded.spans,
     )
 
 
-def _call(
-    name: str,
-    function: str,
-    *,
-    fields: Mapping[str, Any],
-    number: int,
-    url: str,
-    data_dir: Path,
-    variables: Mapping[str, str],
-) -> "subprocess.CompletedProcess[str]":
-    rest = {key: value for key, value in fields.items() if key not in {"id", "task_id"}}
-    code = _CALL.format(function=function)
-    environment = {
+def _environment(url: str, data_dir: Path) -> dict[str, str]:
+    return {
+        **clean_environment(),
         DATA_DIR_ENV: str(data_dir),
         "OPENAI_BASE_URL": url,
         "OPENAI_MODEL": "tiny",
         "OPENAI_API_KEY": "not-needed",
         EXIT_TIMEOUT_ENV: "60",
-        TASK_ID_ENV: str(fields.get("id") or fields["task_id"]),
-        EPISODE_ID_ENV: f"{number:x}".rjust(32, "e"),
     }
-    return subprocess.run(
-        [str(BIN / "opentelemetry-instrument"), sys.executable, "-c", code, json.dumps(rest)],
-        env={**clean_environment(), **environment, **variables},
-        cwd=EXAMPLES / name,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+
+
+def _attempt(task_id: str, fields: Mapping[str, Any], number: int, variables: Mapping[str, str]) -> TaskAttempt:
+    rest = {key: value for key, value in fields.items() if key not in {"id", "task_id"}}
+    return TaskAttempt(number, Task(task_id, rest, ""), 1, f"{number:x}".rjust(32, "e"), (), 0, variables)
 
 
 def run_acting(
@@ -149,11 +142,9 @@ def run_acting(
         session = pool.open(task, 0)
         assert not session.outcome.failure, session.outcome.failure
         variables = {ENVIRONMENT_URL_ENV: url, ENVIRONMENT_SESSION_ENV: session.key}
-        done = _call(name, function, fields=task, number=0, url=model.url, data_dir=data_dir, variables=variables)
+        attempts = [_attempt(task["task_id"], task, 0, variables)]
+        ends = _made(name, function, attempts, _environment(model.url, data_dir))
         pool.release(session)
         drain(data_dir)
         recorded = read_store(database, {})
-    attempted = Attempted(
-        done.stdout, done.stderr, done.returncode, model.requests, recorded.transitions, recorded.spans
-    )
-    return attempted, session.outcome
+    return _attempted(ends, model.requests, recorded), session.outcome

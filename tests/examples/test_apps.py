@@ -106,7 +106,7 @@ def test_an_attempt_is_an_episode_with_its_tool_calls(address: Address, tmp_path
     worked, outcome = run_acting(
         "apps", "work", settings=SETTINGS, task=fields, script=script, address=address, data_dir=tmp_path
     )
-    assert (worked.code, worked.stderr) == (0, "")
+    assert worked.errors == []
     assert (outcome.reward, outcome.success, outcome.steps) == (1.0, True, 5)
     assert (worked.transitions.height, worked.transitions["episode_id"].n_unique()) == (5, 1)
     spans = [dict(each) for each in worked.spans["SpanAttributes"].to_list()]

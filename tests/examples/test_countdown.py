@@ -84,8 +84,7 @@ def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp
     script = (says(wrong), says(f" {right} = 5\n"), says("I do not know."))
     tasks = [solved._asdict(), failed._asdict()]
     ran = run_example("countdown", "play", tasks=tasks, script=script, address=address, data_dir=tmp_path)
-    assert (ran.code, ran.stderr) == (0, "")
-    assert ran.stdout == f"{right}\nI do not know.\n"
+    assert (ran.errors, ran.answers) == ([], [right, "I do not know."])
     assert [message["content"] for message in ran.requests[1]["messages"][len(OPENING) :]] == [
         solved.question,
         wrong,

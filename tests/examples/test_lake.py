@@ -40,8 +40,7 @@ def test_a_walk_is_an_episode_with_its_tool_calls_and_the_lake_judges_it(address
     walked, outcome = run_acting(
         "lake", "walk", settings=SETTINGS, task=TASK, script=script, address=address, data_dir=tmp_path
     )
-    assert (walked.code, walked.stderr) == (0, "")
-    assert walked.stdout == "left ice, down wall, right wall, up ice. Goal: here.\n"
+    assert (walked.errors, walked.answers) == ([], ["left ice, down wall, right wall, up ice. Goal: here."])
     assert (outcome.reward, outcome.steps, outcome.done) == (1.0, 5, True)
     shown = [message["content"] for message in walked.requests[-1]["messages"] if message["role"] == "user"][3:]
     assert shown == [
@@ -56,6 +55,6 @@ def test_a_walk_is_an_episode_with_its_tool_calls_and_the_lake_judges_it(address
     actions = Counter(json.loads(each["gen_ai.tool.call.arguments"])["action"] for each in calls)
     assert actions == {"right": 2, "down": 2, "hm": 1}
     (last,) = (each for each in calls if each["spanloop.environment.done"] == "true")
-    assert (last["spanloop.environment.reward"], last["gen_ai.tool.call.result"]) == ("1", walked.stdout.strip())
+    assert (last["spanloop.environment.reward"], last["gen_ai.tool.call.result"]) == ("1", walked.answers[0])
     assert walked.transitions["episode_id"].n_unique() == 1
     assert walked.transitions.height == 5

@@ -99,8 +99,7 @@ def test_whole_attempts_become_episodes_with_their_rewards(address: Address, tmp
     )
     tasks = [solved._asdict(), failed._asdict()]
     ran = run_example("math", "solve", tasks=tasks, script=script, address=address, data_dir=tmp_path)
-    assert (ran.code, ran.stderr) == (0, "")
-    assert ran.stdout == f"{solved.answer}\n\n"
+    assert (ran.errors, ran.answers) == ([], [str(solved.answer), ""])
     columns = ("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
     steps = ran.transitions.sort("task_id", "step").select(columns)
     assert steps.rows() == [

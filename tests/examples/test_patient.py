@@ -69,7 +69,7 @@ def test_a_conversation_is_one_episode(address: Address, tmp_path: Path) -> None
     treated, outcome = run_acting(
         "patient", "treat", settings=SETTINGS, task=TASK, script=script, address=address, data_dir=tmp_path
     )
-    assert (treated.code, treated.stderr, treated.stdout) == (0, "", "answer asthma\n")
+    assert (treated.errors, treated.answers) == ([], ["answer asthma"])
     assert (outcome.reward, outcome.success, outcome.steps) == (1.0, True, 2)
     assert outcome.reason == "It is asthma; the answer was 'asthma', after the question about fever."
     assert treated.requests[1]["messages"][-1] == {"role": "user", "content": "No."}

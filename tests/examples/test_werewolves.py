@@ -125,7 +125,7 @@ def test_a_game_is_an_episode_which_the_village_judges(address: Address, tmp_pat
     played, outcome = run_acting(
         "werewolves", "play", settings=SETTINGS, task=WOLF, script=script, address=address, data_dir=tmp_path
     )
-    assert (played.code, played.stderr, played.stdout) == (0, "", "say inn\n")
+    assert (played.errors, played.answers) == ([], ["say inn"])
     assert (outcome.reward, outcome.steps, outcome.success) == (1.0, 3, True)
     texts = [message["content"] for message in played.requests[-1]["messages"]]
     assert texts[-3:] == [

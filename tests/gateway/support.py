@@ -5,6 +5,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -39,11 +40,28 @@ WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 """The text of each token; U+2028 must arrive unchanged, the last one is the end of turn."""
 
 
+class _Server(uvicorn.Server):
+    """Ends as soon as ``end`` is called; uvicorn looks ten times a second, for which every test would wait."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        await super().startup(sockets)
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._end.wait()
+
+    def end(self) -> None:
+        """End from another thread."""
+        self.should_exit = True
+        self._loop.call_soon_threadsafe(self._end.set)
+
+
 @contextmanager
 def serving(app: Any) -> Generator[str]:
     """Serve an ASGI application in its own thread on a free port."""
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = _Server(config)
     failures: list[BaseException] = []
 
     def run() -> None:
@@ -61,7 +79,7 @@ def serving(app: Any) -> Generator[str]:
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.end()
         thread.join(60)
         assert not thread.is_alive(), "the server does not stop"
         assert not failures, failures
@@ -261,7 +279,10 @@ class StandIn:
                 self.aborted += 1
                 waiting.cancel()
                 raise ConnectionResetError
-            await asyncio.sleep(min(0.02, self.token_delay_s or 0.02))
+            if self.paused:
+                await asyncio.sleep(0.02)
+            else:
+                await asyncio.wait([waiting], timeout=0.02)
 
     @contextmanager
     def _counted(self, weights: int) -> Generator[None]:

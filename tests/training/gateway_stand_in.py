@@ -96,7 +96,7 @@ def gateway_stand_in(data_dir: DataDir) -> Generator[GatewayStandIn]:
     """One that runs on the data directory."""
     data_dir.write(data_dir.gateway / "admin.token", TOKEN)
     with GatewayStandIn() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
             with data_dir.announce("gateway", f"http://127.0.0.1:{server.server_address[1]}"):

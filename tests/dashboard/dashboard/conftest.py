@@ -4,9 +4,11 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import streamlit as st
+from streamlit.components.v2 import manifest_scanner
 
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
@@ -18,6 +20,14 @@ from ..urls import clickhouse_url
 from .dashboard_driver import visit_as_operator
 from .dashboard_learning import Learned, seed_learning, seed_learning_control
 from .dashboard_seeding import Seeded, seed_control
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _components_are_searched_once() -> Iterator[None]:
+    """Search installed packages for components once, as a server does at its start; AppTest does so at each run."""
+    manifests = manifest_scanner.scan_component_manifests()
+    with patch.object(manifest_scanner, "scan_component_manifests", lambda: manifests):
+        yield
 
 
 @pytest.fixture(autouse=True)

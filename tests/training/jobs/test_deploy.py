@@ -60,7 +60,7 @@ def gateway(data_dir: DataDir) -> Iterator[Gateway]:
     data_dir.gateway.mkdir()
     (data_dir.gateway / "admin.token").write_text(f"{TOKEN}\n")
     with Gateway() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         with data_dir.announce("gateway", f"http://127.0.0.1:{server.server_address[1]}"):
             yield server
