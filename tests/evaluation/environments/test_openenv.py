@@ -87,7 +87,7 @@ def url(answers: list[str]) -> Iterator[str]:
             connection.send(answers.pop(0))
 
     with serve(answer, "127.0.0.1", 0) as listening:
-        thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=listening.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{listening.socket.getsockname()[1]}"
         listening.shutdown()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spanloop.evaluation.runner.agent import NotStartedError
 from spanloop.evaluation.runner.answers import Output
 from spanloop.evaluation.runner.attempt import AttemptEnd, EndState, TaskAttempt
 from spanloop.evaluation.runner.callable_agent import CallableAgent
@@ -114,6 +115,12 @@ def test_a_run_that_is_stopped_interrupts_the_attempt(agent: CallableAgent) -> N
     made = TaskAttempt(1, Task("t", {"do": "hang"}, "d"), 1, "episode", (), 0)
     assert attempt(agent, "answer").state is EndState.FINISHED
     assert agent.attempt(made, lambda: True) is None
+
+
+def test_a_run_that_is_stopped_while_a_worker_starts_has_not_started_the_attempt(agents: Make) -> None:
+    made = TaskAttempt(1, Task("t", {"do": "answer"}, "d"), 1, "episode", (), 0)
+    with pytest.raises(NotStartedError):
+        agents("solver:solve").attempt(made, lambda: True)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from spanloop.training.verl_plugin.engine import token_logprobs as logprobs_module
+from spanloop.training.models import memory_estimate
 from spanloop.training.verl_plugin.engine.attention_plan import plan_attention
 from spanloop.training.verl_plugin.engine.packed_batch import micro_batches, pack_batch, split_into
 from spanloop.training.verl_plugin.engine.prefix_tree import pack, packed_tokens
@@ -193,8 +193,8 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
     dtype: torch.dtype, tolerance: float, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slices of three positions, blocks of two, of ten, and of all; some positions have no token, some have several."""
-    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", block)
-    monkeypatch.setitem(logprobs_module.SLICE_LOGITS, "cpu", 1000)
+    monkeypatch.setitem(memory_estimate.BLOCK_LOGITS, "cpu", block)
+    monkeypatch.setitem(memory_estimate.SLICE_LOGITS, "cpu", 1000)
     torch.manual_seed(1)
     hidden, weight = (torch.randn(40, 16) * 2).to(dtype), torch.randn(300, 16).to(dtype)
     rows, labels = torch.randint(40, (100,)).sort().values, torch.randint(300, (100,))
@@ -221,7 +221,7 @@ def test_logprobs_of_slices_are_those_of_whole_logits(
 @pytest.mark.parametrize("trained", [0, 1])
 def test_no_tensor_of_all_logits_is_made(trained: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest tensor of forward and backward has a block's logits, or the shape of an input."""
-    monkeypatch.setitem(logprobs_module.BLOCK_LOGITS, "cpu", 2_000)
+    monkeypatch.setitem(memory_estimate.BLOCK_LOGITS, "cpu", 2_000)
     sizes: list[int] = []
 
     class Sizes(TorchDispatchMode):

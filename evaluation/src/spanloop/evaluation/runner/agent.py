@@ -37,6 +37,10 @@ class AgentSettings(NamedTuple):
     """Whether it runs under ``opentelemetry-instrument``."""
 
 
+class NotStartedError(Exception):
+    """Raised when an attempt is interrupted before the agent has seen it."""
+
+
 class Agent(Protocol):
     """Makes one attempt after the other."""
 
@@ -45,6 +49,7 @@ class Agent(Protocol):
 
         Raises:
             ConfigurationError: No attempt can be made.
+            NotStartedError: It was interrupted before it began.
         """
         ...
 

@@ -16,7 +16,7 @@ from spanloop.foundation.processes.line_process import LineProcess
 from spanloop.foundation.processes.marked import VariableMark
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 
-from .agent import AgentSettings, error_text, instrumented
+from .agent import AgentSettings, NotStartedError, error_text, instrumented
 from .answers import Output, answer_of_output
 from .attempt import AttemptEnd, EndState, TaskAttempt
 
@@ -74,10 +74,11 @@ class CallableAgent:
 
         Raises:
             ConfigurationError: The function cannot be imported.
+            NotStartedError: It was interrupted while the worker started.
         """
         worker = self._worker or self._started(should_stop)
         if worker is None:
-            return None
+            raise NotStartedError
         self._worker = worker
         worker.process.stdout.take()
         worker.process.stderr.take()

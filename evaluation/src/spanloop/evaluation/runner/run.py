@@ -22,7 +22,7 @@ from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
 
 from .acting import FailuresInARow, acting, has_failed_environment, verdict_of_outcome
-from .agent import Agent
+from .agent import Agent, NotStartedError
 from .answers import RecordedAttempts, last_message
 from .attempt import EndedAttempt, EndState, TaskAttempt
 from .ledger import AttemptState, Counts, Ledger, Summary
@@ -166,6 +166,8 @@ class _Run:
             with closing(self._plan.make_agent()) as agent:
                 while not self._should_stop() and self._attempt(agent):
                     pass
+        except NotStartedError:
+            pass  # the run stops
         except BaseException as error:  # noqa: BLE001 - it ends the run, which raises it
             self._fail(error)
 
