@@ -117,10 +117,11 @@ def test_a_run_that_is_stopped_interrupts_the_attempt(agent: CallableAgent) -> N
     assert agent.attempt(made, lambda: True) is None
 
 
-def test_a_run_that_is_stopped_while_a_worker_starts_has_not_started_the_attempt(agents: Make) -> None:
+def test_a_run_that_is_stopped_while_a_worker_starts_has_not_started_the_attempt(agents: Make, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(600)")
     made = TaskAttempt(1, Task("t", {"do": "answer"}, "d"), 1, "episode", (), 0)
     with pytest.raises(NotStartedError):
-        agents("solver:solve").attempt(made, lambda: True)
+        agents("slow:solve").attempt(made, lambda: True)
 
 
 @pytest.mark.parametrize(
