@@ -43,10 +43,10 @@ _NEEDED_BYTES: Final = 11e9
 _NEEDED_DISK_BYTES: Final = 5e9
 ASSUMED_S: Final[Mapping[StepName, float]] = MappingProxyType(
     {
-        StepName.MEASURE: 190.0,
-        StepName.COLLECT: 200.0,
-        StepName.TRAIN: 190.0,
-        StepName.TEST: 158.0,
+        StepName.MEASURE: 161.0,
+        StepName.COLLECT: 174.0,
+        StepName.TRAIN: 172.0,
+        StepName.TEST: 150.0,
         StepName.DECIDE: 2.0,
     }
 )
@@ -62,7 +62,7 @@ class DemoSettings(NamedTuple):
     seed: int = 0
     """Seed of tasks, shuffling and intervals. Sampling is not seeded, as in production."""
     rounds: int = 2
-    train_tasks: int = 96
+    train_tasks: int = 80
     test_tasks: int = 160
     changes: Mapping[str, str] = _NO_CHANGES
     """Lines of the app's file that differ, for tests."""
