@@ -107,9 +107,9 @@ def _of(parts: Sequence[Any], kind: str) -> list[Json]:
 
 
 def _result(part: Json, called: Container[str]) -> Json:
-    response, call_id = part.get("response"), part.get("id") or None
+    response, call_id = part.get("response"), str(part.get("id") or "")
     text = response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
-    return {"source_call_id": call_id if call_id in called else None, "content": text}
+    return {"source_call_id": call_id if call_id and call_id in called else None, "content": text}
 
 
 def _contents(content: Any) -> list[Json]:
