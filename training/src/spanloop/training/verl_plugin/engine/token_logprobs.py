@@ -192,10 +192,11 @@ def statistics_in_torch(
         entropies: The same; empty when they are not needed.
     """
     for part in _slices(logits):
-        scores = logits[part].float() / temperature
-        logsumexps[part] = scores.logsumexp(1)
+        scaled = _scaled(logits[part], temperature)
+        # one pass of a fused kernel; torch's log-sum-exp takes four
+        scores = scaled.log_softmax(1, dtype=torch.float32)
+        logsumexps[part] = scaled[:, 0].float() - scores[:, 0]
         if len(entropies):
-            scores -= logsumexps[part, None]
             entropies[part] = scores.exp().mul_(scores).sum(1).neg_()
 
 
@@ -209,8 +210,13 @@ def gradient_in_torch(logits: torch.Tensor, temperature: float, logsumexps: torc
         sums: A factor for each row, float32.
     """
     for part in _slices(logits):
-        scores = logits[part].float() / temperature
-        logits[part] = scores.sub_(logsumexps[part, None]).exp_().mul_(-sums[part, None])
+        scores = _scaled(logits[part], temperature) - logsumexps[part, None]
+        logits[part] = scores.exp_().mul_(-sums[part, None])
+
+
+def _scaled(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return logits divided by the temperature; they are rounded to the weight's type before."""
+    return logits if temperature == 1.0 else logits.float().div(temperature)
 
 
 def _slices(logits: torch.Tensor) -> Iterator[slice]:
