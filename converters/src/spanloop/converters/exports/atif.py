@@ -125,9 +125,11 @@ class _Steps:
             called, results = self._open
             results.append(message)
             newest = self.steps[-1]
-            kept = {name: value for name, value in newest.items() if name in {"timestamp", "model_name", "metrics"}}
+            call_fields = {
+                name: value for name, value in newest.items() if name in {"timestamp", "model_name", "metrics"}
+            }
             facts = {name: value for name, value in atif.extra_of(newest).items() if name != atif.MESSAGES}
-            self.steps[-1] = atif.with_extra({**atif.step_of(called, results), **kept}, facts)
+            self.steps[-1] = atif.with_extra({**atif.step_of(called, results), **call_fields}, facts)
             return
         if message.get("role") == "assistant" and fields is None:
             extra = extra | {"is_context": True}

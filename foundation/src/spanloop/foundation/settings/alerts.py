@@ -30,7 +30,7 @@ class AlertChannel(Section):
     port: int = Field(default=587, ge=1, le=65_535)
     """Its port."""
     security: Literal["starttls", "tls", "none"] = "starttls"
-    """How the connection to the mail server is encrypted; ``none`` is for a server on this machine."""
+    """The encryption of the connection to the mail server; ``none`` is for a server on this machine."""
     user: str = ""
     """The user at the mail server; empty does not log in."""
     password_env: str = ""

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class FaultOwner(StrEnum):
-    """Who caused a failure. Only the policy's own mistakes cost the policy reward."""
+    """The party that caused a failure. Only the policy's own mistakes cost the policy reward."""
 
     POLICY = "policy"
     TOOL = "tool"

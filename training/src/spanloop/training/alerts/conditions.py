@@ -29,7 +29,7 @@ _EXAMPLES: Final = (
 
 
 class Figure(StrEnum):
-    """What a threshold is about."""
+    """The measured figure that a threshold limits."""
 
     FAILURES = "failures"
     """Share of the episodes whose outcome is a failure, or of those with a failure of one class."""
@@ -58,7 +58,7 @@ class Threshold(NamedTuple):
 
     @property
     def window(self) -> timedelta:
-        """How far the window reaches back from now."""
+        """The length of the window, which ends now."""
         return timedelta(minutes=self.window_minutes)
 
     def __str__(self) -> str:

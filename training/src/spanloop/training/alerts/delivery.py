@@ -35,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Targets(NamedTuple):
-    """Where messages go to, and where their links lead to."""
+    """The channels of messages, and the dashboard that their links lead to."""
 
     channels: Mapping[str, AlertChannel]
     dashboard_url: str

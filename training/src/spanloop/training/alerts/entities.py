@@ -11,7 +11,7 @@ from .conditions import Condition, parse_condition
 
 
 class MessageStatus(StrEnum):
-    """What a message says about its alert."""
+    """The event of an alert that a message reports."""
 
     FIRING = "firing"
     RESOLVED = "resolved"

@@ -47,8 +47,8 @@ def look_at_events(database: ControlDatabase, rules: list[Rule], *, now: datetim
     """Open an alert for each new event."""
     for rule in rules:
         with database.read() as session:
-            found = new_events(session, rule)
-        if not found:
+            events = new_events(session, rule)
+        if not events:
             continue
         with database.write() as session:
             # Read again under the write lock: another scheduler may have alerted them meanwhile.

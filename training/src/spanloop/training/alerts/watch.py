@@ -5,20 +5,17 @@ logged once, and the next look tries again; a look that takes long is followed b
 measured during at most a third of the time.
 """
 
-import logging
-import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import load_configuration
 from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.processes.repeated_look import Pace, repeating
 
 from .conditions import Threshold
 from .delivery import Sender, Targets
@@ -30,48 +27,17 @@ if TYPE_CHECKING:
     from spanloop.store import Store
 
 _EVERY_S: Final = 1.0
-_SHARE: Final = 2.0
+_REST: Final = 2.0
 """The pause after a look is at least so many times as long as the look."""
-_log: Final = logging.getLogger(__name__)
 
 
 @contextmanager
 def watching_alerts(data_dir: DataDir, *, is_leading: Callable[[], bool], every_s: float = _EVERY_S) -> Generator[None]:
     """Look at the rules and send messages while the block runs and ``is_leading`` returns True."""
-    stop = threading.Event()
-    arguments = (data_dir, is_leading, every_s, stop)
-    thread = threading.Thread(target=_watch, args=arguments, name="alert-watch", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-
-
-def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, stop: threading.Event) -> None:
-    last_error, pause_s = "", every_s
     watch = AlertWatch(data_dir)
-    try:
-        while not stop.wait(pause_s):
-            if not is_leading():
-                continue
-            began_s = time.monotonic()
-            try:
-                watch.look()
-                last_error = ""
-            except (SpanloopError, OSError) as error:
-                watch.disconnect()
-                if str(error) != last_error:
-                    _log.error("alerts: %s", error)
-                last_error = str(error)
-            except Exception as error:  # noqa: BLE001 - the border of a look
-                # A defect in one look must not end all later alerts without a word.
-                if str(error) != last_error:
-                    _log.exception("alerts: a look failed")
-                last_error = str(error)
-            pause_s = max(every_s, _SHARE * (time.monotonic() - began_s))
-    finally:
-        watch.close()
+    pace = Pace(every_s, rest=_REST)
+    with repeating(watch.look, name="alerts", is_leading=is_leading, pace=pace, close=watch.close):
+        yield
 
 
 class AlertWatch:
@@ -100,6 +66,9 @@ class AlertWatch:
             if any(isinstance(rule.condition, Threshold) for rule in rules):
                 now = utc_now()
                 look_at_thresholds(database, rules, partial(measure, self._connected(), now=now), now=now)
+        except Exception:
+            self.disconnect()
+            raise
         finally:
             sender.send_waiting(self._targets)
 

@@ -5,15 +5,15 @@ disk, or a request to the gateway if a setting names one. An error is logged onc
 """
 
 import logging
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
-from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
+from spanloop.training.jobs.processes.repeated_look import Pace, repeating
 from spanloop.training.promotion.canary.gateway_canary import running_canary
 
 from .pending_decisions import stored_pending
@@ -25,28 +25,9 @@ _log: Final = logging.getLogger(__name__)
 @contextmanager
 def watching_canary(data_dir: DataDir, *, is_leading: Callable[[], bool], every_s: float = _EVERY_S) -> Generator[None]:
     """Decide about canaries while the block runs and ``is_leading`` returns True."""
-    stop = threading.Event()
-    arguments = (data_dir, is_leading, every_s, stop)
-    thread = threading.Thread(target=_watch, args=arguments, name="canary-watch", daemon=True)
-    thread.start()
-    try:
+    look = partial(_look_once, data_dir)
+    with repeating(look, name="the canary", is_leading=is_leading, pace=Pace(every_s)):
         yield
-    finally:
-        stop.set()
-
-
-def _watch(data_dir: DataDir, is_leading: Callable[[], bool], every_s: float, stop: threading.Event) -> None:
-    last_error = ""
-    while not stop.wait(every_s):
-        if not is_leading():
-            continue
-        try:
-            _look_once(data_dir)
-            last_error = ""
-        except (SpanloopError, OSError) as error:
-            if str(error) != last_error:
-                _log.error("the canary: %s", error)
-            last_error = str(error)
 
 
 def _look_once(data_dir: DataDir) -> None:

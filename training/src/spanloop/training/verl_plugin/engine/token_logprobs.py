@@ -9,9 +9,9 @@ The softmax of a block is computed in float32: on CUDA by kernels in Triton, whi
 elsewhere by torch's operations on slices of it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -74,7 +74,7 @@ class _TokenLogprobs(torch.autograd.Function):
         logprobs = torch.empty(len(rows), dtype=torch.float32, device=hidden.device)
         logsumexps = logprobs.new_empty(len(hidden))
         entropies = logprobs.new_empty(len(hidden) if with_entropy else 0)
-        statistics = softmax_statistics(hidden.device)
+        statistics, _ = _softmax_kernels(hidden.device)
         blocks = list(_blocks(len(hidden), rows, weight))
         logits = None
         for block in blocks:
@@ -103,7 +103,7 @@ class _TokenLogprobs(torch.autograd.Function):
         needs_hidden, needs_weight = ctx.needs_input_grad[:2]
         hidden_gradient = torch.empty_like(hidden) if needs_hidden else None
         weight_gradient = None
-        softmax_gradient = softmax_gradients(hidden.device)
+        _, softmax_gradient = _softmax_kernels(hidden.device)
         kept, ctx.last_logits = ctx.last_logits, None
         for block in reversed(ctx.blocks):
             inputs = hidden[block.positions].to(weight.dtype)
@@ -146,38 +146,13 @@ def _blocks(positions: int, rows: torch.Tensor, weight: torch.Tensor) -> Iterato
         yield _Block(slice(*block), slice(*block_pairs))
 
 
-class SoftmaxStatistics(Protocol):
-    """See :func:`statistics_in_torch`."""
-
-    def __call__(  # noqa: D102
-        self, logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, entropies: torch.Tensor
-    ) -> None: ...
-
-
-class SoftmaxGradient(Protocol):
-    """See :func:`gradient_in_torch`."""
-
-    def __call__(  # noqa: D102
-        self, logits: torch.Tensor, temperature: float, logsumexps: torch.Tensor, sums: torch.Tensor
-    ) -> None: ...
-
-
-def softmax_statistics(device: torch.device) -> SoftmaxStatistics:
-    """Return what computes the statistics of rows of logits on a device."""
+def _softmax_kernels(device: torch.device) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Return what computes :func:`statistics_in_torch` and :func:`gradient_in_torch` on a device."""
     if device.type != "cuda" or not CudaKernel.is_fused:
-        return statistics_in_torch
-    from .triton_kernels import softmax_statistics_on_cuda  # noqa: PLC0415 - Triton is there beside CUDA only
+        return statistics_in_torch, gradient_in_torch
+    from . import triton_kernels  # noqa: PLC0415 - Triton is there beside CUDA only
 
-    return softmax_statistics_on_cuda
-
-
-def softmax_gradients(device: torch.device) -> SoftmaxGradient:
-    """Return what computes the gradient of rows of logits on a device."""
-    if device.type != "cuda" or not CudaKernel.is_fused:
-        return gradient_in_torch
-    from .triton_kernels import softmax_gradient_on_cuda  # noqa: PLC0415 - Triton is there beside CUDA only
-
-    return softmax_gradient_on_cuda
+    return triton_kernels.softmax_statistics_on_cuda, triton_kernels.softmax_gradient_on_cuda
 
 
 def statistics_in_torch(
