@@ -17,7 +17,7 @@ FOLDER: Final = ROOT / "docs" / "how-to" / "extend"
 _BLOCK: Final = re.compile(r"^```(\w+)(?: title=\"(\S+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _PATH: Final = re.compile(r"(?:#|--) (\S+\.\w+)\n")
 _DIFF: Final = re.compile(r"--- (\S+)\n")
-_VARYING: Final = re.compile(r"\b\d+\.\d+ ?s\b|\b\d+ deselected")
+_VARYING: Final = re.compile(r"\b\d+\.\d+ ?s\b(?: \(\d+:\d\d:\d\d\))?|\b\d+ deselected")
 _PLUGINS: Final = "-p no:langsmith_plugin -p no:hydra_pytest -p no:cacheprovider"
 
 
