@@ -4,14 +4,14 @@ Agents send their whole history with every call, so that most of what stands the
 distinct entry of a batch is read once, however many rows repeat it, and a row's entries are what its attributes say.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from spanloop.messages.json_values import Fields, as_fields, as_list
+from spanloop.messages.json_values import Fields
 
 from ..reading.attributes import Attributes, Mask, Rows
 from .base import IndexedList
@@ -21,6 +21,9 @@ _MULTIPLIER: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SHIFT: Final = np.uint64(29)
 _MOST: Final = 2**62
 """Greater indexes than this are one."""
+
+_Path = tuple[Callable[[Fields], object], str]
+"""The reader of a list, and a path within its entries: equal entries of lists with one reader are one."""
 
 
 class Lists(NamedTuple):
@@ -62,12 +65,12 @@ def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, Indexe
     keys = {code: key for code, key in listed.items() if key.index_text.isascii()}
     numbers = sorted({(int(key.index_text), key.index_text) for key in keys.values()})
     ranks = {number_and_text: rank for rank, number_and_text in enumerate(numbers)}
-    paths: dict[tuple[str, str], int] = {}
+    paths: dict[_Path, int] = {}
     slots = np.full(len(attributes.keys), -1, dtype=np.int64)
     fields = np.zeros(len(attributes.keys), dtype=np.int64)
     for code, key in keys.items():
         slots[code] = key.prefix * len(ranks) + ranks[int(key.index_text), key.index_text]
-        fields[code] = paths.setdefault((prefixes[key.prefix][0], key.path), len(paths))
+        fields[code] = paths.setdefault((indexed[prefixes[key.prefix][0]].read, key.path), len(paths))
     places = np.flatnonzero((slots >= 0)[attributes.codes] & is_read[attributes.rows])
     if not len(places):
         return IndexedLists({}, is_key)
@@ -81,7 +84,7 @@ def lists_of(attributes: Attributes, is_read: Mask, indexed: Mapping[str, Indexe
     values = values.fill_null("") if values.null_count() else values
     entries = _Entries(starts, fields[codes], values)
     distinct, which = _distinct(entries)
-    read = _read(entries, distinct, list(paths), indexed)
+    read = _read(entries, distinct, list(paths))
     rows = attributes.rows[places[starts]]
     prefix_of_entry, rank_of_entry = np.divmod(slots[codes[starts]], len(ranks))
     indexes = np.array([min(number, _MOST) for number, _ in numbers], dtype=np.int64)[rank_of_entry]
@@ -158,16 +161,13 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows]:
     return first, which
 
 
-def _read(
-    entries: _Entries, distinct: Rows, paths: Sequence[tuple[str, str]], indexed: Mapping[str, IndexedList]
-) -> list[object]:
-    """Return the result of ``IndexedList.read`` for each of the ``distinct`` entries.
+def _read(entries: _Entries, distinct: Rows, paths: Sequence[_Path]) -> list[object]:
+    """Return what its reader makes of each of the ``distinct`` entries.
 
     Args:
         entries: The entries of all lists.
         distinct: Numbers of those that are read.
-        paths: The list of each path by name, and the path.
-        indexed: The lists.
+        paths: By number.
     """
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     ends: Rows = np.cumsum(lengths)
@@ -175,48 +175,50 @@ def _read(
     values: list[str] = entries.values[pl.Series(places, dtype=pl.UInt32)].to_list()
     fields: list[int] = entries.fields[places].tolist()
     entries_read: list[object] = []
-    templates: dict[tuple[int, ...], Fields | None] = {}
+    templates: dict[tuple[int, ...], dict[str, _Template] | None] = {}
     start, bounds = 0, cast("list[int]", ends.tolist())
     for end in bounds:
         form = tuple(fields[start:end])
         if form not in templates:
             nested = _template([paths[number][1].split(".") if paths[number][1] else [] for number in form])
             templates[form] = nested if any(key and not key.isdigit() for key in nested) else None
-        template, name = templates[form], paths[form[0]][0]
-        entries_read.append(None if template is None else indexed[name].read(_filled(template, values[start:end])))
+        template, read = templates[form], paths[form[0]][0]
+        entries_read.append(None if template is None else read(_filled(template, values[start:end])))
         start = end
     return entries_read
 
 
-def _template(paths: Sequence[Sequence[str]]) -> Fields:
+_Template: TypeAlias = "int | dict[str, _Template] | list[_Template]"
+"""An entry with the place of each value in the values' place."""
+
+
+def _template(paths: Sequence[Sequence[str]]) -> dict[str, _Template]:
     """``a.b`` and ``c.0.d`` → the object that they make, with the place of each among ``paths`` as its value."""
-    template: Fields = {}
+    template: dict[str, _Template] = {}
     for number, path in enumerate(paths):
         place = template
         for name in path[:-1]:
             below = place.get(name)
-            if not isinstance(below, dict):
-                below = place[name] = {} if below is None else {"": below}
-            place = cast("Fields", below)
+            inner: dict[str, _Template] = below if isinstance(below, dict) else {} if below is None else {"": below}
+            place[name] = place = inner
         last = path[-1] if path else ""
-        if isinstance(place.get(last), dict):
-            cast("Fields", place[last])[""] = number
+        if isinstance(below := place.get(last), dict):
+            below[""] = number
         else:
             place[last] = number
     return {key: _listed(item) for key, item in template.items()}
 
 
-def _listed(value: object) -> object:
+def _listed(value: _Template) -> _Template:
     """Objects whose keys are all numbers, as lists; attribute paths are never deeper than a key is long."""
     if not isinstance(value, dict):
         return value
-    fields = as_fields(cast("object", value))
-    if fields and all(key.isascii() and key.isdigit() for key in fields):
-        return [_listed(fields[key]) for key in sorted(fields, key=int)]
-    return {key: _listed(item) for key, item in fields.items()}
+    if value and all(key.isascii() and key.isdigit() for key in value):
+        return [_listed(value[key]) for key in sorted(value, key=int)]
+    return {key: _listed(item) for key, item in value.items()}
 
 
-def _filled(template: Fields, values: Sequence[str]) -> Fields:
+def _filled(template: dict[str, _Template], values: Sequence[str]) -> Fields:
     """A template with the values in their places."""
     return {
         key: values[item] if type(item) is int else _filled_item(item, values)  # an object's text is the rarer case
@@ -224,9 +226,7 @@ def _filled(template: Fields, values: Sequence[str]) -> Fields:
     }
 
 
-def _filled_item(item: object, values: Sequence[str]) -> object:
-    if isinstance(item, int):
-        return values[item]
+def _filled_item(item: _Template, values: Sequence[str]) -> object:
     if isinstance(item, dict):
-        return _filled(as_fields(cast("object", item)), values)
-    return [_filled_item(inner, values) for inner in as_list(item)]
+        return _filled(item, values)
+    return values[item] if isinstance(item, int) else [_filled_item(inner, values) for inner in item]

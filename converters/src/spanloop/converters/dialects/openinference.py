@@ -103,9 +103,7 @@ def _call(span: RawSpan) -> dict[str, ColumnValue]:
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
     has_failed = any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events)
     output_messages = _output_messages(span, response_value, has_failed=has_failed)
-    if _has_old_calls(seen, output_messages):
-        output_messages = response_messages(response_value) or output_messages
-    output_messages = _with_call_ids(output_messages, response_value)
+    output_messages = _with_current_calls(output_messages, seen, response_value)
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     return {
@@ -137,11 +135,17 @@ class _Entry(NamedTuple):
     role: object
     answers: object
     """The id of the tool call that it answers, as an attribute of its own says."""
+    fields: Fields
+
+    @property
+    def output(self) -> Fields:
+        """The message as the model's, unless it says whose it is."""
+        return self.message if isinstance(self.role, str) and self.role else _flattened(self.fields, "assistant")
 
 
 def _entry(fields: Fields) -> _Entry:
     item, inner = _flattened(fields), as_fields(fields.get("message"))
-    return _Entry(item, split_answers([item]), inner.get("role"), inner.get("tool_call_id"))
+    return _Entry(item, split_answers([item]), inner.get("role"), inner.get("tool_call_id"), fields)
 
 
 def _request_has_more(span: RawSpan, request: Mapping[str, object]) -> bool:
@@ -173,7 +177,7 @@ def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) ->
 
 
 def _output_messages(span: RawSpan, response_value: object, *, has_failed: bool) -> list[Fields]:
-    listed: Sequence[Fields] = span.lists.get("said", ())
+    listed: Sequence[Fields] = [entry.output for entry in span.lists.get("said", ())]
     with_parts = [item for item in listed if item["parts"]]
     response = as_fields(response_value)
     # Instrumentors list the text of an answer and the calls that the client is to make.
@@ -197,17 +201,16 @@ def _with_reason(item: Fields, choice: object) -> Fields:
     return {**item, "finish_reason": reason} if reason else item
 
 
-def _has_old_calls(seen: Sequence[_Entry], output_messages: list[Fields]) -> bool:
-    """Whether the answer asks with ids that were answered: two calls wrote to one span (ADK's instrumentor does)."""
-    requested_ids = {call["id"] for call in _tool_calls(output_messages) if call.get("id")}
-    return bool(requested_ids) and any(
-        isinstance(entry.answers, str) and entry.answers in requested_ids for entry in seen
-    )
+def _with_current_calls(output_messages: list[Fields], seen: Sequence[_Entry], response_value: object) -> list[Fields]:
+    """The answer, with what the whole response has of its tool calls: their ids where it has none (Google GenAI).
 
-
-def _with_call_ids(output_messages: list[Fields], response_value: object) -> list[Fields]:
-    """The answer, with the ids of its tool calls from the whole response where its own have none (Google GenAI)."""
+    An answer that asks with ids which were answered is another one's: two calls wrote to one span (ADK's instrumentor).
+    """
     calls = _tool_calls(output_messages)
+    ids = {call["id"] for call in calls if call.get("id")}
+    if ids and not ids.isdisjoint([entry.answers for entry in seen if isinstance(entry.answers, str)]):
+        output_messages = response_messages(response_value) or output_messages
+        calls = _tool_calls(output_messages)
     if not calls or any(call.get("id") for call in calls):
         return output_messages
     named = _tool_calls(response_messages(response_value))
@@ -215,12 +218,12 @@ def _with_call_ids(output_messages: list[Fields], response_value: object) -> lis
         return output_messages
     if [call.get("name") for call in named] != [call.get("name") for call in calls]:
         return output_messages
-    ids = iter([call["id"] for call in named])
+    new_ids = iter([call["id"] for call in named])
 
     def with_id(part: object) -> object:
         # a copy: spans that say the same share their messages
         fields = as_fields(part)
-        return {**fields, "id": next(ids)} if fields.get("type") == "tool_call" else part
+        return {**fields, "id": next(new_ids)} if fields.get("type") == "tool_call" else part
 
     return [{**item, "parts": list(map(with_id, as_list(item["parts"])))} for item in output_messages]
 
@@ -318,13 +321,9 @@ def _plain_output(attributes: Mapping[str, str]) -> str:
 _VERCEL: Final = "ai.operationId"
 
 
-def _output_entry(fields: Fields) -> Fields:
-    return _flattened(fields, "assistant")
-
-
 LISTS: Final = {
     "seen": IndexedList(("llm.input_messages",), _entry),
-    "said": IndexedList(("llm.output_messages",), _output_entry),
+    "said": IndexedList(("llm.output_messages",), _entry),
     "tools": IndexedList(("llm.tools",), _offered),
     "functions": FUNCTIONS,
 }
