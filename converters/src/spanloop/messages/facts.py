@@ -28,13 +28,15 @@ class Facts(msgspec.Struct, frozen=True, gc=False):
             return self
         is_redacted, has_system = self.is_redacted, self.has_system
         has_prompt, has_prompt_content = self.has_prompt, self.has_prompt_content
-        for message in history.since(self.length):
+        first = max(self.length - 1, 0)
+        messages = history.since(first)
+        for message in messages[self.length - first :]:
             is_redacted = is_redacted or message.is_redacted
             if message.role in {"user", "system"}:
                 has_prompt = True
                 has_system = has_system or message.role == "system"
                 has_prompt_content = has_prompt_content or NO_PARTS not in message.json
-        course = self.course.further(history, self.length)
+        course = self.course.further(history, messages, self.length)
         return Facts(history.length, is_redacted, has_system, has_prompt, has_prompt_content, course)
 
 

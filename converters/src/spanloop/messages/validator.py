@@ -46,13 +46,18 @@ class Course(msgspec.Struct, frozen=True, gc=False):
     gap: str = ""
     """The missing part of the messages so far; empty without one."""
 
-    def further(self, history: MessageHistory, start: int) -> "Course":
-        """With the messages of ``history`` from ``start`` on, which come behind those that were looked at."""
+    def further(self, history: MessageHistory, messages: Sequence["Message"], start: int) -> "Course":
+        """With the messages of ``history`` from ``start`` on, which come behind those that were looked at.
+
+        Args:
+            history: All messages.
+            messages: Its last ones, from the one before ``start`` on.
+            start: Number of the messages that were looked at.
+        """
         if self.gap:
             return self
         begins, calls, answers, is_interrupted = self.begins, self.calls, self.answers, self.is_interrupted
         first = max(start - 1, 0)
-        messages = history.since(first)
         for position, message in enumerate(messages[start - first :], start):
             if message.role == "assistant" and (answers or is_interrupted):
                 if calls > answers and not is_interrupted and _lacks_answer(history.messages, begins, position):
