@@ -150,7 +150,7 @@ class _Patterns:
         self._patterns = patterns
         self.by_literal: dict[str, list[int]] = defaultdict(list)
         for number, pattern in enumerate(patterns):
-            for literal in required_literals(pattern.regex):
+            for literal in pattern.literals:
                 self.by_literal[literal].append(number)
 
     def candidates(self, literals: AbstractSet[str]) -> list[FailurePattern]:
@@ -159,7 +159,7 @@ class _Patterns:
         return [self._patterns[number] for number in sorted(numbers)]
 
 
-_HAS_CODE: Final = re.compile(r"[45]\d\d")
+_HAS_CODE: Final = re.compile(r"[45]\d\d\b")
 _AT_START: Final = _Patterns(ERROR_TEXTS)
 _WITHIN: Final = _Patterns(
     (

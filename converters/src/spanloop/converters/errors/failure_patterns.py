@@ -6,17 +6,21 @@ stands within another one.
 
 import re
 import tomllib
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from importlib.resources import files
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from spanloop.converters.enums import FaultOwner
+
+from .pattern_literals import required_literals
 
 MOST_TEXT: Final = 20_000
 """Characters from the start of a text that patterns look at."""
 
 
-class FailurePattern(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FailurePattern:
     """One line of the table."""
 
     name: str
@@ -29,9 +33,15 @@ class FailurePattern(NamedTuple):
     examples: tuple[tuple[str, str], ...]
     """(product, text of it that matches): of two products or more, or the words are one product's and stand nowhere."""
 
+    @cached_property
+    def literals(self) -> frozenset[str]:
+        """Texts of which every match contains one, in lower case."""
+        return required_literals(self.regex)
+
     def search(self, text: str) -> re.Match[str] | None:
-        """The first match anywhere in ``text``."""
-        return self.regex.search(text, 0, MOST_TEXT)
+        """The first match anywhere in ``text``; looking for literals first takes a fraction of the time."""
+        lowered = text[:MOST_TEXT].lower()
+        return self.regex.search(text, 0, MOST_TEXT) if any(part in lowered for part in self.literals) else None
 
     def match(self, text: str) -> re.Match[str] | None:
         """The match at the start of ``text``."""
