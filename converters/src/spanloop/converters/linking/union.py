@@ -27,10 +27,3 @@ class UnionFind:
             one, other = other, one
         self._parent[other] = one
         self._size[one] += self._size[other]
-
-    def groups(self) -> dict[str, list[str]]:
-        """Representative → members."""
-        members_of: dict[str, list[str]] = {}
-        for member in self._parent:
-            members_of.setdefault(self.find(member), []).append(member)
-        return members_of
