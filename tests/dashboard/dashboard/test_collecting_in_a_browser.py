@@ -143,10 +143,27 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     person.page.keyboard.press("Escape")
     person.settle()
     person.click(person.page.get_by_role("button", name="Train"))
+    expect(person.page.get_by_text(f"episodes of {data_set.reference}.")).to_be_visible()
+    person.click(person.page.get_by_role("button", name="All settings"))
     expect(person.page.get_by_role("heading", name="Jobs")).to_be_visible()
     person.click(person.page.get_by_text("Episodes and other settings"))
-    expect(person.page.get_by_role("textbox", name="Data set")).to_have_value(data_set.reference)
+    choice = person.page.get_by_test_id("stSelectbox").filter(has_text="Data set")
+    expect(choice).to_contain_text(data_set.reference)
     person.click(person.page.get_by_role("button", name="Start it"))
     expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
     (job,) = JobApi(directory).list()
     assert job.spec.episodes.data_set == data_set.reference
+
+
+def test_a_job_on_one_failure_class_takes_three_clicks(
+    person: Person, shop: tuple[str, Browser, Store, DataDir]
+) -> None:
+    _, _, _, directory = shop
+    person.open("failures")
+    person.click(person.page.get_by_role("link", name="invalid_arguments").first)
+    person.click(person.page.get_by_role("button", name="Train"))
+    person.see("train-dialog")
+    person.click(person.page.get_by_role("dialog").get_by_role("button", name="Start it"))
+    expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
+    job = JobApi(directory).list()[0]
+    assert job.spec.episodes.failure_classes == ("invalid_arguments",)

@@ -25,6 +25,16 @@ def fetch_latest(store: Store, since_s: int, *, fingerprint: str = "", max_rows:
     return store.query("dashboard_latest_failures", since_s=since_s, fingerprint=fingerprint, max_rows=max_rows)
 
 
+def fetch_classes(store: Store) -> list[str]:
+    """Return the classes of current failures, most frequent first."""
+    frame = store.connection.query(
+        "SELECT error_class FROM failure_summaries FINAL WHERE is_deleted = 0 "
+        "GROUP BY error_class ORDER BY count() DESC, error_class",
+        doing="reading the classes of failures",
+    )
+    return frame["error_class"].to_list()
+
+
 def fetch_groups(store: Store, filters: Filters) -> pl.DataFrame:
     """Return the failures that match grouped by fingerprint, most frequent first; the message is the newest one's."""
     conditions = failure_conditions(filters, parse_words(filters))
