@@ -8,6 +8,7 @@ from zipfile import ZipFile
 import pytest
 from playwright.sync_api import Browser, expect
 
+from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.paths import DataDir
 from spanloop.pipeline import run as convert
@@ -22,7 +23,6 @@ from ...converters.converters.converters_world import OPENING, answers, asks, te
 from ...converters.converters.pipeline_feed import Feed
 from ...databases import ReusedDatabases
 from ..urls import clickhouse_url
-from .dashboard_seeding import model_folder
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
 from .test_tasks_in_a_browser import READY_MS, VIEWPORT, Person
@@ -51,7 +51,9 @@ def shop(
             feed.world.score(0.0 if number < FAILED else 1.0, trace_id=trace)
         feed.send()
         convert(store)
-        Registry(directory).add("tiny", model_folder(tmp_path_factory.mktemp("models") / "tiny"))
+        model = tmp_path_factory.mktemp("models") / "tiny"
+        build_tiny_model(model, training_steps=0)
+        Registry(directory).add("tiny", model)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
             with dashboard(directory) as (url, _), chromium() as browser:
@@ -147,8 +149,7 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     person.click(person.page.get_by_role("button", name="All settings"))
     expect(person.page.get_by_role("heading", name="Jobs")).to_be_visible()
     person.click(person.page.get_by_text("Episodes and other settings"))
-    choice = person.page.get_by_test_id("stSelectbox").filter(has_text="Data set")
-    expect(choice).to_contain_text(data_set.reference)
+    expect(person.page.get_by_role("combobox", name="Data set")).to_have_value(data_set.reference)
     person.click(person.page.get_by_role("button", name="Start it"))
     expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
     (job,) = JobApi(directory).list()
@@ -160,7 +161,7 @@ def test_a_job_on_one_failure_class_takes_three_clicks(
 ) -> None:
     _, _, _, directory = shop
     person.open("failures")
-    person.click(person.page.get_by_role("link", name="invalid_arguments").first)
+    person.click(person.page.get_by_role("cell", name="invalid_arguments").first)
     person.click(person.page.get_by_role("button", name="Train"))
     person.see("train-dialog")
     person.click(person.page.get_by_role("dialog").get_by_role("button", name="Start it"))

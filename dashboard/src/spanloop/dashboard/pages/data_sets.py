@@ -126,7 +126,7 @@ def _version(store: Store, data_set: DataSet) -> None:
 def _buttons(store: Store, data_set: DataSet) -> None:
     with st.container(horizontal=True):
         about = f"The {data_set.episodes:,} episodes of {data_set.reference}."
-        dialog.train_button({"data_set": data_set.reference}, about)
+        dialog.train_button({data_set.reference: {"data_set": data_set.reference}}, about)
         with st.popover("Evaluate", icon=":material/fact_check:"):
             options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
             commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))

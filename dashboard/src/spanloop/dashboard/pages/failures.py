@@ -256,8 +256,13 @@ def _group(store: Store, fingerprint: str) -> None:
 def _decide(store: Store, fingerprint: str, error_class: str) -> None:
     """Draw what an operator can do about a group."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        about = f"Episodes with a failure of the class {error_class}, also where the agent recovered from it."
-        dialog.train_button({"failure_classes": (error_class,)}, about)
+        about = (
+            f"The policy learns from episodes with a failure of the class {error_class}, recovered ones included, or "
+            "from all attempts at their tasks. A policy gradient needs good and bad attempts at one task."
+        )
+        tasks = failures.fetch_tasks_of_class(store, error_class)
+        selections: dict[str, dialog.Selection] = {"All attempts at its tasks": {"task_ids": tasks}} if tasks else {}
+        dialog.train_button({**selections, "Episodes with the failure": {"failure_classes": (error_class,)}}, about)
         if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):
             episodes = partial(fetch_failing, store, Filters(), fingerprint=fingerprint)
             collecting.add_dialog(store, episodes, f"failures?group={fingerprint}")

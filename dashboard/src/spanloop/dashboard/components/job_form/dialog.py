@@ -14,27 +14,33 @@ from spanloop.training.promotion.aliases import Aliases
 
 from . import form, plan, start_control
 
+Selection = Mapping[str, Any]
+"""Values by setting that select the episodes to train on."""
 
-def train_button(selection: Mapping[str, Any], about: str) -> None:
+
+def train_button(selections: Mapping[str, Selection], about: str) -> None:
     """Draw the button that opens the form; a viewer sees none.
 
     Args:
-        selection: Values by setting that select the episodes.
-        about: The episodes, as a sentence.
+        selections: The episodes to choose from, each by a few words; the first ones are chosen at the beginning.
+        about: What they are, as a sentence.
     """
     if actions.button("Train", icon=":material/model_training:", key="train_on", is_primary=True):
-        _show(selection, about)
+        _show(selections, about)
 
 
 @st.dialog("Train", width="large", icon=":material/model_training:")
-def _show(selection: Mapping[str, Any], about: str) -> None:
+def _show(selections: Mapping[str, Selection], about: str) -> None:
     st.caption(escape_md(about))
     versions = form.registered_versions()
     if not versions:
         return
     kind = form.select_kind()
     base = st.selectbox("Base", versions, index=_default(versions), key="train_base", help="The version to start from")
-    values = {**selection, "kind": kind, "base": base}
+    chosen = next(iter(selections))
+    if len(selections) > 1:
+        chosen = st.segmented_control("Episodes", list(selections), default=chosen, key="train_episodes", required=True)
+    values = {**selections[chosen], "kind": kind, "base": base}
     start, label = start_control.show()
     spec = form.valid_spec(values)
     if spec is None:

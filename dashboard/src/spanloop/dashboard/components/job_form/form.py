@@ -112,7 +112,7 @@ def _segmented(field: SpecField, format_func: Callable[[str], str]) -> str:
     chosen = st.segmented_control(
         _label(field),
         choices,
-        default=choices[0],
+        default=None if field.name in st.session_state else choices[0],
         format_func=format_func,
         key=field.name,
         help=field.help,

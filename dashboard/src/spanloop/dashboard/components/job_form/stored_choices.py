@@ -14,12 +14,18 @@ Choices = Mapping[str, Sequence[str]]
 
 
 def fetch_choices() -> Choices:
-    """Return the values of each setting that names something stored; none where ClickHouse does not respond."""
+    """Return the values of each setting that names something stored; none where ClickHouse does not respond.
+
+    Raises:
+        StoreError: ClickHouse rejected a statement.
+    """
     try:
         store = resources.store()
         fields = {name: fetch_values(store, Filters(), name)["value"].to_list() for name in _FIELDS.values()}
         classes, data_sets = fetch_classes(store), fetch_data_sets(store)
-    except SpanloopError:
+    except SpanloopError as error:
+        if not error.is_transient:
+            raise
         # the form works without it: what is typed is checked when the job makes its dataset
         return {}
     names = dict.fromkeys(each.name for each in data_sets)
