@@ -8,7 +8,6 @@ from zipfile import ZipFile
 import pytest
 from playwright.sync_api import Browser, expect
 
-from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.paths import DataDir
 from spanloop.pipeline import run as convert
@@ -23,6 +22,7 @@ from ...converters.converters.converters_world import OPENING, answers, asks, te
 from ...converters.converters.pipeline_feed import Feed
 from ...databases import ReusedDatabases
 from ..urls import clickhouse_url
+from .dashboard_seeding import model_folder
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
 from .test_tasks_in_a_browser import READY_MS, VIEWPORT, Person
@@ -51,9 +51,7 @@ def shop(
             feed.world.score(0.0 if number < FAILED else 1.0, trace_id=trace)
         feed.send()
         convert(store)
-        model = tmp_path_factory.mktemp("models") / "tiny"
-        build_tiny_model(model, training_steps=0)
-        Registry(directory).add("tiny", model)
+        Registry(directory).add("tiny", model_folder(tmp_path_factory.mktemp("models") / "tiny"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
             with dashboard(directory) as (url, _), chromium() as browser:
@@ -154,17 +152,3 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
     (job,) = JobApi(directory).list()
     assert job.spec.episodes.data_set == data_set.reference
-
-
-def test_a_job_on_one_failure_class_takes_three_clicks(
-    person: Person, shop: tuple[str, Browser, Store, DataDir]
-) -> None:
-    _, _, _, directory = shop
-    person.open("failures")
-    person.click(person.page.get_by_role("cell", name="invalid_arguments").first)
-    person.click(person.page.get_by_role("button", name="Train"))
-    person.see("train-dialog")
-    person.click(person.page.get_by_role("dialog").get_by_role("button", name="Start it"))
-    expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
-    job = JobApi(directory).list()[0]
-    assert job.spec.episodes.failure_classes == ("invalid_arguments",)

@@ -258,7 +258,8 @@ def _decide(store: Store, fingerprint: str, error_class: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         about = (
             f"The policy learns from episodes with a failure of the class {error_class}, recovered ones included, or "
-            "from all attempts at their tasks. A policy gradient needs good and bad attempts at one task."
+            "from all attempts at their tasks, except for tasks of evaluations. A policy gradient needs good and bad "
+            "attempts at one task."
         )
         tasks = failures.fetch_tasks_of_class(store, error_class)
         selections: dict[str, dialog.Selection] = {"All attempts at its tasks": {"task_ids": tasks}} if tasks else {}

@@ -39,12 +39,16 @@ def fetch_classes(store: Store) -> list[str]:
 
 
 def fetch_tasks_of_class(store: Store, error_class: str) -> tuple[str, ...]:
-    """Return the tasks of episodes with a failure of the class, by name; at most `MAX_TASKS`, the newest ones."""
+    """Return the tasks of episodes with a failure of the class, by name; at most `MAX_TASKS`, the newest ones.
+
+    Tasks of evaluations are left out: a version that was trained on them cannot be evaluated on them.
+    """
     conditions = failure_conditions(Filters(values={"class": (error_class,)}), None)
     frame = _query(
         store,
         "SELECT task_id FROM episode_summaries FINAL WHERE is_deleted = 0 AND task_id != '' AND episode_id IN "
         f"(SELECT episode_id FROM failure_summaries FINAL WHERE {conditions.sql}) "
+        "AND task_id NOT IN (SELECT task_id FROM evaluation_episodes) "
         f"GROUP BY task_id ORDER BY max(started_at) DESC, task_id LIMIT {MAX_TASKS}",
         conditions,
     )
