@@ -49,6 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
         status, text = gateway.refusals.get(path, (200, ""))
         if status == 200 and path == "metered":
             text = json.dumps({"tokens": gateway.tokens, "refused": 0})
+        elif status == 200 and path == "canary":
+            candidate = f"{body['name']}@{body['version']}"
+            canary = {"id": "c1", "candidate": candidate, "champion": gateway.served, "share": body["share"]}
+            mode = "shadow" if body["is_shadow"] else "sessions"
+            text = json.dumps({"canary": {**canary, "mode": mode, "started_s": 0.0}})
         elif status == 200:
             gateway.state = {"pause": "paused", "resume": "starting"}.get(path, "serving")
             if path == "deploy":

@@ -492,10 +492,12 @@ class _Plan:
 
 
 def model_folder(path: Path, content: str = "weights") -> Path:
-    """Make a folder that the registry accepts as a model; nothing loads it."""
+    """Make a folder that the registry accepts as a model and the gateway can be told to serve; nothing loads it."""
     path.mkdir(parents=True)
     (path / "config.json").write_text('{"model_type": "llama"}')
-    (path / "model.safetensors").write_text(content)
+    head = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({"__metadata__": {"content": content}, "lm_head.weight": head}).encode()
+    (path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
     return path
 
 

@@ -16,15 +16,18 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Browser, Error, Locator, Page, ViewportSize, expect
 
+from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.training.models.registry import Registry
+from spanloop.training.run.job_api import JobApi
 
 from ...databases import ReusedDatabases
 from ..urls import clickhouse_url
 from .dashboard_driver import PAGES
-from .dashboard_learning import seed_learning, seed_learning_control
+from .dashboard_learning import LEARNED, seed_learning, seed_learning_control
 from .dashboard_seeding import seed_nameless
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
@@ -104,8 +107,8 @@ class Person:
 @pytest.fixture(scope="module")
 def world(
     clickhouse: Address, databases: ReusedDatabases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[str, Browser]]:
-    """The address of one dashboard over a store of a trained agent and a nameless one, and a browser."""
+) -> Iterator[tuple[str, Browser, DataDir]]:
+    """The address of one dashboard over a store of a trained agent and a nameless one, a browser, and the data."""
     address = replace(clickhouse, database=databases.take())
     directory = DataDir(tmp_path_factory.mktemp("tasks") / "data").open()
     with Store(address) as store:
@@ -115,11 +118,11 @@ def world(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
         with dashboard(directory) as (url, _), chromium() as browser:
-            yield url, browser
+            yield url, browser, directory
 
 
 @pytest.fixture(scope="module")
-def page(world: tuple[str, Browser]) -> Page:
+def page(world: tuple[str, Browser, DataDir]) -> Page:
     """One page for all tests, whose process has Streamlit's scripts in memory."""
     context = world[1].new_context(viewport=VIEWPORT, timezone_id="Europe/Berlin")
     page = context.new_page()
@@ -128,7 +131,7 @@ def page(world: tuple[str, Browser]) -> Page:
 
 
 @pytest.fixture
-def person(world: tuple[str, Browser], page: Page) -> Iterator[Person]:
+def person(world: tuple[str, Browser, DataDir], page: Page) -> Iterator[Person]:
     """A person who was never here before."""
     errors: list[str] = []
 
@@ -224,6 +227,27 @@ def test_the_traces_behind_a_version_in_two(person: Person) -> None:
     assert person.actions == 2
     trace = person.page.get_by_role("table", name="trained_by").locator("tbody a").first
     assert (trace.get_attribute("href") or "").startswith("traces?trace=")
+
+
+def test_a_job_on_one_failure_class_in_three(
+    person: Person, world: tuple[str, Browser, DataDir], tmp_path: Path
+) -> None:
+    directory = world[2]
+    build_tiny_model(tmp_path / "tiny", training_steps=0)
+    for version in LEARNED:  # the plan reads the tokenizer of each
+        shutil.copytree(tmp_path / "tiny", Registry(directory).get(version).path, dirs_exist_ok=True)
+    person.open("failures")
+    person.click(person.page.get_by_role("table", name="groups").get_by_role("cell", name="invalid_arguments").first)
+    person.click(person.page.get_by_role("button", name="Train"))
+    dialog = person.page.get_by_role("dialog")
+    expect(dialog.get_by_role("cell", name="reward_constant").first).to_be_visible()
+    person.see("train-on-a-failure-class")
+    person.click(dialog.get_by_role("button", name="Start it"))
+    assert person.actions == 3
+    expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
+    tasks = JobApi(directory).list()[0].spec.episodes.task_ids
+    assert tasks
+    assert all(task.startswith("train-") for task in tasks)  # an evaluation has the others
 
 
 def test_headers_sort_all_rows_and_keys_open_them(person: Person) -> None:

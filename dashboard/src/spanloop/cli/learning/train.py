@@ -17,11 +17,8 @@ from .start_options import StartOptions
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.models.memory_estimate import MemoryEstimate
     from spanloop.training.run.job_api import JobApi, JobSpec
-    from spanloop.training.run.preview import Preview, PreviewMemory
 
-_GB: Final = 1e9
 _WHEN: Final = "When it starts"
 
 
@@ -151,79 +148,10 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
 
 
 def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
-    from spanloop.training.spec.stages import stages_of
+    from spanloop.training.run.preview import preset_text, preview_stages
 
-    for stage in stages_of(spec):
-        if stage.total > 1:
+    for stage in preview_stages(directory, spec):
+        if stage.title:
             out.print(f"{stage.title}, of the rows that are stored now", markup=False)
-        _print_stage(directory, stage.spec, stage.held_out_share)
-    out.print(f"preset {_preset_text(spec)}", markup=False)
-
-
-def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:
-    from spanloop.training.dataset.rejections import out_of_range_text
-    from spanloop.training.dataset.tally import counts_text
-    from spanloop.training.run.preview import preview
-
-    result = preview(directory, spec, held_out_share=held_out_share)
-    groups = [("groups", str(result.groups))] if spec.recipe.has_groups else []
-    out_of_range = [("out of range", out_of_range_text(result.out_of_range))] if result.out_of_range else []
-    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
-    tokens += f", {result.prompt_tokens:,} in prompts"
-    steps = (
-        f"{result.steps:,} of {result.batch_size:,} {spec.recipe.batch_unit}: {result.passes:.2f} passes over the data"
-    )
-    if 0 < result.steps < spec.optimiser.steps:
-        steps += f" (max_passes of {spec.optimiser.max_passes:g} leaves {spec.optimiser.steps - result.steps:,} out)"
-    print_table(
-        ("", f"{spec.kind} from {result.base}"),
-        [
-            ("rows", str(result.rows)),
-            *([("constrained by", counts_text(result.constrained_by))] if result.constrained_by else []),
-            *([("calls left out", counts_text(result.untrainable_calls))] if result.untrainable_calls else []),
-            ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
-            ("episodes", str(result.episodes)),
-            *out_of_range,
-            *groups,
-            *((report.strategy, str(report).removeprefix(f"{report.strategy} ")) for report in result.strategies),
-            ("tokens", tokens),
-            ("steps", steps),
-            *_memory_rows(result.memory, auto=spec.optimiser.micro_batch_tokens is None),
-            *_time_rows(result),
-        ],
-    )
-
-
-def _memory_rows(memory: "PreviewMemory", *, auto: bool) -> list[tuple[str, str]]:
-    rows = [] if memory.cpu is None else [("memory", _estimate(memory.cpu))]
-    if memory.gpus is not None:
-        rows += [("on each GPU", _estimate(memory.gpus.gpu)), ("GPU's host", _estimate(memory.gpus.host))]
-        size = f"{memory.card.name} with {memory.card.memory_bytes / _GB:.0f} GB free"
-        fits = f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}"
-        rows += [("auto", fits)] if auto else []
-    return rows
-
-
-def _time_rows(result: "Preview") -> list[tuple[str, str]]:
-    if result.time is None:
-        return []
-    card = result.memory.card
-    basis = f"measured on it: {card.measured}" if card.measured else "not measured on it, by its data sheet"
-    return [("time", f"about {result.time.step_s:.1f} s a step, {result.time.hours:.2f} h on {card.name} ({basis})")]
-
-
-def _estimate(memory: "MemoryEstimate") -> str:
-    parts = ((name.replace("_", " "), size_bytes / _GB) for name, size_bytes in memory._asdict().items() if size_bytes)
-    return f"about {memory.total / _GB:.2f} GB: {', '.join(f'{name} {size:.2f}' for name, size in parts)}"
-
-
-def _preset_text(spec: "JobSpec") -> str:
-    """Return the settings that the preset gives, with their values in this job."""
-    from spanloop.training.spec.presets import preset_values
-
-    settings = spec.model_dump(mode="json")
-    given = [
-        f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
-        for name, value in preset_values(spec.run.preset).items()
-    ]
-    return f"{spec.run.preset}: {', '.join(given) or 'sets nothing'}"
+        print_table(("", stage.heading), stage.rows)
+    out.print(f"preset {preset_text(spec)}", markup=False)

@@ -1,4 +1,7 @@
-"""List rules of alerts and what they alerted, with a form for new rules; ``?rule=…`` selects one to test or remove."""
+"""List rules of alerts and what they alerted, with a form for new rules; ``?rule=…`` selects one to test or remove.
+
+``?name=…&when=…`` fills the form.
+"""
 # pyright: reportUnknownMemberType=false
 
 from typing import ClassVar, Final
@@ -103,16 +106,18 @@ def _rule_actions(name: str) -> None:
 
 
 def _form(channels: tuple[str, ...]) -> None:
-    with st.expander("Add a rule", icon=":material/add_alert:", expanded=not resources.alert_api().rules()):
+    named, when = st.query_params.get("name", ""), st.query_params.get("when", "")
+    is_open = bool(when) or not resources.alert_api().rules()
+    with st.expander("Add a rule", icon=":material/add_alert:", expanded=is_open):
         if not channels:
             st.caption("spanloop.toml has no channel yet. Add one, then reload:")
             st.code('[alerts.channels.ops]\nkind = "slack"\nurl_env = "OPS_WEBHOOK_URL"', language="toml")
             return
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            name = st.text_input("Name", key="alert_name", width=200, placeholder="bad-answers")
+            name = st.text_input("Name", value=named, key="alert_name", width=200, placeholder="bad-answers")
             condition = st.text_input(
                 "When",
-                value="failures above 20% over 1h",
+                value=when or "failures above 20% over 1h",
                 key="alert_condition",
                 width=420,
                 help=_CONDITION_HELP,

@@ -11,8 +11,9 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import actions, job_form, tables
+from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
+from spanloop.dashboard.components.job_form import dialog
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_command
 from spanloop.dashboard.components.record_list import address
@@ -124,10 +125,8 @@ def _version(store: Store, data_set: DataSet) -> None:
 
 def _buttons(store: Store, data_set: DataSet) -> None:
     with st.container(horizontal=True):
-        if actions.button("Train", icon=":material/model_training:", key="train_on_data_set", is_primary=True):
-            st.session_state["data_set"] = data_set.reference
-            st.session_state[job_form.NEXT_VIEW] = "New job"
-            st.switch_page(linked_page("jobs"))
+        about = f"The {data_set.episodes:,} episodes of {data_set.reference}."
+        dialog.train_button({data_set.reference: {"data_set": data_set.reference}}, about)
         with st.popover("Evaluate", icon=":material/fact_check:"):
             options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
             commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))

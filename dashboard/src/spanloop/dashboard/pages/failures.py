@@ -18,6 +18,7 @@ from spanloop.dashboard.components import (
     record_list,
     tables,
 )
+from spanloop.dashboard.components.job_form import dialog
 from spanloop.dashboard.components.judging import rules
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, no_span_yet, page
@@ -236,6 +237,7 @@ def _group(store: Store, fingerprint: str) -> None:
     owner, error_class = escape_md(newest["fault_owner"]), escape_md(newest["error_class"])
     st.markdown(f"Owner **{owner}** · class **{error_class}**{tool}")
     st.html(markup.text_block(newest["message"]))
+    _decide(store, fingerprint, newest["error_class"])
     recovered = int(members["is_recovered"].sum())
     columns = st.columns(4)
     columns[0].metric("Failures", f"{members.height}{'+' if members.height == _MAX_MEMBERS else ''}")
@@ -248,7 +250,27 @@ def _group(store: Store, fingerprint: str) -> None:
         failures.fetch_versions(store, everything), failures.fetch_rates(store, everything, fingerprint=fingerprint)
     )
     st.subheader("Episodes", anchor=False)
-    if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):
-        episodes = partial(fetch_failing, store, Filters(), fingerprint=fingerprint)
-        collecting.add_dialog(store, episodes, f"failures?group={fingerprint}")
     failure_table.show(members)
+
+
+def _decide(store: Store, fingerprint: str, error_class: str) -> None:
+    """Draw what an operator can do about a group."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        about = (
+            f"The policy learns from episodes with a failure of the class {error_class}, recovered ones included, or "
+            "from all attempts at their tasks, except for tasks of evaluations. A policy gradient needs good and bad "
+            "attempts at one task."
+        )
+        tasks = failures.fetch_tasks_of_class(store, error_class)
+        selections: dict[str, dialog.Selection] = {"All attempts at its tasks": {"task_ids": tasks}} if tasks else {}
+        dialog.train_button({**selections, "Episodes with the failure": {"failure_classes": (error_class,)}}, about)
+        if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):
+            episodes = partial(fetch_failing, store, Filters(), fingerprint=fingerprint)
+            collecting.add_dialog(store, episodes, f"failures?group={fingerprint}")
+        if actions.may_act():
+            st.page_link(
+                linked_page("alerts"),
+                label="Watch the class",
+                icon=":material/add_alert:",
+                query_params={"name": error_class.replace("_", "-"), "when": f"{error_class} above 5% over 1h"},
+            )

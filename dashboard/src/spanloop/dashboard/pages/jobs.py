@@ -6,8 +6,9 @@ from typing import ClassVar
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import actions, job_detail, job_form, tables
+from spanloop.dashboard.components import actions, job_detail, tables
 from spanloop.dashboard.components.actions import Action
+from spanloop.dashboard.components.job_form import form
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
@@ -46,8 +47,8 @@ class JobsPage(Page):
                     resources.cli_command("up"),
                     icon=":material/pause_circle:",
                 )
-            if job_form.NEXT_VIEW in st.session_state:
-                st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
+            if form.NEXT_VIEW in st.session_state:
+                st.session_state["jobs_view"] = st.session_state.pop(form.NEXT_VIEW)
             view = st.segmented_control(
                 "View",
                 [view for view in _VIEWS if view != _NEW_JOB or actions.may_act()],
@@ -58,7 +59,7 @@ class JobsPage(Page):
                 required=True,
             )
             if view == _NEW_JOB:
-                job_form.show()
+                form.show()
             elif view == "Schedules":
                 _schedules()
             else:

@@ -13,7 +13,7 @@ from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
-from spanloop.dashboard.components.promotion import canary, decisions
+from spanloop.dashboard.components.promotion import canary, controls, decisions
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -242,6 +242,7 @@ def _version(model: ModelVersion, serving: str) -> None:
                 icon=":material/compare_arrows:",
                 query_params={"view": "Task by task", "before": model.parent, "after": model.reference},
             )
+    controls.show(model)
     decisions.show(Decisions(resources.data_dir()).list(candidate=model.reference, limit=_MAX_DECISIONS))
     _trained_by(model)
 

@@ -17,12 +17,42 @@ from spanloop.store import Store
 
 MAX_GROUPS: Final = 200
 MAX_TOOLS: Final = 100
+MAX_TASKS: Final = 1_000
 _EPISODE_FIELDS: Final = ("service", "agent", "model", "task", "mark", "session", "user")
 
 
 def fetch_latest(store: Store, since_s: int, *, fingerprint: str = "", max_rows: int = 8) -> pl.DataFrame:
     """Return the newest failures, of all fingerprints or of one."""
     return store.query("dashboard_latest_failures", since_s=since_s, fingerprint=fingerprint, max_rows=max_rows)
+
+
+def fetch_classes(store: Store) -> list[str]:
+    """Return the classes of current failures, most frequent first."""
+    conditions = failure_conditions(Filters(), None)
+    frame = _query(
+        store,
+        f"SELECT error_class FROM failure_summaries FINAL WHERE {conditions.sql} "
+        "GROUP BY error_class ORDER BY count() DESC, error_class",
+        conditions,
+    )
+    return frame["error_class"].to_list()
+
+
+def fetch_tasks_of_class(store: Store, error_class: str) -> tuple[str, ...]:
+    """Return the tasks of episodes with a failure of the class, by name; at most `MAX_TASKS`, the newest ones.
+
+    Tasks of evaluations are left out: a version that was trained on them cannot be evaluated on them.
+    """
+    conditions = failure_conditions(Filters(values={"class": (error_class,)}), None)
+    frame = _query(
+        store,
+        "SELECT task_id FROM episode_summaries FINAL WHERE is_deleted = 0 AND task_id != '' AND episode_id IN "
+        f"(SELECT episode_id FROM failure_summaries FINAL WHERE {conditions.sql}) "
+        "AND task_id NOT IN (SELECT task_id FROM evaluation_episodes) "
+        f"GROUP BY task_id ORDER BY max(started_at) DESC, task_id LIMIT {MAX_TASKS}",
+        conditions,
+    )
+    return tuple(sorted(frame["task_id"].to_list()))
 
 
 def fetch_groups(store: Store, filters: Filters) -> pl.DataFrame:

@@ -59,8 +59,8 @@ class FormErrors:
 def to_spec(values: Mapping[str, Any]) -> JobSpec | FormErrors:
     """Validate the form's values by setting; return its job, or the errors of all fields.
 
-    An empty widget (None, or no text in the box of a number) leaves the default to the spec. Texts are stripped; the
-    text of a list is split at commas that are not within brackets.
+    An empty widget (None, or no text in the box of a number) leaves the default to the spec. Texts are stripped; a
+    list may be a text, which is split at commas that are not within brackets.
     """
     if not values.get("base"):
         return FormErrors(("base: choose the model version to start from.",))
@@ -79,7 +79,7 @@ def _is_empty(field: SpecField, value: Any) -> bool:
 
 
 def _entered(field: SpecField, value: Any) -> Any:
-    if field.is_list:
+    if field.is_list and isinstance(value, str):
         return tuple(item for part in _ITEM.findall(value) if (item := part.strip()))
     if isinstance(value, datetime):
         return as_utc(value)

@@ -3,8 +3,8 @@
 Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -14,8 +14,9 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
 
 from ..dataset.export import batch_units, rows_by_source, select_dataset
+from ..dataset.rejections import out_of_range_text
 from ..dataset.strategies.report import StrategyReport
-from ..dataset.tally import Tally
+from ..dataset.tally import Tally, counts_text
 from ..models.adapter_versions import weights_version
 from ..models.base_model import Training, read_base_model
 from ..models.lineage import with_lineage
@@ -33,10 +34,13 @@ from ..models.time_estimate import LARGE_CARD, SMALL_CARD, Card, StepWork, local
 from ..spec.choices import Device
 from ..spec.defaults import MICRO_BATCH_TOKENS
 from ..spec.job_spec import JobSpec
-from ..spec.presets import Preset
+from ..spec.presets import Preset, preset_values
 from ..spec.row_source import RowSource
+from ..spec.stages import stages_of
 from ..verl_plugin.drift import passes, steps_within
 from .planning import accumulated_batch, batch_multiple, batch_size, longest_computed_row
+
+_GB: Final = 1e9
 
 
 class PreviewMemory(NamedTuple):
@@ -96,6 +100,30 @@ class Preview(NamedTuple):
     """Sampling parameter → rows rejected for it, as `Selection` has them."""
     untrainable_calls: Mapping[str, int]
     """Reason → model calls of accepted rows that are not in the loss, as `Selection` has them."""
+
+
+class PreviewedStage(NamedTuple):
+    """The preview of a stage in words."""
+
+    title: str
+    """Empty for a job of one stage."""
+    heading: str
+    """Recipe and base."""
+    rows: tuple[tuple[str, str], ...]
+    """A name and a text each."""
+    preview: Preview
+
+
+def preview_stages(data_dir: DataDir, spec: JobSpec) -> Iterator[PreviewedStage]:
+    """Yield the preview of each stage of a job, of the rows that are stored now; it raises as :func:`preview`."""
+    for stage in stages_of(spec):
+        result = preview(data_dir, stage.spec, held_out_share=stage.held_out_share)
+        yield PreviewedStage(
+            title=stage.title if stage.total > 1 else "",
+            heading=f"{stage.spec.kind} from {result.base}",
+            rows=tuple(_rows(stage.spec, result)),
+            preview=result,
+        )
 
 
 def preview(
@@ -198,3 +226,67 @@ def _transitions(rows: pl.DataFrame) -> int:
 
 def _largest(values: pl.Series) -> int:
     return max((int(value) for value in values), default=0)
+
+
+def preset_text(spec: JobSpec) -> str:
+    """Return the settings that the preset gives, with their values in this job."""
+    settings = spec.model_dump(mode="json")
+    given = [
+        f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
+        for name, value in preset_values(spec.run.preset).items()
+    ]
+    return f"{spec.run.preset}: {', '.join(given) or 'sets nothing'}"
+
+
+def _rows(spec: JobSpec, result: Preview) -> Iterator[tuple[str, str]]:
+    yield "rows", str(result.rows)
+    if result.constrained_by:
+        yield "constrained by", counts_text(result.constrained_by)
+    if result.untrainable_calls:
+        yield "calls left out", counts_text(result.untrainable_calls)
+    yield "of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"
+    yield "episodes", str(result.episodes)
+    if result.out_of_range:
+        yield "out of range", out_of_range_text(result.out_of_range)
+    if spec.recipe.has_groups:
+        yield "groups", str(result.groups)
+    for report in result.strategies:
+        yield report.strategy, str(report).removeprefix(f"{report.strategy} ")
+    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
+    yield "tokens", f"{tokens}, {result.prompt_tokens:,} in prompts"
+    yield "steps", _steps_text(spec, result)
+    yield from _memory_rows(result.memory, is_automatic=spec.optimiser.micro_batch_tokens is None)
+    if result.time is not None:
+        card = result.memory.card
+        basis = f"measured on it: {card.measured}" if card.measured else "not measured on it, by its data sheet"
+        yield "time", f"about {result.time.step_s:.1f} s a step, {result.time.hours:.2f} h on {card.name} ({basis})"
+
+
+def _steps_text(spec: JobSpec, result: Preview) -> str:
+    text = (
+        f"{result.steps:,} of {result.batch_size:,} {spec.recipe.batch_unit}: {result.passes:.2f} passes over the data"
+    )
+    if 0 < result.steps < spec.optimiser.steps:
+        left_out = spec.optimiser.steps - result.steps
+        text += f" (max_passes of {spec.optimiser.max_passes:g} leaves {left_out:,} out)"
+    return text
+
+
+def _memory_rows(memory: PreviewMemory, *, is_automatic: bool) -> Iterator[tuple[str, str]]:
+    if memory.cpu is not None:
+        yield "memory", _estimate(memory.cpu)
+    if memory.gpus is None:
+        return
+    yield "on each GPU", _estimate(memory.gpus.gpu)
+    yield "GPU's host", _estimate(memory.gpus.host)
+    if is_automatic:
+        size = f"{memory.card.name} with {memory.card.memory_bytes / _GB:.0f} GB free"
+        yield (
+            "auto",
+            f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}",
+        )
+
+
+def _estimate(memory: MemoryEstimate) -> str:
+    parts = ((name.replace("_", " "), size_bytes / _GB) for name, size_bytes in memory._asdict().items() if size_bytes)
+    return f"about {memory.total / _GB:.2f} GB: {', '.join(f'{name} {size:.2f}' for name, size in parts)}"

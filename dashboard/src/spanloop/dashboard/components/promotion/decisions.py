@@ -12,7 +12,8 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
-from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
+from spanloop.foundation.settings import Promotion
+from spanloop.training.promotion.evidence import Decision, Evidence, GuardCheck, Measured
 from spanloop.training.promotion.outcome import PromotionOutcome
 
 MARKS: Final = {
@@ -32,7 +33,9 @@ def show(decisions: Sequence[Decision]) -> None:
         rival = f" against {escape_md(decision.champion)}" if decision.champion else ""
         heading = f"{MARKS[decision.outcome]}{rival}, {ago(decision.decided_at, resources.now())}"
         with st.expander(heading, expanded=number_of == 0):
-            _evidence(decision)
+            show_evidence(decision.evidence, decision.candidate, decision.champion, decision.rule)
+            if decision.job_id:
+                st.page_link(linked_page("jobs"), label="The job that decided", query_params={"job": decision.job_id})
 
 
 def show_champion(name: str, decisions: Sequence[Decision]) -> None:
@@ -47,38 +50,41 @@ def show_champion(name: str, decisions: Sequence[Decision]) -> None:
     st.altair_chart(chart)
 
 
-def _evidence(decision: Decision) -> None:
-    evidence = decision.evidence
+def show_evidence(evidence: Evidence, candidate: str, champion: str, rule: Promotion | None) -> None:
+    """Draw why a decision is what it is.
+
+    Args:
+        evidence: What it was computed from.
+        candidate: ``name@version``.
+        champion: ``name@version``; empty when there was none.
+        rule: What had to be shown; None when no rule was asked.
+    """
     st.markdown(escape_md(evidence.reason))
     if evidence.measured is not None:
-        _measured(decision, evidence.measured)
+        _measured(evidence.measured, candidate, champion)
     if evidence.guards:
         tables.show(
             tables.to_frame([_guard_row(check) for check in evidence.guards]),
             {
                 "guard": tables.text_column(width=200),
-                "candidate": tables.number_column(decision.candidate, form=".3f"),
-                "champion": tables.number_column(decision.champion, form=".3f"),
+                "candidate": tables.number_column(candidate, form=".3f"),
+                "champion": tables.number_column(champion, form=".3f"),
                 "holds": tables.text_column(width=90),
             },
         )
     notes = [
         f"Evaluations: {escape_md(' and '.join(evidence.evaluations))}." if evidence.evaluations else "",
         f"Look {evidence.looks}." if evidence.looks > 1 else "",
-        f"Rule: {decision.rule.metric} by more than {decision.rule.margin:g}, alpha {decision.rule.alpha:g}."
-        if decision.rule
-        else "No rule was asked.",
+        f"Rule: {rule.metric} by more than {rule.margin:g}, alpha {rule.alpha:g}." if rule else "No rule was asked.",
     ]
     st.caption(" ".join(note for note in notes if note))
-    if decision.job_id:
-        st.page_link(linked_page("jobs"), label="The job that decided", query_params={"job": decision.job_id})
 
 
-def _measured(decision: Decision, measured: Measured) -> None:
+def _measured(measured: Measured, candidate: str, champion: str) -> None:
     columns = st.columns(4)
     name = evaluation_figures.title(measured.metric).capitalize()
-    columns[0].metric(escape_md(f"{name}, {decision.candidate}"), number(measured.candidate))
-    columns[1].metric(escape_md(f"{name}, {decision.champion}"), number(measured.champion))
+    columns[0].metric(escape_md(f"{name}, {candidate}"), number(measured.candidate))
+    columns[1].metric(escape_md(f"{name}, {champion}"), number(measured.champion))
     columns[2].metric("Difference", f"{measured.difference:+.3f}")
     if measured.interval is not None:
         columns[2].caption(f"{measured.interval.range_text('+.3f')}, at all looks at once")

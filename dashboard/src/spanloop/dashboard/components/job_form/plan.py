@@ -1,0 +1,77 @@
+"""Draw what a job would train on and need if it started now: the plan of ``spanloop train --dry-run``."""
+# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import streamlit as st
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import tables
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import show_error
+from spanloop.dashboard.components.tables import Column
+from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.paths import DataDir
+from spanloop.training.run.job_api import JobSpec
+from spanloop.training.run.preview import preset_text, preview_stages
+
+EXPLANATION: Final = "What the job would train on, what is left out and why, and how much memory it needs"
+_FRESH_S: Final = 60
+"""A plan is computed again after so many seconds, though nothing in the form has changed."""
+
+
+class _Stage(NamedTuple):
+    title: str
+    heading: str
+    rows: tuple[tuple[str, str], ...]
+    rejections: tuple[tuple[str, str, int], ...]
+    """What is left out, why, and how many."""
+    is_empty: bool
+
+
+def show(spec: JobSpec) -> bool:
+    """Draw the plan of each stage; return whether the first one has something to train on."""
+    try:
+        with st.spinner("Selecting what it would train on…"):
+            stages = _plan(resources.data_dir().path, spec.model_dump_json(), spec)
+    except SpanloopError as error:
+        show_error(error)
+        return False
+    for stage in stages:
+        if stage.title:
+            st.markdown(f"**{escape_md(stage.title)}**, of the rows that are stored now")
+        if stage.is_empty:
+            st.warning("Nothing is left to train on. The reasons are below.", icon=":material/block:")
+        left, right = st.columns([3, 2], gap="medium")
+        with left:
+            tables.show_facts(dict(stage.rows), heading=stage.heading)
+        with right:
+            if stage.rejections:
+                tables.show_rows(
+                    [{"what": what, "reason": why, "count": count} for what, why, count in stage.rejections],
+                    {
+                        "what": Column("left out", width=76),
+                        "reason": Column("because of"),
+                        "count": Column("count", "number", width=64),
+                    },
+                    key=f"left_out {stage.heading} {stage.title}",
+                )
+            else:
+                st.caption("Nothing is left out.")
+    st.caption(escape_md(f"Preset {preset_text(spec)}."))
+    return not stages[0].is_empty
+
+
+@st.cache_data(show_spinner=False, ttl=_FRESH_S, max_entries=64)
+def _plan(path: Path, settings: str, _spec: JobSpec) -> list[_Stage]:
+    del settings  # only part of the cache key
+    stages: list[_Stage] = []
+    for each in preview_stages(DataDir(path), _spec):
+        tallies = {"episodes": each.preview.episodes, "rows": each.preview.rows, "groups": each.preview.groups}
+        rejections = [
+            (what, reason, count) for what, tally in tallies.items() for reason, count in tally.rejected.items()
+        ]
+        is_empty = not each.preview.steps
+        stages.append(_Stage(each.title, each.heading, each.rows, tuple(rejections), is_empty))
+    return stages
