@@ -132,8 +132,9 @@ compose-up: ## Start everything in containers, building missing images, and prin
 	@echo "collector  http://$$($(STACK) port collector 4318), OTLP/gRPC on $$($(STACK) port collector 4317)"
 	@echo "gateway    OPENAI_BASE_URL=http://$$($(STACK) port gateway 8010)/v1"
 	@echo "dashboard  http://$$($(STACK) port dashboard 8501), user operator"
+	@echo "assistants http://$$($(STACK) port mcp 8011)/mcp"
 	@echo "The keys and the password were generated at the first start. Each command prints one:"
-	@for file in app.key admin.key dashboard-password; do \
+	@for file in app.key assistant.key admin.key dashboard-password; do \
 		echo "  $(STACK) run --rm --entrypoint cat cli /run/spanloop/operator/$$file"; \
 	done
 

@@ -8,8 +8,8 @@ Folders, each a volume of its own, and their files (mode 0600):
 - ``/run/spanloop/services``: ``clickhouse-url``, ``control-url`` and a key for each role that calls another one;
   all roles read it.
 - ``/run/spanloop/databases``: the passwords of the databases, which their own images read.
-- ``/run/spanloop/operator``: ``app.key`` for apps, ``admin.key`` for commands and ``dashboard-password``; no running
-  role reads it.
+- ``/run/spanloop/operator``: ``app.key`` for apps, ``assistant.key`` for assistants that ask the MCP server,
+  ``admin.key`` for commands and ``dashboard-password``; no running role reads it.
 """
 
 import argparse
@@ -33,7 +33,11 @@ ROLE_SCOPES: Final = {
 }
 """The key of each role that calls others, by the role's name."""
 
-OPERATOR_SCOPES: Final = {"app": (Scope.INGEST, Scope.SCORE, Scope.SERVE), "admin": (Scope.ADMIN,)}
+OPERATOR_SCOPES: Final = {
+    "app": (Scope.INGEST, Scope.SCORE, Scope.SERVE),
+    "assistant": (Scope.ASK,),
+    "admin": (Scope.ADMIN,),
+}
 _SECRET_BYTES: Final = 32
 
 

@@ -16,7 +16,10 @@ from packaging.utils import canonicalize_name
 
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parent
-EXTRAS: Final = {"server": ("dashboard", "postgres"), "training": ("postgres", "tasks", "train")}
+EXTRAS: Final = {
+    "server": ("dashboard", "postgres"),
+    "training": ("gymnasium", "openenv", "postgres", "tasks", "train"),
+}
 """The extras of spanloop that an image installs."""
 
 _NOT_SHIPPED: Final = frozenset({"pip", "spanloop"})

@@ -59,7 +59,7 @@ class Stack:
         self.name = f"spanloop-test-{os.getpid()}"
         self.version = version
         self.started_after_s: dict[str, float] = {}
-        self.ports = {name: free_port() for name in ("COLLECTOR", "COLLECTOR_GRPC", "GATEWAY", "DASHBOARD")}
+        self.ports = {name: free_port() for name in ("COLLECTOR", "COLLECTOR_GRPC", "GATEWAY", "DASHBOARD", "MCP")}
         self._environment = {f"SPANLOOP_{name}_PORT": str(port) for name, port in self.ports.items()}
         self._command = [
             *compose(), "--file", str(ROOT / "docker" / "compose.yaml"), "--project-name", self.name,

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from spanloop.cli.services import serve
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.keys.users import Role, Users
 from spanloop.foundation.paths import DataDir
@@ -36,15 +37,17 @@ def tool(name: str) -> str:
     return str(path)
 
 
-def parsed(*options: str) -> dict[str, dict[str, Any]]:
-    """Return the services of the compose files, with every default filled in."""
+def parsed(*options: str, variables: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """Return the services of the compose files, with every default filled in that ``variables`` do not set."""
     command = [tool("docker-compose"), *options, "config", "--format", "json"]
-    completed = subprocess.run(command, cwd=DOCKER, env={"HOME": "/tmp"}, capture_output=True, text=True, check=False)
+    environment = {"HOME": "/tmp", **(variables or {})}
+    completed = subprocess.run(command, cwd=DOCKER, env=environment, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stderr
     return cast("dict[str, dict[str, Any]]", json.loads(completed.stdout)["services"])
 
 
-ROLES = {"collector", "pipeline", "scheduler", "runner", "gateway", "dashboard"}
+ROLES = {str(command.name) for command in serve.app.registered_commands} - {"clickhouse"}
+"""The roles of ``spanloop serve`` that every profile starts."""
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,21 @@ def test_gpus_go_to_the_runner_and_the_gateway() -> None:
     with_gpu = {name for name, service in services.items() if "devices" in json.dumps(service.get("deploy", {}))}
     assert with_gpu == {"runner", "gateway"}
     assert all(services[name]["image"].endswith("-cuda") for name in with_gpu)
+
+
+def test_links_of_alerts_lead_to_the_published_dashboard() -> None:
+    (port,) = parsed()["dashboard"]["ports"]
+    alerts = tomllib.loads((DOCKER / "spanloop.toml").read_text())["alerts"]
+    assert alerts == {"dashboard_url": f"http://{port['host_ip']}:{port['published']}"}
+
+
+def test_secrets_of_a_file_reach_one_role_alone(tmp_path: Path) -> None:
+    roles = ("pipeline", "runner", "scheduler")
+    for role in roles:
+        (tmp_path / role).write_text(f"{role}_token=secret\n")
+    services = parsed(variables={f"SPANLOOP_{role.upper()}_ENV_FILE": str(tmp_path / role) for role in roles})
+    for role in roles:
+        assert {name for name, each in services.items() if f"{role}_token" in each.get("environment", {})} == {role}
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -150,6 +168,9 @@ def test_a_first_start_makes_every_secret_once(first: Path, capfd: pytest.Captur
     app = keys.find(made["operator/app.key"])
     assert app is not None
     assert app.scopes == (Scope.INGEST, Scope.SCORE, Scope.SERVE)
+    assistant = keys.find(made["operator/assistant.key"])
+    assert assistant is not None
+    assert assistant.scopes == (Scope.ASK,)
     user = Users(DataDir()).verify(first_start.DASHBOARD_USER, made["operator/dashboard-password"])
     assert user is not None
     assert user.role is Role.OPERATOR

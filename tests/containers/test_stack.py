@@ -3,6 +3,7 @@
 The tests run in order, on one stack: what the images hold, how fast they start, the tiny demo, then the kills.
 """
 
+import asyncio
 import json
 import re
 import threading
@@ -15,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
 
 from ..faults.ledger import Ledger, balance
 from .stack import IMAGES, ROOT, Stack, docker, engine_answers, out
@@ -30,12 +35,12 @@ MAX_START_S = 15.0
 MODEL = "ledger"
 SPANS_A_REQUEST = 10
 REQUEST_EVERY_S = 0.25
-ROLES = ("clickhouse-embedded", "collector", "pipeline", "scheduler", "runner", "gateway", "dashboard")
+ROLES = ("clickhouse-embedded", "collector", "pipeline", "scheduler", "runner", "gateway", "dashboard", "mcp")
 JOB = (
     "--steps", "20", "--batch-groups", "4", "--group-size", "4", "--max-passes", "1000", "--kl-budget", "none",
     "--max-prompt-tokens", "512", "--max-response-tokens", "512",
 )  # fmt: skip
-SERVER_ROLES = ("clickhouse-embedded", "collector", "pipeline", "scheduler", "dashboard")
+SERVER_ROLES = ("clickhouse-embedded", "collector", "pipeline", "scheduler", "dashboard", "mcp")
 
 
 def say(capsys: pytest.CaptureFixture[str], line: str) -> None:
@@ -92,6 +97,7 @@ def test_requests_without_a_key_are_refused(stack: Stack) -> None:
         httpx.get(f"{stack.url('GATEWAY')}/v1/models"),
         httpx.get(f"{stack.url('COLLECTOR')}/metrics"),
         httpx.get(f"{stack.url('GATEWAY')}/metrics"),
+        httpx.post(f"{stack.url('MCP')}/mcp", json={}),
     ):
         assert request.status_code == 401, request.url
 
@@ -102,6 +108,22 @@ def test_the_tiny_demo_passes_through_the_stack(stack: Stack, capsys: pytest.Cap
     verdict = re.search(r"(\d+) checks, all hold; the tiny demo took (\d+) s", printed)
     assert verdict is not None
     assert int(verdict[1]) >= 9
+
+
+def test_an_assistant_reads_the_demo_with_its_key(stack: Stack) -> None:
+    reply = asyncio.run(episodes_of(f"{stack.url('MCP')}/mcp", stack.secret("assistant.key")))
+    assert re.search(r"\b[1-9]\d* episodes", reply), reply
+
+
+async def episodes_of(url: str, key: str) -> str:
+    """Return what the MCP server says to the question how many episodes there are."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        (content,) = (await client.call_tool("count", {"of": "episodes"})).content
+    assert isinstance(content, TextContent)
+    return content.text
 
 
 def test_every_container_is_killed_during_work_and_nothing_acknowledged_is_lost(
