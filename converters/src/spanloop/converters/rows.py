@@ -248,6 +248,10 @@ def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStat
         "output_tokens": _column(steps, "span.output_tokens"),
         "started_at": _column(steps, "span.start_ns"),
         "duration_ns": _column(steps, "span.duration_ns"),
+        "cached_tokens": _column(steps, "span.cached_tokens"),
+        "first_token_ns": _column(steps, "span.first_token_ns"),
+        "result_tools": [[result.name for result in step.results] for step in steps],
+        "result_durations_ns": [[result.duration_ns for result in step.results] for step in steps],
     }
 
 
