@@ -1,0 +1,80 @@
+"""What model calls cost: tokens that a query sums up by model and price, times the price table of spanloop.toml.
+
+Invariant: there is one way to a cost. Tokens of a model without a price have no cost, and tokens that nobody counted
+are not zero tokens: both are counted beside the cost.
+"""
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from spanloop.foundation.settings import Prices
+
+USAGE: Final = (
+    "toString(model) AS called_model, "
+    "arrayCount(day -> toInt32(toDate(started_at, 'UTC')) >= day, {price_days:Array(Int32)}) AS price_period, "
+    "count() AS calls, countIf(input_tokens + output_tokens = 0) AS uncounted_calls, "
+    "sum(input_tokens) AS input, sum(least(cached_tokens, input_tokens)) AS cached, sum(output_tokens) AS output"
+)
+"""Columns of a query on ``step_summaries`` that `with_cost` reads; the parameter is of `price_days`."""
+USAGE_KEYS: Final = "called_model, price_period"
+"""The columns of `USAGE` that the query is grouped by, beside others."""
+_EPOCH: Final = date(1970, 1, 1)
+
+
+class Unpriced(NamedTuple):
+    """Calls of a model that have no cost because no price is known."""
+
+    model: str
+    calls: int
+    tokens: int
+
+    def __str__(self) -> str:
+        name = self.model or "calls without a model"
+        return f"no price for {name}: {self.calls:,} call{'' if self.calls == 1 else 's'}, {self.tokens:,} tokens"
+
+
+def price_days(prices: Prices) -> list[int]:
+    """Return the days on which prices begin, as days since 1970, for the parameter of `USAGE`."""
+    return [(day - _EPOCH).days for day in prices.days]
+
+
+def with_cost(usage: pl.DataFrame, prices: Prices) -> pl.DataFrame:
+    """Add ``cost`` to rows of `USAGE`: null where the model has no price at that time."""
+    starts = (_EPOCH, *prices.days)
+    costs: list[float | None] = []
+    for row in usage.select("called_model", "price_period", "input", "cached", "output").iter_rows():
+        model, period, *tokens = row
+        price = prices.find(model, starts[period])
+        costs.append(None if price is None else price.cost(*tokens))
+    return usage.with_columns(pl.Series("cost", costs, dtype=pl.Float64))
+
+
+def sum_costs(priced: pl.DataFrame, keys: Sequence[str] = ()) -> pl.DataFrame:
+    """Return the sums of rows of `with_cost` for each combination of keys; without keys one row.
+
+    Columns: the keys, ``calls``, ``uncounted_calls``, ``input``, ``cached``, ``output``, ``cost`` (null where no call
+    has a price), ``unpriced_calls`` and ``unpriced_tokens``.
+    """
+    is_unpriced = pl.col("cost").is_null()
+    tokens = pl.col("input") + pl.col("output")
+    sums = (
+        pl.col("calls", "uncounted_calls", "input", "cached", "output").sum(),
+        pl.when(pl.col("cost").count() > 0).then(pl.col("cost").sum()).alias("cost"),
+        pl.col("calls").filter(is_unpriced).sum().alias("unpriced_calls"),
+        tokens.filter(is_unpriced).sum().alias("unpriced_tokens"),
+    )
+    return priced.group_by(keys, maintain_order=True).agg(sums) if keys else priced.select(sums)
+
+
+def unpriced_models(priced: pl.DataFrame) -> list[Unpriced]:
+    """Return the models of `with_cost` that have no price, the one with most tokens first."""
+    rows = (
+        priced.filter(pl.col("cost").is_null())
+        .group_by("called_model")
+        .agg(pl.col("calls").sum(), (pl.col("input") + pl.col("output")).sum().alias("tokens"))
+        .sort("tokens", "calls", "called_model", descending=[True, True, False])
+    )
+    return [Unpriced(*row) for row in rows.iter_rows()]
