@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import altair as alt
@@ -19,6 +20,9 @@ _OWNER_COLOURS: Final = {
     "user": GREY,
     "unknown": GREY,
 }
+
+_SAME_TAB: Final = {"embedOptions": {"loader": {"target": "_self"}}}
+"""Links of a chart open in the page's own tab."""
 
 AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -88,6 +92,64 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
         )
     )
     return chart
+
+
+def cost_over_time(frame: pl.DataFrame, bucket_s: int, currency: str, zone: str) -> AnyChart:
+    """Draw the cost of each bucket; columns ``bucket``, ``cost`` and ``href``, which a click on the bar opens."""
+    chart: AnyChart = (
+        alt.Chart(frame.with_columns(_bucket_end(bucket_s)), height=_HEIGHT)
+        .mark_bar(orient="vertical", color=BLUE, cursor="pointer")
+        .encode(
+            x=alt.X("bucket:T", title=f"time ({zone})"),
+            x2="bucket_end:T",
+            y=alt.Y("cost:Q", title=currency),
+            href="href:N",
+            tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), alt.Tooltip("cost:Q", format=",.4f")],
+        )
+        .properties(usermeta=_SAME_TAB)
+    )
+    return chart
+
+
+def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence[str], zone: str) -> AnyChart:
+    """Draw the error rate of each value over time, with deployments as lines.
+
+    Args:
+        frame: Columns ``bucket``, ``value``, ``rate``, ``failures``, ``episodes`` and ``href``, which a click on the
+            point opens.
+        deployments: Columns ``at``, ``version`` and ``event``.
+        values: The values in the order of the legend.
+        zone: Name of the viewer's time zone.
+    """
+    colours = [_OWNER_COLOURS[each] for each in values] if set(values) <= set(_OWNER_COLOURS) else None
+    scale = alt.Scale(domain=list(values), range=colours) if colours else alt.Scale(domain=list(values))
+    base = alt.Chart(frame).encode(
+        x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
+        y=alt.Y("rate:Q", title="error rate", axis=alt.Axis(format="%")),
+        color=alt.Color("value:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
+    )
+    points = base.mark_circle(size=70, opacity=1, cursor="pointer").encode(
+        href="href:N",
+        tooltip=[
+            "value:N",
+            alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"),
+            alt.Tooltip("rate:Q", format=".1%"),
+            alt.Tooltip("failures:Q", title="failed episodes"),
+            alt.Tooltip("episodes:Q", title="episodes"),
+        ],
+    )
+    layers = [base.mark_line(strokeWidth=1.5, opacity=0.6), points]
+    if not deployments.is_empty():
+        marks = alt.Chart(deployments).encode(x="at:T")
+        tooltip = [alt.Tooltip("at:T", format="%Y-%m-%d %H:%M", title=f"time ({zone})"), "event:N", "version:N"]
+        layers = [
+            marks.mark_rule(color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip),
+            marks.mark_text(align="left", baseline="top", dx=3, angle=90, y=0, fontSize=11, color=GREY).encode(
+                text="label:N", tooltip=tooltip
+            ),
+            *layers,
+        ]
+    return alt.layer(*layers).properties(height=320, usermeta=_SAME_TAB)
 
 
 def success_by_version(frame: pl.DataFrame) -> AnyChart:

@@ -50,11 +50,11 @@ _EPISODE_RANGES: Final = {
     "steps": "step_count",
     "errors": "tool_error_count",
 }
-_MEMBERS: Final = (
-    ("called", "step_summaries", "model", "started_at"),
-    ("fingerprint", "failure_summaries", "fingerprint", "occurred_at"),
-)
-"""Fields of an episode that its steps or failures have, with their table, column and time."""
+_MEMBERS: Final = {
+    "called": ("step_summaries", "model", "started_at", ""),
+    "fingerprint": ("failure_summaries", "fingerprint", "occurred_at", "is_recovered = 0"),
+}
+"""Field of an episode that its steps or failures have → their table, its column and time, and a further condition."""
 _TRACE_COLUMNS: Final = {
     "service": "service_name",
     "agent": AGENT,
@@ -194,14 +194,8 @@ def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None,
         conditions.add(f"episode_id {'IN' if judged == {'yes'} else 'NOT IN'} ({_JUDGED})")
     if tools := values.get("tool"):
         conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
-    for name, table, column, time in _MEMBERS:
-        if members := values.get(name):
-            rows = Conditions(parameters=conditions.parameters)
-            rows.add_equal(column, members)
-            rows.add_time(time, filters, margin_s=MARGIN_S)
-            if name == "fingerprint":
-                rows.add("is_recovered = 0")
-            conditions.add(f"{REVISION} IN (SELECT {REVISION} FROM {table} WHERE {rows.sql})")
+    for name in values.keys() & _MEMBERS.keys():
+        conditions.add(_has_member(conditions, filters, name))
     for text in values.get("error", ()):
         conditions.add(_members("failures", conditions, filters, _holds_words(conditions, "words", _error_words(text))))
     for keys, value in _attributes(replace(filters, values=values)):
@@ -213,6 +207,15 @@ def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None,
         )
     if words is not None and "q" not in but:
         conditions.add(_with_words(conditions, filters, words))
+
+
+def _has_member(conditions: Conditions, filters: Filters, name: str) -> str:
+    """Return that a step or failure of the episode has a value of a field of `_MEMBERS`."""
+    table, column, time, condition = _MEMBERS[name]
+    rows = Conditions([condition] if condition else [], conditions.parameters)
+    rows.add_equal(column, filters.values[name])
+    rows.add_time(time, filters, margin_s=MARGIN_S)
+    return f"{REVISION} IN (SELECT {REVISION} FROM {table} WHERE {rows.sql})"
 
 
 def _members(table: str, conditions: Conditions, filters: Filters, inner: str, *, key: str = REVISION) -> str:

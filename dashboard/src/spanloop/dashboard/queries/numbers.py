@@ -43,7 +43,7 @@ ERRORS_BY: Final[Mapping[str, str]] = {
 OF_FAILURES: Final = ("owner", "class")
 """Fields that only failed episodes have: their rates are shares of all episodes."""
 _QUANTILES: Final = "quantilesExact(0.5, 0.95, 0.99)"
-_FIRST_TOKEN: Final = (
+_FIRST: Final = (
     "count(first_token_ns) AS first_tokens, "
     "quantilesExactIf(0.5, 0.95)(assumeNotNull(first_token_ns), first_token_ns IS NOT NULL) AS first_token_quantiles"
 )
@@ -73,7 +73,7 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
         frame = _query(
             store,
             f"SELECT toString(model) AS value, count() AS calls, count() AS measured, {_QUANTILES}(duration_ns) AS "
-            f"quantiles, {_FIRST_TOKEN} FROM step_summaries FINAL WHERE {steps.sql} GROUP BY value "
+            f"quantiles, {_FIRST} FROM step_summaries FINAL WHERE {steps.sql} GROUP BY value "
             f"ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
             steps,
         )
@@ -97,7 +97,10 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
         "measured",
         *(_known("measured", durations.get(at), name) for at, name in enumerate(("p50", "p95", "p99"))),
         "first_tokens",
-        *(_known("first_tokens", first.get(at, null_on_oob=True), name) for at, name in enumerate(("first_p50", "first_p95"))),
+        *(
+            _known("first_tokens", first.get(at, null_on_oob=True), name)
+            for at, name in enumerate(("first_p50", "first_p95"))
+        ),
     ).sort("p95", "calls", "value", descending=[True, True, False], nulls_last=True)
 
 
@@ -114,7 +117,7 @@ def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
     steps.add("first_token_ns IS NOT NULL")
     first = _query(
         store,
-        f"SELECT value, {_FIRST_TOKEN} FROM (SELECT {REVISION} AS of, first_token_ns FROM step_summaries FINAL "
+        f"SELECT value, {_FIRST} FROM (SELECT {REVISION} AS of, first_token_ns FROM step_summaries FINAL "
         f"WHERE {steps.sql}) AS s INNER JOIN ({_groups(filters, AGENT, steps)}) AS e ON s.of = e.of GROUP BY value",
         steps,
     )
@@ -157,6 +160,13 @@ def fetch_cost_over_time(store: Store, filters: Filters, prices: Prices, bucket_
     return sum_costs(with_cost(usage, prices), ["bucket"])
 
 
+def has_episode(store: Store, filters: Filters) -> bool:
+    """Return whether an episode matches."""
+    conditions = episode_conditions(filters, parse_words(filters))
+    sql = f"SELECT 1 AS found FROM episode_summaries FINAL WHERE {conditions.sql} LIMIT 1"
+    return not _query(store, sql, conditions).is_empty()
+
+
 def fetch_time_span(store: Store, filters: Filters) -> float:
     """Return the seconds from the first to the last start of a matching episode; 0 without any."""
     conditions = episode_conditions(filters, parse_words(filters))
@@ -171,7 +181,7 @@ def fetch_time_span(store: Store, filters: Filters) -> float:
 
 
 def fetch_errors_over_time(store: Store, filters: Filters, by: str, bucket_s: int) -> pl.DataFrame:
-    """Return ``bucket``, ``value``, ``episodes`` and ``failures`` for each value of a field of `ERRORS_BY`, oldest first.
+    """Return ``bucket``, ``value``, ``episodes`` and ``failures`` for each value of `ERRORS_BY`, oldest first.
 
     Where only failed episodes have the field, ``episodes`` are all of the bucket, and rows without a failure are left
     out but for the value ``""``, so that a bucket without a failure is there.
@@ -202,11 +212,12 @@ def fetch_wasted(store: Store, filters: Filters, prices: Prices) -> pl.DataFrame
     groups = _query(
         store,
         "SELECT value, any(fault_owner) AS fault_owner, any(error_class) AS error_class, any(tool_name) AS tool_name, "
-        "any(message) AS message, count() AS episodes, sum(duration_ns) AS duration_ns FROM (SELECT toString("
-        f"fingerprint) AS value, {REVISION} AS of, toString(any(fault_owner)) AS fault_owner, toString(any(error_class)) "
-        "AS error_class, toString(any(tool_name)) AS tool_name, any(headline) AS message FROM failure_summaries FINAL "
-        f"WHERE {conditions.sql} GROUP BY value, of) AS f INNER JOIN (SELECT {REVISION} AS of, duration_ns FROM "
-        f"episode_summaries FINAL WHERE {episodes.sql}) AS e ON f.of = e.of GROUP BY value "
+        "any(message) AS message, count() AS episodes, sum(duration_ns) AS duration_ns "
+        f"FROM (SELECT toString(fingerprint) AS value, {REVISION} AS of, toString(any(fault_owner)) AS fault_owner, "
+        "toString(any(error_class)) AS error_class, toString(any(tool_name)) AS tool_name, any(headline) AS message "
+        f"FROM failure_summaries FINAL WHERE {conditions.sql} GROUP BY value, of) AS f "
+        f"INNER JOIN (SELECT {REVISION} AS of, duration_ns FROM episode_summaries FINAL WHERE {episodes.sql}) AS e "
+        "ON f.of = e.of GROUP BY value "
         f"ORDER BY duration_ns DESC, value LIMIT {MAX_ROWS}",
         conditions,
     )
@@ -249,7 +260,9 @@ def _failures(filters: Filters) -> Conditions:
 
 def _groups(filters: Filters, column: str, conditions: Conditions) -> str:
     """Return a query of the matching episodes' revisions, ``of``, and a column, ``value``."""
-    return matching_episodes(f"{REVISION} AS of, toString({column}) AS value", conditions, filters, parse_words(filters))
+    return matching_episodes(
+        f"{REVISION} AS of, toString({column}) AS value", conditions, filters, parse_words(filters)
+    )
 
 
 def _bucket(conditions: Conditions, bucket_s: int) -> str:

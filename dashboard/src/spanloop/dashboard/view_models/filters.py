@@ -124,6 +124,10 @@ class Filters:
         """Return the filters with one more."""
         return replace(self, values={**self.values, name: tuple(dict.fromkeys((*self.values.get(name, ()), value)))})
 
+    def only(self, name: str, value: str) -> "Filters":
+        """Return the filters with this value of a field in place of all others of the field."""
+        return replace(self, values={**self.values, name: (value,)})
+
     def query(self, **changes: str) -> str:
         """Return the address's parameters with some replaced; an empty value leaves a parameter out."""
         pairs = [(name, value) for name, values in self.values.items() for value in values]

@@ -27,8 +27,8 @@ from .tls import Tls
 
 __all__ = [
     "AlertChannel", "Alerts", "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard",
-    "KeyLimits", "Limits", "Logging", "Model", "Price", "Prices", "Promotion", "Rewards", "Serve", "Services", "Storage",
-    "Tls", "Training", "TrustedProxy", "find_configuration", "load_configuration", "use_settings",
+    "KeyLimits", "Limits", "Logging", "Model", "Price", "Prices", "Promotion", "Rewards", "Serve", "Services",
+    "Storage", "Tls", "Training", "TrustedProxy", "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 

@@ -200,7 +200,9 @@ _STORED_OTHERWISE: Final = (
 )
 
 STEP_MEASURES: Final = (
-    Column("cached_tokens", "UInt32", "input tokens that the provider read from its cache; 0 when not known", "DEFAULT"),
+    Column(
+        "cached_tokens", "UInt32", "input tokens that the provider read from its cache; 0 when not known", "DEFAULT"
+    ),
     Column(
         "first_token_ns",
         "Nullable(UInt64)",
