@@ -100,7 +100,7 @@ def cost_over_time(frame: pl.DataFrame, bucket_s: int, currency: str, zone: str)
         alt.Chart(frame.with_columns(_bucket_end(bucket_s)), height=_HEIGHT)
         .mark_bar(orient="vertical", color=BLUE, cursor="pointer")
         .encode(
-            x=alt.X("bucket:T", title=f"time ({zone})"),
+            x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
             x2="bucket_end:T",
             y=alt.Y("cost:Q", title=currency),
             href="href:N",

@@ -118,7 +118,7 @@ def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
     first = _query(
         store,
         f"SELECT value, {_FIRST} FROM (SELECT {REVISION} AS of, first_token_ns FROM step_summaries FINAL "
-        f"WHERE {steps.sql}) AS s INNER JOIN ({_groups(filters, AGENT, steps)}) AS e ON s.of = e.of GROUP BY value",
+        f"WHERE {steps.sql}) AS s INNER JOIN ({_groups(filters, f'toString({AGENT})', steps)}) AS e ON s.of = e.of GROUP BY value",
         steps,
     )
     joined = episodes.join(first, on="value", how="left")
@@ -135,11 +135,7 @@ def fetch_usage(store: Store, filters: Filters, prices: Prices, by: str) -> Usag
             f"GROUP BY value, {USAGE_KEYS}"
         )
     else:
-        sql = (
-            f"SELECT value, {USAGE} FROM (SELECT {REVISION} AS of, model, started_at, input_tokens, cached_tokens, "
-            f"output_tokens FROM step_summaries FINAL WHERE {steps.sql}) AS s "
-            f"INNER JOIN ({_groups(filters, COST_BY[by], steps)}) AS e ON s.of = e.of GROUP BY value, {USAGE_KEYS}"
-        )
+        sql = _usage_by(filters, f"toString({COST_BY[by]})", steps)
     priced = with_cost(_query(store, sql, steps), prices)
     rows = sum_costs(priced, ["value"]).sort(
         "cost", pl.col("input") + pl.col("output"), "value", descending=[True, True, False], nulls_last=True
@@ -148,16 +144,11 @@ def fetch_usage(store: Store, filters: Filters, prices: Prices, by: str) -> Usag
 
 
 def fetch_cost_over_time(store: Store, filters: Filters, prices: Prices, bucket_s: int) -> pl.DataFrame:
-    """Return the sums of `sum_costs` for each ``bucket``, by the start of the call, oldest first."""
+    """Return the sums of `sum_costs` for each ``bucket``, by the start of the episode, oldest first."""
     steps = _steps(filters)
     steps.parameters["price_days"] = price_days(prices)
-    usage = _query(
-        store,
-        f"SELECT {_bucket(steps, bucket_s)} AS bucket, {USAGE} FROM step_summaries FINAL WHERE {steps.sql} "
-        f"GROUP BY bucket, {USAGE_KEYS} ORDER BY bucket",
-        steps,
-    )
-    return sum_costs(with_cost(usage, prices), ["bucket"])
+    usage = _query(store, _usage_by(filters, _bucket(steps, bucket_s), steps, name="bucket"), steps)
+    return sum_costs(with_cost(usage, prices), ["bucket"]).sort("bucket")
 
 
 def has_episode(store: Store, filters: Filters) -> bool:
@@ -258,11 +249,18 @@ def _failures(filters: Filters) -> Conditions:
     return conditions
 
 
-def _groups(filters: Filters, column: str, conditions: Conditions) -> str:
-    """Return a query of the matching episodes' revisions, ``of``, and a column, ``value``."""
-    return matching_episodes(
-        f"{REVISION} AS of, toString({column}) AS value", conditions, filters, parse_words(filters)
+def _usage_by(filters: Filters, value: str, steps: Conditions, *, name: str = "value") -> str:
+    """Return a query of `USAGE` for each value of an expression on the episode; ``steps`` are its conditions."""
+    return (
+        f"SELECT {name}, {USAGE} FROM (SELECT {REVISION} AS of, model, started_at, input_tokens, cached_tokens, "
+        f"output_tokens FROM step_summaries FINAL WHERE {steps.sql}) AS s "
+        f"INNER JOIN ({_groups(filters, value, steps, name=name)}) AS e ON s.of = e.of GROUP BY {name}, {USAGE_KEYS}"
     )
+
+
+def _groups(filters: Filters, value: str, conditions: Conditions, *, name: str = "value") -> str:
+    """Return a query of the matching episodes' revisions, ``of``, and an expression on the episode under a name."""
+    return matching_episodes(f"{REVISION} AS of, {value} AS {name}", conditions, filters, parse_words(filters))
 
 
 def _bucket(conditions: Conditions, bucket_s: int) -> str:

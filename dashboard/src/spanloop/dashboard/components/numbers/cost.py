@@ -53,8 +53,9 @@ def show(store: Store, filters: Filters, prices: Prices, by: str) -> None:
         [_row(row, dearest, prices.currency) for row in usage.rows.iter_rows(named=True)],
         {
             "value": Column(_LABELS.get(by, by)),
-            "cost": Column("cost", "number", "Of the calls whose model has a price", 120),
-            "bar": Column("cost, drawn", "progress", "Length in proportion to the dearest row", 140),
+            "cost": Column(
+                "cost", "progress", "Of the calls whose model has a price; drawn in proportion to the dearest", 190
+            ),
             "calls": Column("calls", "number", width=84),
             "input": Column("input", "number", "Input tokens, cached ones included", 92),
             "cached": Column("cached", "number", "Input tokens that the provider read from its cache", 92),
@@ -70,8 +71,10 @@ def show(store: Store, filters: Filters, prices: Prices, by: str) -> None:
 
 def cost_text(row: Mapping[str, Any], currency: str) -> str:
     """Return the cost of a row of `sum_costs`; a part without a price is said, never zero."""
+    if row["calls"] == row["uncounted_calls"]:
+        return "no tokens recorded"
     if row["cost"] is None:
-        return "no price" if row["calls"] else money(0.0, currency)
+        return "no price"
     return f"{'≥ ' if row['unpriced_calls'] or row['uncounted_calls'] else ''}{money(row['cost'], currency)}"
 
 
@@ -114,7 +117,6 @@ def _over_time(store: Store, filters: Filters, prices: Prices) -> None:
 def _row(row: Mapping[str, Any], dearest: float, currency: str) -> dict[str, object]:
     return {
         "value": row["value"] or "(without a name)",
-        "cost": cost_cell(row, currency),
-        "bar": {"text": "", "share": (row["cost"] or 0.0) / dearest if dearest else 0.0, "key": row["cost"] or 0.0},
+        "cost": {**cost_cell(row, currency), "share": (row["cost"] or 0.0) / dearest if dearest else 0.0},
         **{name: row[name] for name in ("calls", "input", "cached", "output", "unpriced_calls", "uncounted_calls")},
     }

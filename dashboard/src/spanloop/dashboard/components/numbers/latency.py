@@ -37,8 +37,9 @@ def show(store: Store, filters: Filters, by: str) -> None:
             "value": Column(by),
             "calls": Column(_COUNTED[by], "number", width=84),
             "p50": Column("p50", "number", "Half took at most this long", 92),
-            "p95": Column("p95", "number", "95 of 100 took at most this long", 92),
-            "bar": Column("p95, drawn", "progress", "Length in proportion to the slowest row", 160),
+            "p95": Column(
+                "p95", "progress", "95 of 100 took at most this long; drawn in proportion to the slowest", 160
+            ),
             "p99": Column("p99", "number", "99 of 100 took at most this long", 92),
             **(_first_token_columns() if has_tokens else {}),
         },
@@ -65,8 +66,8 @@ def _row(row: Mapping[str, Any], slowest: float, *, has_tokens: bool) -> dict[st
     cells: dict[str, object] = {
         "value": row["value"] or "(without a name)",
         "calls": row["calls"],
-        **{name: _time(row[name]) for name in ("p50", "p95", "p99")},
-        "bar": {"text": "", "share": (row["p95"] or 0.0) / slowest if slowest else 0.0, "key": row["p95"] or 0.0},
+        **{name: _time(row[name]) for name in ("p50", "p99")},
+        "p95": {**_time(row["p95"]), "share": (row["p95"] or 0.0) / slowest if slowest else 0.0},
     }
     if has_tokens:
         cells |= {name: _time(row[name]) for name in ("first_p50", "first_p95")}

@@ -31,8 +31,9 @@ def show(store: Store, filters: Filters, prices: Prices) -> None:
             "tool": Column("tool", width=110),
             "message": Column("message", "preview"),
             "episodes": Column("episodes", "number", width=84),
-            "time": Column("time", "number", "Sum of the episodes' durations", 104),
-            "bar": Column("time, drawn", "progress", "Length in proportion to the longest row", 120),
+            "time": Column(
+                "time", "progress", "Sum of the episodes' durations, drawn in proportion to the longest", 160
+            ),
             "cost": Column("cost", "number", "Of all calls of the episodes", 120),
             "tokens": Column("tokens", "number", width=92),
         },
@@ -54,8 +55,7 @@ def _row(row: Mapping[str, Any], longest: int, currency: str) -> dict[str, objec
         "tool": row["tool_name"],
         "message": row["message"],
         "episodes": row["episodes"],
-        "time": tables.duration_cell(row["duration_ns"]),
-        "bar": {"text": "", "share": row["duration_ns"] / longest if longest else 0.0, "key": row["duration_ns"]},
+        "time": {**tables.duration_cell(row["duration_ns"]), "share": row["duration_ns"] / longest if longest else 0.0},
         "cost": cost_cell(row, currency),
         "tokens": row["input"] + row["output"],
     }
