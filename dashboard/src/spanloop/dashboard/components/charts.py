@@ -285,28 +285,55 @@ def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChar
     return alt.layer(bars, labels)
 
 
-def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
-    """Draw one metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
+def metric_by_step(
+    frame: pl.DataFrame,
+    title: str,
+    *,
+    smoothing: float = 0.0,
+    steps: tuple[int, int] | None = None,
+    is_tall: bool = False,
+) -> AnyChart:
+    """Draw one metric of one or more jobs over each other by training step; a drag moves, Shift and the wheel zoom.
+
+    Args:
+        frame: Columns ``job``, ``step``, ``value``.
+        title: Title of the values' axis.
+        smoothing: Weight of the past in an exponential moving average, from 0 to below 1; above 0 the values
+            themselves are drawn faintly behind it.
+        steps: The first and the last step that are drawn; None for all.
+        is_tall: Whether the chart is drawn higher.
+    """
     jobs = frame["job"].unique(maintain_order=True).to_list()
-    legend = alt.Legend(orient="top", title=None) if len(jobs) > 1 else None
+    legend = alt.Legend(orient="top", title=None, labelLimit=400, columns=1) if len(jobs) > 1 else None
     # One job is blue, as all measured values are; several jobs take the theme's colours.
     scale = alt.Scale() if len(jobs) > 1 else alt.Scale(range=[BLUE])
-    chart: AnyChart = (
-        alt.Chart(frame, height=280 if is_tall else 180)
-        .mark_line(point=alt.OverlayMarkDef(size=36, filled=True))
-        .encode(
-            x=alt.X(
-                "step:Q",
-                title="training step",
-                scale=alt.Scale(nice=False, zero=False, padding=8),
-                axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
-            ),
-            y=alt.Y("value:Q", title=title, scale=_value_scale(frame["value"])),
-            color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
-            tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
-        )
+    past = pl.col("value").ewm_mean(alpha=1 - smoothing, adjust=True, ignore_nulls=True)
+    smoothed = frame.sort("step").with_columns(past.over("job").alias("smoothed")) if smoothing else frame
+    drawn = smoothed if steps is None else smoothed.filter(pl.col("step").is_between(*steps))
+    value_scale = _value_scale(drawn["value"])
+    base = alt.Chart(drawn).encode(
+        x=alt.X(
+            "step:Q",
+            title="training step",
+            scale=alt.Scale(nice=False, zero=False, padding=8),
+            axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
+        ),
+        color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
     )
-    return chart
+    tooltip = ["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")]
+    y = alt.Y("value:Q", title=title, scale=value_scale)
+    zoom = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
+    height = 280 if is_tall else 180
+    if not smoothing:
+        points = alt.OverlayMarkDef(size=36, filled=True)
+        chart: AnyChart = base.mark_line(point=points).encode(y=y, tooltip=tooltip).properties(height=height)
+        return chart.add_params(zoom)
+    raw = base.mark_line(opacity=0.25, strokeWidth=1).encode(y=y).add_params(zoom)
+    average = alt.Y("smoothed:Q", title=title, scale=value_scale)
+    line = base.mark_line(point=alt.OverlayMarkDef(size=36, filled=True, opacity=0)).encode(
+        y=average, tooltip=[*tooltip, alt.Tooltip("smoothed:Q", format=".5g")]
+    )
+    return alt.layer(raw, line).properties(height=height)
 
 
 def _value_scale(values: pl.Series) -> alt.Scale:

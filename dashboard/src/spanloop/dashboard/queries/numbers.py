@@ -118,7 +118,8 @@ def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
     first = _query(
         store,
         f"SELECT value, {_FIRST} FROM (SELECT {REVISION} AS of, first_token_ns FROM step_summaries FINAL "
-        f"WHERE {steps.sql}) AS s INNER JOIN ({_groups(filters, f'toString({AGENT})', steps)}) AS e ON s.of = e.of GROUP BY value",
+        f"WHERE {steps.sql}) AS s INNER JOIN ({_groups(filters, f'toString({AGENT})', steps)}) AS e "
+        "ON s.of = e.of GROUP BY value",
         steps,
     )
     joined = episodes.join(first, on="value", how="left")
