@@ -5,12 +5,14 @@ are not zero tokens: both are counted beside the cost.
 """
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.foundation.settings import Prices
+
+from .store import Store
 
 USAGE: Final = (
     "toString(model) AS called_model, "
@@ -78,3 +80,36 @@ def unpriced_models(priced: pl.DataFrame) -> list[Unpriced]:
         .sort("tokens", "calls", "called_model", descending=[True, True, False])
     )
     return [Unpriced(*row) for row in rows.iter_rows()]
+
+
+def fetch_ended_usage(
+    store: Store, prices: Prices, *, agent: str, since: datetime, started_since: datetime
+) -> pl.DataFrame:
+    """Return rows of `with_cost` of the episodes that ended at a time or later.
+
+    Args:
+        store: The store.
+        prices: The price table.
+        agent: Agent, or service of episodes without an agent's name; empty for all.
+        since: The time.
+        started_since: Episodes that started before are left out.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    usage = store.connection.query(
+        f"SELECT {USAGE} FROM step_summaries FINAL WHERE started_at >= {{started_since:DateTime64(9, 'UTC')}} "
+        "AND (episode_id, revision) IN (SELECT episode_id, revision FROM episode_summaries FINAL WHERE is_deleted = 0 "
+        "AND ({agent:String} = '' OR if(agent_name = '', service_name, agent_name) = {agent:String}) "
+        "AND started_at >= {started_since:DateTime64(9, 'UTC')} "
+        "AND started_at + toIntervalNanosecond(duration_ns) >= {since:DateTime64(9, 'UTC')}) "
+        f"GROUP BY {USAGE_KEYS}",
+        doing="reading the cost of episodes",
+        parameters={
+            "price_days": price_days(prices),
+            "agent": agent,
+            "since": since,
+            "started_since": started_since,
+        },
+    )
+    return with_cost(usage, prices)
