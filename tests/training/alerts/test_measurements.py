@@ -81,7 +81,7 @@ def step(episode: int, *, model: str, tokens: tuple[int, int], minutes_ago: floa
         ("cost of nobody above 0", "no episode", False),
     ],
 )
-def test_a_cost_is_known_or_a_least_cost(seeded: Store, condition: str, detail: str, holds: bool) -> None:
+def test_a_cost_is_known_or_a_least_cost(seeded: Store, *, condition: str, detail: str, holds: bool) -> None:
     steps = [
         step(0, model="gpt-1", tokens=(9_000_000, 0), minutes_ago=200),
         step(1, model="gpt-1", tokens=(1_000_000, 1_000_000)),
