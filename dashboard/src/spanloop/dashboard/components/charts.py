@@ -144,9 +144,9 @@ def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence
         tooltip = [alt.Tooltip("at:T", format="%Y-%m-%d %H:%M", title=f"time ({zone})"), "event:N", "version:N"]
         layers = [
             marks.mark_rule(color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip),
-            marks.mark_text(align="left", baseline="top", dx=3, angle=90, y=0, fontSize=11, color=GREY).encode(
-                text="label:N", tooltip=tooltip
-            ),
+            marks.mark_text(
+                align="left", baseline="bottom", dx=3, dy=-2, angle=90, y=0, fontSize=11, color=GREY
+            ).encode(text="label:N", tooltip=tooltip),
             *layers,
         ]
     return alt.layer(*layers).properties(height=320, usermeta=_SAME_TAB)
