@@ -47,10 +47,9 @@ def with_cost(usage: pl.DataFrame, prices: Prices) -> pl.DataFrame:
     """Add ``cost`` to rows of `USAGE`: null where the model has no price at that time."""
     starts = (_EPOCH, *prices.days)
     costs: list[float | None] = []
-    for row in usage.select("called_model", "price_period", "input", "cached", "output").iter_rows():
-        model, period, *tokens = row
-        price = prices.find(model, starts[period])
-        costs.append(None if price is None else price.cost(*tokens))
+    for row in usage.iter_rows(named=True):
+        price = prices.find(row["called_model"], starts[int(row["price_period"])])
+        costs.append(None if price is None else price.cost(row["input"], row["cached"], row["output"]))
     return usage.with_columns(pl.Series("cost", costs, dtype=pl.Float64))
 
 

@@ -20,7 +20,7 @@ _HELP: Final = {
     "model": "Durations of a model's calls.",
     "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none.",
 }
-_NOT_RECORDED: Final = {"text": "not recorded", "key": -1.0}
+_NOT_RECORDED: Final[dict[str, object]] = {"text": "not recorded", "key": -1.0}
 
 
 def show(store: Store, filters: Filters, by: str) -> None:
