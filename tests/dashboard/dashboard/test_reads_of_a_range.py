@@ -65,8 +65,9 @@ MERGED: Final = (
     "episode_messages",
 )
 VALUES: Final = {
-    "outcome": "failure", "agent": "clerk", "service": "app", "policy": "m@v1", "model": "m", "called": "m", "task": "task-1",
-    "tool": "look", "owner": "tool", "class": "c", "fingerprint": "f", "mark": "good", "judged": "yes", "session": "s", "user": "somebody",
+    "outcome": "failure", "agent": "clerk", "service": "app", "policy": "m@v1", "model": "m", "called": "m",
+    "task": "task-1", "fingerprint": "f",
+    "tool": "look", "owner": "tool", "class": "c", "mark": "good", "judged": "yes", "session": "s", "user": "somebody",
     "reward": "0.2..", "duration": "0.5..", "tokens": "1..", "steps": "1..", "errors": "1..", "attr": "region=north",
 }  # fmt: skip
 BY_WORDS: Final = {"error"}

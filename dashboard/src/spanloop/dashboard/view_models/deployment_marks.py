@@ -10,7 +10,9 @@ from spanloop.training.models.registry import Deployment
 from spanloop.training.promotion.evidence import Decision
 from spanloop.training.promotion.outcome import PromotionOutcome
 
-SCHEMA: Final = {"at": pl.Datetime("us", "UTC"), "version": pl.String, "event": pl.String, "label": pl.String}
+SCHEMA: Final = pl.Schema(
+    {"at": pl.Datetime("us", "UTC"), "version": pl.String(), "event": pl.String(), "label": pl.String()}
+)
 _SYMBOLS: Final = {"promoted": "▲", "rolled back": "▼", "deployed": "●"}
 _SAME: Final = timedelta(minutes=2)
 """A deployment so soon after a decision about its version is that decision carried out."""
