@@ -25,10 +25,11 @@ from typing import Final, NamedTuple, cast
 import polars as pl
 from queries import FILL_TIMEOUT_S, FILLED, SPANS_PER_EPISODE, STEP_NS, fill, settle
 
-from spanloop.dashboard.queries import facets, failures, lists, overview, policy_versions, previews
+from spanloop.dashboard.queries import facets, failures, lists, numbers, overview, policy_versions, previews
 from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings import Price, Prices
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.discovery import embedded_address
@@ -37,6 +38,7 @@ from spanloop.store.named_queries import named_query
 HOUR_S: Final = 3_600
 DAY_S: Final = 86_400
 ROUNDS: Final = 12
+PRICES: Final = Prices(models=(Price(model="m", input=1.0, cached=0.1, output=4.0),))
 INDEX_SHARE: Final = """
 SELECT
     (SELECT sum(data_compressed_bytes) FROM system.data_skipping_indices
@@ -121,9 +123,23 @@ def cases(end_s: int, range_s: int) -> list[Case]:
                 "episodes with an attribute", _ask(_filtered, filters, {"attr": "server.address=api.example.com"}), kind
             ),
             Case("episodes of a user", _ask(_filtered, filters, {"user": "somebody"}), kind),
+            *(Case(f"latency by {by}", _ask(numbers.fetch_latency, filters, by), kind) for by in numbers.LATENCY_BY),
+            *(
+                Case(f"cost by {by}", _ask(numbers.fetch_usage, filters, PRICES, by), kind)
+                for by in ("agent", "model", "task")
+            ),
+            Case("cost over time", _ask(numbers.fetch_cost_over_time, filters, PRICES, 3_600), kind),
+            *(
+                Case(f"errors by {by}", _ask(numbers.fetch_errors_over_time, filters, by, 3_600), kind)
+                for by in ("class", "agent")
+            ),
+            Case("time span", _ask(numbers.fetch_time_span, filters), kind),
+            Case("wasted by failures", _ask(numbers.fetch_wasted, filters, PRICES), kind),
+            Case("episodes of a called model", _ask(_filtered, filters, {"called": "m"}), kind),
+            Case("episodes of a failure group", _ask(_filtered, filters, {"fingerprint": "fingerprint-7"}), kind),
             *(
                 Case(f"values of {name}", _ask(facets.fetch_values, filters, name), kind)
-                for name in ("agent", "model", "tool", "user", "attr")
+                for name in ("agent", "model", "called", "tool", "fingerprint", "user", "attr")
             ),
         ]
     each.append(Case("previews of a page", _ask(_previews, day), "day"))

@@ -38,6 +38,8 @@ from spanloop.foundation.settings import (
     Evaluation,
     Guard,
     KeyLimits,
+    Price,
+    Prices,
     Promotion,
     Services,
     Storage,
@@ -180,6 +182,11 @@ def settings() -> str:
             table(("key", "default", "meaning"), section_fields(Alerts)),
             "Section `[alerts.channels.NAME]`.\n",
             table(("key", "default", "meaning"), section_fields(AlertChannel)),
+            "## Prices\n",
+            "Section `[prices]` ([say what tokens cost](../how-to/numbers.md#say-what-tokens-cost)).\n",
+            table(("key", "default", "meaning"), section_fields(Prices)),
+            "Sections `[[prices.models]]`.\n",
+            table(("key", "default", "meaning"), section_fields(Price)),
         ]
     )
 

@@ -75,6 +75,7 @@ SHOTS: Final = (
     Shot("trace", "traces", "Trace", click_first_row=True),
     Shot("failures", "failures", "Failures"),
     Shot("failure-group", "failures", "Failure group", click_first_row=True),
+    Shot("numbers", "numbers?view=Errors+over+time&by=class", "Numbers"),
     Shot("rewards", "evaluations?view=Rewards", "Evaluations"),
     Shot("training", "evaluations?view=Training", "Evaluations"),
     Shot("evaluations", "evaluations", "Evaluations"),

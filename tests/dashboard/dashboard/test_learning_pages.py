@@ -83,6 +83,23 @@ def test_a_link_to_a_jobs_curves_shows_them_first(learned: Learned, learned_envi
     assert (shown["Success before"], shown["Success after"]) == ("60.0 %", "82.5 %")
 
 
+def test_curves_of_two_jobs_lie_over_each_other_smoothed_and_zoomed(
+    learned: Learned, learned_environment: DataDir
+) -> None:
+    assert learned.failed_id
+    jobs = [job.id for job in JobApi(learned_environment).list() if job.model_version]
+    app = open_page("evaluations", view="Training", job=jobs[0])
+    app.multiselect(key="curve_jobs").set_value(jobs).run()
+    app.slider(key="smooth").set_value(0.8).run()
+    assert not app.exception
+    assert app.query_params["job"] == jobs
+    first, last = app.slider(key="steps").value
+    app.slider(key="steps").set_range(first + 2, last).run()
+    assert not app.exception
+    chart = json.loads(app.get("vega_lite_chart")[0].proto.spec)
+    assert {layer["encoding"]["y"]["field"] for layer in chart["layer"]} == {"value", "smoothed"}
+
+
 @pytest.mark.usefixtures("learned")
 def test_evaluations_show_success_with_intervals_and_the_paired_difference() -> None:
     app = open_page("evaluations")

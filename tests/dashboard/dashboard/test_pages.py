@@ -27,6 +27,7 @@ def test_a_seeded_page_draws(page: str) -> None:
         ("traces", "No trace yet.", "pip install"),
         ("transitions", "No transition yet.", "pip install"),
         ("failures", "No episode yet", "pip install"),
+        ("numbers", "No episode yet, so there is nothing to count.", "pip install"),
         ("data_sets", "No data set yet.", "spanloop dataset add"),
         ("evaluations", "No evaluation is stored yet.", "spanloop evaluate"),
         ("jobs", "No job yet.", "spanloop train"),

@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 import polars as pl
 import pytest
 
-from spanloop.dashboard.queries import facets, failures, lists, overview, policy_versions, previews, sources
+from spanloop.dashboard.queries import facets, failures, lists, numbers, overview, policy_versions, previews, sources
 from spanloop.dashboard.view_models.filters import FIELDS, Filters, TimeRange
+from spanloop.foundation.settings import Prices
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.named_queries import named_query
@@ -64,7 +65,8 @@ MERGED: Final = (
     "episode_messages",
 )
 VALUES: Final = {
-    "outcome": "failure", "agent": "clerk", "service": "app", "policy": "m@v1", "model": "m", "task": "task-1",
+    "outcome": "failure", "agent": "clerk", "service": "app", "policy": "m@v1", "model": "m", "called": "m",
+    "task": "task-1", "fingerprint": "f",
     "tool": "look", "owner": "tool", "class": "c", "mark": "good", "judged": "yes", "session": "s", "user": "somebody",
     "reward": "0.2..", "duration": "0.5..", "tokens": "1..", "steps": "1..", "errors": "1..", "attr": "region=north",
 }  # fmt: skip
@@ -138,7 +140,21 @@ def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
         for field in (each.name for each in FIELDS if each.name not in BY_WORDS):
             filters = replace(DAY, values={field: (VALUES[field],)})
             yield f"{name} of {field}", asks(fetch, filters, "", None)
-    for name in ("agent", "service", "policy", "task", "class", "session", "mark", "model", "tool", "user", "attr"):
+    for name in (
+        "agent",
+        "service",
+        "policy",
+        "task",
+        "class",
+        "session",
+        "mark",
+        "model",
+        "called",
+        "tool",
+        "fingerprint",
+    ):
+        yield f"fetch_values {name}", asks(facets.fetch_values, DAY, name)
+    for name in ("user", "attr"):
         yield f"fetch_values {name}", asks(facets.fetch_values, DAY, name)
     yield "fetch_values of a key", lambda store: facets.fetch_values(store, DAY, "attr", "region")
     yield "fetch_totals", lambda store: overview.fetch_totals(store, since)
@@ -147,6 +163,15 @@ def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
     yield "fetch_latest", lambda store: failures.fetch_latest(store, since)
     for each in (failures.fetch_groups, failures.fetch_rates, failures.fetch_versions, failures.fetch_tools):
         yield each.__name__, asks(each, DAY)
+    for by in numbers.LATENCY_BY:
+        yield f"fetch_latency {by}", asks(numbers.fetch_latency, DAY, by)
+    for by in numbers.COST_BY:
+        yield f"fetch_usage {by}", asks(numbers.fetch_usage, DAY, Prices(), by)
+    for by in numbers.ERRORS_BY:
+        yield f"fetch_errors_over_time {by}", asks(numbers.fetch_errors_over_time, DAY, by, 3_600)
+    yield "fetch_cost_over_time", asks(numbers.fetch_cost_over_time, DAY, Prices(), 3_600)
+    yield "fetch_time_span", asks(numbers.fetch_time_span, DAY)
+    yield "fetch_wasted", asks(numbers.fetch_wasted, DAY, Prices())
     yield "fetch_group_versions", lambda store: failures.fetch_group_versions(store, DAY, ["f"])
     yield (
         "fetch_previews",
@@ -188,7 +213,7 @@ def test_a_range_of_time_reads_its_rows_however_old_the_store_is(store: Store, c
     assert not grown
 
 
-@pytest.mark.parametrize("module", [facets, failures, lists, overview, policy_versions, previews])
+@pytest.mark.parametrize("module", [facets, failures, lists, numbers, overview, policy_versions, previews])
 def test_every_query_of_these_pages_is_asked(module: ModuleType) -> None:
     names = " ".join(name for name, _ in cases())
     public: dict[str, Any] = dict(inspect.getmembers(module, inspect.isfunction))

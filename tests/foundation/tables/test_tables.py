@@ -8,7 +8,7 @@ import pytest
 
 from spanloop.foundation.errors import StoreError
 from spanloop.foundation.tables import Column, Table, declaration
-from spanloop.foundation.tables.episodes import TRANSITION_ROWS, TRANSITIONS
+from spanloop.foundation.tables.episodes import STEP_MEASURES, TRANSITION_ROWS, TRANSITIONS
 
 CALLS = Table(
     "calls",
@@ -97,4 +97,5 @@ def test_an_unknown_table_is_named_with_the_known_ones() -> None:
 
 
 def test_stored_steps_have_the_columns_of_the_view() -> None:
-    assert set(TRANSITION_ROWS.schema) == {*TRANSITIONS.schema, "prompt_step", "prompt_length"}
+    measures = {column.name for column in STEP_MEASURES}
+    assert set(TRANSITION_ROWS.schema) == {*TRANSITIONS.schema, "prompt_step", "prompt_length", *measures}

@@ -58,7 +58,8 @@ def test_every_limit_and_window_is_read_again(name: str, limit: float, minutes: 
         ("job exploded", "one of ended, done, succeeded, failed, cancelled"),
         ("job", "one of ended"),
         ("promotion perhaps", "one of promoted, kept, rolled_back, undecided"),
-        ("cost above 10 over 1d", "no price of a model is known; an unknown price is not zero"),
+        ("cost above 10% over 1d", "The limit of cost takes no unit"),
+        ("cost below -1", "a time or a cost is not negative"),
     ],
 )
 def test_what_is_no_condition_is_refused_with_the_reason(text: str, why: str) -> None:

@@ -3,9 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
+import polars as pl
 import pytest
 
 from spanloop.dashboard.view_models.filters import parse_filters
+from spanloop.foundation.settings import Price, Prices
 from spanloop.store import Store
 from spanloop.training.alerts.conditions import Threshold, parse_condition
 from spanloop.training.alerts.measurements import Measurement, measure
@@ -54,6 +56,44 @@ def seeded(store: Store) -> Store:
     ]
     insert(store, "failures", failures)
     return store
+
+
+def step(episode: int, *, model: str, tokens: tuple[int, int], minutes_ago: float = 30.0) -> dict[str, object]:
+    return {
+        "episode_id": f"e{episode}",
+        "revision": REVISION,
+        "step": tokens[0],
+        "model": model,
+        "input_tokens": tokens[0],
+        "output_tokens": tokens[1],
+        "started_at": NOW - timedelta(minutes=minutes_ago),
+    }
+
+
+@pytest.mark.parametrize(
+    ("condition", "detail", "holds"),
+    [
+        ("cost above 4", "cost at least 4.5 EUR of 4 episodes; no price for house: 1 call, 7 tokens", True),
+        ("cost above 5", "cost at least 4.5 EUR of 4 episodes; no price for house: 1 call, 7 tokens", False),
+        ("cost below 5", "cost at least 4.5 EUR of 4 episodes; no price for house: 1 call, 7 tokens", False),
+        ("cost of shop above 0", "cost not known of 1 episode; no price for house: 1 call, 7 tokens", False),
+        ("cost of planner below 5", "cost 4.5 EUR of 3 episodes", True),
+        ("cost of nobody above 0", "no episode", False),
+    ],
+)
+def test_a_cost_is_known_or_a_least_cost(seeded: Store, *, condition: str, detail: str, holds: bool) -> None:
+    steps = [
+        step(0, model="gpt-1", tokens=(9_000_000, 0), minutes_ago=200),
+        step(1, model="gpt-1", tokens=(1_000_000, 1_000_000)),
+        step(2, model="gpt-1", tokens=(1_500_000, 0)),
+        step(4, model="house", tokens=(7, 0)),
+    ]
+    seeded.insert("transition_rows", pl.DataFrame(steps, schema=seeded.schema("transition_rows")))
+    prices = Prices(currency="EUR", models=(Price(model="gpt-*", input=1.0, output=2.0),))
+    parsed = parse_condition(condition)
+    assert isinstance(parsed, Threshold)
+    measurement = measure(seeded, parsed, now=NOW, prices=prices)
+    assert (measurement.detail, measurement.holds) == (detail, holds)
 
 
 def measured(store: Store, text: str, now: datetime = NOW) -> Measurement:

@@ -66,8 +66,9 @@ GENERATIONS: Final = _read(
 )
 
 EPISODES: Final = episodes.EPISODES.required
+_TIMES: Final = {column.name: column.dtype for column in episodes.STEP_MEASURES}
 _RANGES: Final = {name: episodes.TRANSITION_ROWS[name].dtype for name in ("state", "next_state")}
-TRANSITIONS: Final = pl.Schema({**episodes.TRANSITIONS.required, **_RANGES})
+TRANSITIONS: Final = pl.Schema({**episodes.TRANSITIONS.required, **_RANGES, **_TIMES})
 """With states as ranges of message numbers; ``message_numbers.with_state_texts`` gives their texts."""
 MESSAGES: Final = episodes.EPISODE_MESSAGES.required
 TRAJECTORIES: Final = episodes.TRAJECTORIES.required

@@ -6,7 +6,7 @@ from typing import Final
 from .attribution import RULES, Rules
 from .rewards import SUCCESS_THRESHOLD, NamedReward
 
-CONVERTER_VERSION: Final = "15"
+CONVERTER_VERSION: Final = "16"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
 

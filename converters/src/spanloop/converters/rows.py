@@ -22,7 +22,6 @@ from .attribution import Failure, decisive, has_unrecorded_end, is_incomplete
 from .options import CONVERTER_VERSION
 from .reading.arrow_lists import list_column
 from .reading.finish_reasons import LENGTH
-from .results.tool_results import ToolResult
 from .rewards import Rewards, broadcast, step_reward
 from .spans import Problem
 from .steps import Episode, Step
@@ -219,7 +218,7 @@ def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStat
         "state": _range_column([ranges for each in numbered for ranges in each.states]),
         "tools": _column(steps, "span.tools"),
         "action": [output[0].json if output else NO_ACTION for output in outputs],
-        "tool_results": [_results_json(step.results) if step.results else "[]" for step in steps],
+        "tool_results": [dump([each.as_json() for each in step.results]) if step.results else "[]" for step in steps],
         "next_state": _range_column([ranges for each in numbered for ranges in each.next_states]),
         "reward": _column(rewards, "value"),
         "reward_breakdown": _column(rewards, "breakdown"),
@@ -248,6 +247,10 @@ def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStat
         "output_tokens": _column(steps, "span.output_tokens"),
         "started_at": _column(steps, "span.start_ns"),
         "duration_ns": _column(steps, "span.duration_ns"),
+        "cached_tokens": _column(steps, "span.cached_tokens"),
+        "first_token_ns": _column(steps, "span.first_token_ns"),
+        "result_tools": [[result.name for result in step.results] for step in steps],
+        "result_durations_ns": [[result.duration_ns for result in step.results] for step in steps],
     }
 
 
@@ -313,10 +316,6 @@ def _unused_choices(step: Step) -> str:
     """That a request had other choices, which nothing is trained on; empty where it had none."""
     unused = max(len(step.span.output), step.capture.choice_count) - 1
     return f"span {step.span.span_id}: choices of its output that are no steps: {unused}" if unused > 0 else ""
-
-
-def _results_json(results: Sequence[ToolResult]) -> str:
-    return dump([result.as_json() for result in results])
 
 
 @lru_cache(maxsize=256)

@@ -82,6 +82,10 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     tool_call_id: str
     tool_arguments: str
     tool_result: str
+    cached_tokens: int
+    """Input tokens that the provider read from its cache; 0 when not known."""
+    first_token_ns: int | None
+    """Nanoseconds from the start to the first token; None when not known."""
 
     @property
     def input(self) -> tuple[Message, ...]:

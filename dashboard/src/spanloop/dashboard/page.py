@@ -93,6 +93,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "episodes": "spanloop.dashboard.pages.episodes:EpisodesPage",
         "traces": "spanloop.dashboard.pages.traces:TracesPage",
         "failures": "spanloop.dashboard.pages.failures:FailuresPage",
+        "numbers": "spanloop.dashboard.pages.numbers:NumbersPage",
         "transitions": "spanloop.dashboard.pages.transitions:TransitionsPage",
         "data_sets": "spanloop.dashboard.pages.data_sets:DataSetsPage",
         "evaluations": "spanloop.dashboard.pages.evaluations:EvaluationsPage",

@@ -168,6 +168,8 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
             tools=other.tools if kept.tools == "[]" else kept.tools,
             input_tokens=kept.input_tokens or other.input_tokens,
             output_tokens=kept.output_tokens or other.output_tokens,
+            cached_tokens=kept.cached_tokens or other.cached_tokens,
+            first_token_ns=other.first_token_ns if kept.first_token_ns is None else kept.first_token_ns,
         )
     return kept
 

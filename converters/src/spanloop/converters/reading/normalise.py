@@ -23,6 +23,7 @@ from .canonical_columns import MARK, Columns, read_columns
 from .finish_reasons import canonical_finish_reason
 from .span_events import with_logs
 from .two_dialects import with_second_dialect
+from .usage_details import cached_token_texts, first_token_times
 
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
@@ -71,6 +72,9 @@ def normalise(
     columns = _typed(ordered)
     first = read_columns(ordered, attributes)
     columns |= with_second_dialect(first, ordered, attributes, read_columns)
+    numbers = ordered["_row"].to_numpy()
+    columns["cached_tokens"] = cached_token_texts(attributes, numbers)
+    columns["first_token_ns"] = first_token_times(attributes, numbers, columns["Timestamp"])
     rejected += [
         Rejected(
             trace_id,
@@ -252,6 +256,8 @@ def read_spans(normalised: Normalised, log: MessageLog) -> list[Span]:
         [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
         [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
         results,
+        map(_count, columns["cached_tokens"]),
+        columns["first_token_ns"],
     )
     return list(spans)
 

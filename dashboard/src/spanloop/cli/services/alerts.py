@@ -45,8 +45,8 @@ def add(
         typer.Option(
             metavar="CONDITION",
             help="'failures above 20% over 1h', 'CLASS of AGENT above 5% over 1h with at least 20 episodes', 'reward "
-            "below 0.5 over 1d', 'latency p95 above 30s over 15m', 'job failed', 'job done', 'job ended', 'promotion' "
-            "or 'promotion promoted'.",
+            "below 0.5 over 1d', 'latency p95 above 30s over 15m', 'cost above 20 over 1d', 'job failed', 'job done', "
+            "'job ended', 'promotion' or 'promotion promoted'.",
         ),
     ],
     to: Annotated[

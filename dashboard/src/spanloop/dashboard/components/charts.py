@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import altair as alt
@@ -19,6 +20,9 @@ _OWNER_COLOURS: Final = {
     "user": GREY,
     "unknown": GREY,
 }
+
+_SAME_TAB: Final = {"embedOptions": {"loader": {"target": "_self"}}}
+"""Links of a chart open in the page's own tab."""
 
 AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
@@ -88,6 +92,64 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
         )
     )
     return chart
+
+
+def cost_over_time(frame: pl.DataFrame, bucket_s: int, currency: str, zone: str) -> AnyChart:
+    """Draw the cost of each bucket; columns ``bucket``, ``cost`` and ``href``, which a click on the bar opens."""
+    chart: AnyChart = (
+        alt.Chart(frame.with_columns(_bucket_end(bucket_s)), height=_HEIGHT)
+        .mark_bar(orient="vertical", color=BLUE, cursor="pointer")
+        .encode(
+            x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
+            x2="bucket_end:T",
+            y=alt.Y("cost:Q", title=currency),
+            href="href:N",
+            tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), alt.Tooltip("cost:Q", format=",.4f")],
+        )
+        .properties(usermeta=_SAME_TAB)
+    )
+    return chart
+
+
+def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence[str], zone: str) -> AnyChart:
+    """Draw the error rate of each value over time, with deployments as lines.
+
+    Args:
+        frame: Columns ``bucket``, ``value``, ``rate``, ``failures``, ``episodes`` and ``href``, which a click on the
+            point opens.
+        deployments: Columns ``at``, ``version`` and ``event``.
+        values: The values in the order of the legend.
+        zone: Name of the viewer's time zone.
+    """
+    colours = [_OWNER_COLOURS[each] for each in values] if set(values) <= set(_OWNER_COLOURS) else None
+    scale = alt.Scale(domain=list(values), range=colours) if colours else alt.Scale(domain=list(values))
+    base = alt.Chart(frame).encode(
+        x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
+        y=alt.Y("rate:Q", title="error rate", axis=alt.Axis(format="%")),
+        color=alt.Color("value:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
+    )
+    points = base.mark_circle(size=70, opacity=1, cursor="pointer").encode(
+        href="href:N",
+        tooltip=[
+            "value:N",
+            alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"),
+            alt.Tooltip("rate:Q", format=".1%"),
+            alt.Tooltip("failures:Q", title="failed episodes"),
+            alt.Tooltip("episodes:Q", title="episodes"),
+        ],
+    )
+    layers = [base.mark_line(strokeWidth=1.5, opacity=0.6), points]
+    if not deployments.is_empty():
+        marks = alt.Chart(deployments).encode(x="at:T")
+        tooltip = [alt.Tooltip("at:T", format="%Y-%m-%d %H:%M", title=f"time ({zone})"), "event:N", "version:N"]
+        layers = [
+            marks.mark_rule(color=GREY, strokeDash=[4, 3]).encode(tooltip=tooltip),
+            marks.mark_text(
+                align="left", baseline="bottom", dx=3, dy=-2, angle=90, y=0, fontSize=11, color=GREY
+            ).encode(text="label:N", tooltip=tooltip),
+            *layers,
+        ]
+    return alt.layer(*layers).properties(height=320, usermeta=_SAME_TAB)
 
 
 def success_by_version(frame: pl.DataFrame) -> AnyChart:
@@ -223,28 +285,55 @@ def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChar
     return alt.layer(bars, labels)
 
 
-def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
-    """Draw one metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
+def metric_by_step(
+    frame: pl.DataFrame,
+    title: str,
+    *,
+    smoothing: float = 0.0,
+    steps: tuple[int, int] | None = None,
+    is_tall: bool = False,
+) -> AnyChart:
+    """Draw one metric of one or more jobs over each other by training step; a drag moves, Shift and the wheel zoom.
+
+    Args:
+        frame: Columns ``job``, ``step``, ``value``.
+        title: Title of the values' axis.
+        smoothing: Weight of the past in an exponential moving average, from 0 to below 1; above 0 the values
+            themselves are drawn faintly behind it.
+        steps: The first and the last step that are drawn; None for all.
+        is_tall: Whether the chart is drawn higher.
+    """
     jobs = frame["job"].unique(maintain_order=True).to_list()
-    legend = alt.Legend(orient="top", title=None) if len(jobs) > 1 else None
+    legend = alt.Legend(orient="top", title=None, labelLimit=400, columns=1) if len(jobs) > 1 else None
     # One job is blue, as all measured values are; several jobs take the theme's colours.
     scale = alt.Scale() if len(jobs) > 1 else alt.Scale(range=[BLUE])
-    chart: AnyChart = (
-        alt.Chart(frame, height=280 if is_tall else 180)
-        .mark_line(point=alt.OverlayMarkDef(size=36, filled=True))
-        .encode(
-            x=alt.X(
-                "step:Q",
-                title="training step",
-                scale=alt.Scale(nice=False, zero=False, padding=8),
-                axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
-            ),
-            y=alt.Y("value:Q", title=title, scale=_value_scale(frame["value"])),
-            color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
-            tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
-        )
+    past = pl.col("value").ewm_mean(alpha=1 - smoothing, adjust=True, ignore_nulls=True)
+    smoothed = frame.sort("step").with_columns(past.over("job").alias("smoothed")) if smoothing else frame
+    drawn = smoothed if steps is None else smoothed.filter(pl.col("step").is_between(*steps))
+    value_scale = _value_scale(drawn["value"])
+    base = alt.Chart(drawn).encode(
+        x=alt.X(
+            "step:Q",
+            title="training step",
+            scale=alt.Scale(nice=False, zero=False, padding=8),
+            axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
+        ),
+        color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
     )
-    return chart
+    tooltip = ["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")]
+    y = alt.Y("value:Q", title=title, scale=value_scale)
+    zoom = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
+    height = 280 if is_tall else 180
+    if not smoothing:
+        points = alt.OverlayMarkDef(size=36, filled=True)
+        chart: AnyChart = base.mark_line(point=points).encode(y=y, tooltip=tooltip).properties(height=height)
+        return chart.add_params(zoom)
+    raw = base.mark_line(opacity=0.25, strokeWidth=1).encode(y=y).add_params(zoom)
+    average = alt.Y("smoothed:Q", title=title, scale=value_scale)
+    line = base.mark_line(point=alt.OverlayMarkDef(size=36, filled=True, opacity=0)).encode(
+        y=average, tooltip=[*tooltip, alt.Tooltip("smoothed:Q", format=".5g")]
+    )
+    return alt.layer(raw, line).properties(height=height)
 
 
 def _value_scale(values: pl.Series) -> alt.Scale:

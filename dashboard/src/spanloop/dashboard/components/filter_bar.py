@@ -1,7 +1,9 @@
 """The filter bar of a list: range of time, filters, search box and saved views, all in the address."""
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final
 
 import streamlit as st
@@ -9,6 +11,7 @@ from streamlit.components.v2 import component
 
 from spanloop.dashboard import preferences, resources, visits
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import asset, zone_name
 from spanloop.dashboard.queries import facets
 from spanloop.dashboard.view_models.filters import (
@@ -30,7 +33,7 @@ _bar: Final[Any] = component(
     js=asset("common.js") + asset("filters.js"),
 )
 _SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
-_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare", "queue", "seed", "at", "rule"}
+_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare", "queue", "seed", "at", "rule", "by"}
 
 
 def read_filters() -> Filters:
@@ -48,7 +51,15 @@ def read_filters() -> Filters:
 
 
 @st.fragment
-def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: tuple[str, ...] = ()) -> None:
+def show(
+    store: Store,
+    filters: Filters,
+    *,
+    page: str,
+    search_hint: str,
+    names: tuple[str, ...] = (),
+    view: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Draw the bar.
 
     Args:
@@ -57,6 +68,7 @@ def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: 
         page: Path of the page.
         search_hint: What the search box finds; empty draws none.
         names: The fields that the page can be filtered by; all without.
+        view: Parameters of the address that a change of a filter leaves as they are.
     """
     zone = resources.time_zone()
     start, end = filters.time
@@ -65,7 +77,8 @@ def show(store: Store, filters: Filters, *, page: str, search_hint: str, names: 
     user = visits.visitor().name
     data: dict[str, Any] = {
         "path": page,
-        "query": filters.query(),
+        "query": filters.query(**view),
+        "clear": address(page, **view),
         "time": {
             "value": filters.time_value,
             "label": time_text(filters.time_value, zone),

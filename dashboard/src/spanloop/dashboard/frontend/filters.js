@@ -178,7 +178,7 @@ export default function (component) {
 
   const draw = () => {
     host.replaceChildren(...quickLinks(), ...data.chips.map(chip), addFilter(),
-      ...(data.chips.length ? [link(data.path, { class: "clear" }, "Clear")] : []),
+      ...(data.chips.length ? [link(data.clear, { class: "clear" }, "Clear")] : []),
       ...(data.hasSearch ? [search()] : []), views());
     if (state.field) host.querySelector("[data-menu] input")?.focus();
   };

@@ -23,7 +23,7 @@ from spanloop.training.alerts.entities import Alert, AlertState, Rule
 
 _CONDITION_HELP: Final = (
     "failures above 20% over 1h · timeout of planner above 5% over 1h with at least 20 episodes · reward below 0.5 "
-    "over 1d · latency p95 above 30s over 15m · job failed, done or ended · promotion"
+    "over 1d · latency p95 above 30s over 15m · cost above 20 over 1d · job failed, done or ended · promotion"
 )
 _SHOWN: Final = 100
 """Alerts of the history that are shown."""

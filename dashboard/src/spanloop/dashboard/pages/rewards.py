@@ -106,20 +106,72 @@ def show_training(store: Store) -> None:
     linked_job = st.query_params.get("job", "")
     if linked_job and linked_job not in labels and linked_job != "newest":
         st.warning(f"The job {escape_md(linked_job)} recorded no metric.", icon=":material/link_off:")
-    default = [linked_job] if linked_job in labels else ids[:1]
-    selected_jobs: list[str] = st.multiselect("Jobs", ids, default=default, format_func=lambda job_id: labels[job_id])
+    linked = [job for job in st.query_params.get_all("job") if job in labels]
+    selected_jobs: list[str] = st.multiselect(
+        "Jobs", ids, default=linked or ids[:1], format_func=lambda job_id: labels[job_id], key="curve_jobs"
+    )
     if not selected_jobs:
         st.caption("Choose a job.")
         return
+    _keep_in_address("job", selected_jobs, ids[:1])
     for training in selected_jobs:
         _before_and_after(store, training, labels[training])
     names = training_jobs.fetch_metric_names(store, selected_jobs)
-    chosen: list[str] = st.multiselect("Curves", names, default=choose_metrics(names))
+    named = [name for name in st.query_params.get_all("curve") if name in names]
+    default = choose_metrics(names)
+    chosen: list[str] = st.multiselect("Curves", names, default=named or default, key=f"curves {selected_jobs}")
+    _keep_in_address("curve", chosen, default)
+    metrics = training_jobs.fetch_metrics(store, selected_jobs, chosen)
+    finite = metrics.filter(pl.col("value").is_finite()).with_columns(pl.col("job_id").replace(labels).alias("job"))
+    smoothing, steps = _curve_controls(finite)
     columns = st.columns(2)
     for index, name in enumerate(chosen):
         with columns[index % 2]:
             st.markdown(f"**{metric_title(name)}** :gray[{escape_md(name)}]", help=metric_help(name))
-            _curve(store, selected_jobs, labels, name)
+            points = finite.filter(pl.col("name") == name)
+            if points.is_empty():
+                st.caption(f"{escape_md(name)}: no finite value.")
+            else:
+                st.altair_chart(charts.metric_by_step(points, "value", smoothing=smoothing, steps=steps))
+
+
+def _keep_in_address(name: str, values: list[str], default: list[str]) -> None:
+    if values != default:
+        st.query_params[name] = values
+    elif name in st.query_params:
+        del st.query_params[name]
+
+
+def _curve_controls(metrics: pl.DataFrame) -> tuple[float, tuple[int, int]]:
+    """Draw the controls of smoothing and of the range of steps; return what they say."""
+    if metrics.is_empty():
+        return 0.0, (0, 0)
+    first, last = (
+        int(each) for each in metrics.select(pl.col("step").min(), pl.col("step").max().alias("last")).row(0)
+    )
+    left, right = st.columns(2)
+    smoothing: float = left.slider(
+        "Smoothing",
+        0.0,
+        0.95,
+        0.0,
+        0.05,
+        key="smooth",
+        bind="query-params",
+        help="Weight of the past in an exponential moving average; the values themselves stay faint behind it.",
+    )
+    steps = (first, last)
+    if last > first:
+        steps = right.slider(
+            "Steps",
+            first,
+            last,
+            (first, last),
+            key="steps",
+            bind="query-params",
+            help="Zoom to a range of steps. In a curve a drag moves, Shift and the wheel zoom, a double click resets.",
+        )
+    return smoothing, (int(steps[0]), int(steps[1]))
 
 
 def _before_and_after(store: Store, training: str, label: str) -> None:
@@ -148,17 +200,6 @@ def _before_and_after(store: Store, training: str, label: str) -> None:
         gain = 100 * (after.success.value - before.success.value)
         columns[2].metric("Success after", share(after.success.value), f"{gain:+.1f} points")
         columns[3].metric("Reward before → after", f"{before.reward.value:+.2f} → {after.reward.value:+.2f}")
-
-
-def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str) -> None:
-    frame = training_jobs.fetch_metrics(store, job_ids, [name])
-    points = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
-        pl.col("value").is_finite()
-    )
-    if points.is_empty():
-        st.caption(f"{escape_md(name)}: no finite value.")
-        return
-    st.altair_chart(charts.metric_by_step(points, "value"))
 
 
 def _job_labels(ids: list[str]) -> dict[str, str]:

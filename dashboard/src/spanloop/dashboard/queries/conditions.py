@@ -21,7 +21,7 @@ _USER_KEYS: Final = ("user.id", "enduser.id", "langfuse.user.id", "langsmith.met
 REVISION: Final = "cityHash64(episode_id, revision)"
 """An episode's revision. A set of numbers is built and probed in a third of the time of a set of pairs; two of ten
 million revisions have the same number with a probability of 3e-6."""
-_MARGIN_S: Final = 86_400
+MARGIN_S: Final = 86_400
 """Longest distance of a span from the time of its episode."""
 COMMON_HITS: Final = 200_000
 """Words with more hits are looked for in the newest episodes only."""
@@ -50,6 +50,11 @@ _EPISODE_RANGES: Final = {
     "steps": "step_count",
     "errors": "tool_error_count",
 }
+_MEMBERS: Final = {
+    "called": ("step_summaries", "model", "started_at", ""),
+    "fingerprint": ("failure_summaries", "fingerprint", "occurred_at", "is_recovered = 0"),
+}
+"""Field of an episode that its steps or failures have → their table, its column and time, and a further condition."""
 _TRACE_COLUMNS: Final = {
     "service": "service_name",
     "agent": AGENT,
@@ -63,6 +68,7 @@ _FAILURE_COLUMNS: Final = {
     "tool": "tool_name",
     "task": "task_id",
     "policy": "policy_version",
+    "fingerprint": "fingerprint",
 }
 _OF_FAILURES: Final = (*_FAILURE_COLUMNS, "error", "q", "time")
 _WEEK_S: Final = 7 * 86_400
@@ -71,6 +77,7 @@ _STEP_COLUMNS: Final = {
     "class": "error_class",
     "policy": "policy_version",
     "model": "model",
+    "called": "model",
     "task": "task_id",
 }
 _STEP_RANGES: Final = {
@@ -176,7 +183,7 @@ def episode_conditions(filters: Filters, words: Words | None, onto: Conditions |
 
 def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None, *, but: Sequence[str] = ()) -> None:
     """Add conditions on an episode, without the fields of ``but``."""
-    conditions.add_time("started_at", filters, margin_s=_MARGIN_S if "time" in but else 0)
+    conditions.add_time("started_at", filters, margin_s=MARGIN_S if "time" in but else 0)
     values = {name: each for name, each in filters.values.items() if name not in but}
     for name, column in _EPISODE_COLUMNS.items():
         conditions.add_equal(column, values.get(name, ()))
@@ -187,17 +194,28 @@ def _add_episodes(conditions: Conditions, filters: Filters, words: Words | None,
         conditions.add(f"episode_id {'IN' if judged == {'yes'} else 'NOT IN'} ({_JUDGED})")
     if tools := values.get("tool"):
         conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
+    for name in values.keys() & _MEMBERS.keys():
+        conditions.add(_has_member(conditions, filters, name))
     for text in values.get("error", ()):
         conditions.add(_members("failures", conditions, filters, _holds_words(conditions, "words", _error_words(text))))
     for keys, value in _attributes(replace(filters, values=values)):
         traces = _traces_with_attribute(conditions, filters, keys, value)
         bound = Conditions([f"trace IN ({traces})"], conditions.parameters)
-        bound.add_time("started_at", filters, margin_s=_MARGIN_S if "time" in but else 0)
+        bound.add_time("started_at", filters, margin_s=MARGIN_S if "time" in but else 0)
         conditions.add(
             f"episode_id IN (SELECT episode_id FROM episode_summaries ARRAY JOIN trace_ids AS trace WHERE {bound.sql})"
         )
     if words is not None and "q" not in but:
         conditions.add(_with_words(conditions, filters, words))
+
+
+def _has_member(conditions: Conditions, filters: Filters, name: str) -> str:
+    """Return that a step or failure of the episode has a value of a field of `_MEMBERS`."""
+    table, column, time, condition = _MEMBERS[name]
+    rows = Conditions([condition] if condition else [], conditions.parameters)
+    rows.add_equal(column, filters.values[name])
+    rows.add_time(time, filters, margin_s=MARGIN_S)
+    return f"{REVISION} IN (SELECT {REVISION} FROM {table} WHERE {rows.sql})"
 
 
 def _members(table: str, conditions: Conditions, filters: Filters, inner: str, *, key: str = REVISION) -> str:
@@ -216,14 +234,14 @@ def _traces_with_attribute(conditions: Conditions, filters: Filters, keys: Seque
     """Return a query of the traces with a span, or its resource, that has the value under one of the keys."""
     keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
     newest = Conditions(parameters=conditions.parameters)
-    newest.add_minutes(TimeRange(max(0, filters.time.start_s - _MARGIN_S), filters.time.end_s))
+    newest.add_minutes(TimeRange(max(0, filters.time.start_s - MARGIN_S), filters.time.end_s))
     spans = Conditions(parameters=conditions.parameters)
     spans.add(
         "Timestamp >= (SELECT toDateTime64(min(ten_minutes), 9, 'UTC') FROM (SELECT ten_minutes FROM trace_summaries "
         f"WHERE {newest.sql} ORDER BY ten_minutes DESC LIMIT {ATTRIBUTE_TRACES}))"
     )
     spans.add(f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})")
-    spans.add_time("Timestamp", filters, margin_s=_MARGIN_S)
+    spans.add_time("Timestamp", filters, margin_s=MARGIN_S)
     return f"SELECT TraceId FROM otel_traces WHERE {spans.sql}"
 
 
@@ -267,10 +285,10 @@ def _with_words(conditions: Conditions, filters: Filters, words: Words) -> str:
     return f"{REVISION} IN ({hits}) OR {ids}"
 
 
-def _current_episodes(
-    column: str, conditions: Conditions, filters: Filters, words: Words | None, but: Sequence[str]
+def matching_episodes(
+    column: str, conditions: Conditions, filters: Filters, words: Words | None, but: Sequence[str] = ()
 ) -> str:
-    """Return a query of a column of the matching episodes."""
+    """Return a query of columns of the matching episodes, without the fields of ``but``; it binds to the conditions."""
     episodes = Conditions(["is_deleted = 0"], conditions.parameters)
     _add_episodes(episodes, filters, words, but=but)
     return f"SELECT {column} FROM episode_summaries FINAL WHERE {episodes.sql}"
@@ -288,7 +306,7 @@ def trace_conditions(filters: Filters, words: Words | None) -> Conditions:
     for keys, value in _attributes(filters):
         conditions.add(f"trace_id IN ({_traces_with_attribute(conditions, filters, keys, value)})")
     if words is not None or set(filters.values) - known:
-        traces = _current_episodes("arrayJoin(trace_ids)", conditions, filters, words, (*known, "time"))
+        traces = matching_episodes("arrayJoin(trace_ids)", conditions, filters, words, (*known, "time"))
         matching = f"trace_id IN ({traces})"
         if words is not None and not set(filters.values) - known:
             text = conditions.bind(words.text, "String")
@@ -362,4 +380,4 @@ def _add_current(conditions: Conditions, filters: Filters, since_s: int, column:
     if since_s:
         conditions.add(f"{column} >= toDateTime64({conditions.bind(since_s, 'Int64')}, 9, 'UTC')")
         episodes = replace(filters, time=TimeRange(max(1, since_s - _WEEK_S), filters.time.end_s))
-    conditions.add(f"{REVISION} IN ({_current_episodes(REVISION, conditions, episodes, None, known)})")
+    conditions.add(f"{REVISION} IN ({matching_episodes(REVISION, conditions, episodes, None, known)})")

@@ -43,6 +43,12 @@ def fetch_values(store: Store, filters: Filters, name: str, key: str = "") -> pl
         conditions.add("is_deleted = 0")
         conditions.add_time("started_at", filters)
         column, table, order = _EPISODE_COLUMNS[name], "episode_summaries", "started_at"
+    elif name == "called":
+        conditions.add_time("started_at", filters)
+        column, table, order = "model", "step_summaries", "started_at"
+    elif name == "fingerprint":
+        conditions.add_time("occurred_at", filters)
+        column, table, order = "fingerprint", "failure_summaries", "occurred_at"
     elif name == "tool":
         conditions.add_time("started_at", filters)
         column, table, order = "arrayJoin(tool_names)", "step_summaries", "started_at"

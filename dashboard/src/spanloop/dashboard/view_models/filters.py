@@ -35,10 +35,12 @@ FIELDS: Final = (
     Field("service", "service"),
     Field("policy", "version"),
     Field("model", "model"),
+    Field("called", "called model", help="a model that answered a call of the episode"),
     Field("task", "task", help="test-* finds all that begin so"),
     Field("tool", "tool"),
     Field("owner", "fault owner", options=tuple(owner.value for owner in FaultOwner)),
     Field("class", "failure class"),
+    Field("fingerprint", "failure group", help="a failure of the group that the episode did not recover from"),
     Field("error", "error text", "text", help="Whole words of a failure's message, in any order."),
     Field("mark", "mark or tag"),
     Field("judged", "judged by people", options=("yes", "no")),
@@ -121,6 +123,10 @@ class Filters:
     def with_value(self, name: str, value: str) -> "Filters":
         """Return the filters with one more."""
         return replace(self, values={**self.values, name: tuple(dict.fromkeys((*self.values.get(name, ()), value)))})
+
+    def only(self, name: str, value: str) -> "Filters":
+        """Return the filters with this value of a field in place of all others of the field."""
+        return replace(self, values={**self.values, name: (value,)})
 
     def query(self, **changes: str) -> str:
         """Return the address's parameters with some replaced; an empty value leaves a parameter out."""

@@ -40,6 +40,13 @@ def duration(nanoseconds: int) -> str:
     return f"{rounded_s // 3_600} h {rounded_s % 3_600 // 60:02d} min"
 
 
+def money(value: float | None, currency: str) -> str:
+    """Return an amount with two decimals, a small one with two significant digits; a dash for None."""
+    if value is None:
+        return DASH
+    return f"{value:,.2f} {currency}" if value >= 0.1 or not value else f"{value:.2g} {currency}"
+
+
 def ago(moment: datetime | None, now: datetime) -> str:
     """Return how long before ``now`` a moment was, in its largest unit; both need a time zone."""
     if moment is None:

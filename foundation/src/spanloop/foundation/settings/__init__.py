@@ -18,6 +18,7 @@ from .evaluation import EnvironmentSettings, Evaluation
 from .invalid_keys import problems_of_file
 from .limits import KeyLimits, Limits
 from .log_settings import Logging
+from .prices import Price, Prices
 from .promotion import Guard, Promotion
 from .roles import Serve
 from .section import Section, VariableSection
@@ -26,8 +27,8 @@ from .tls import Tls
 
 __all__ = [
     "AlertChannel", "Alerts", "Attribution", "Configuration", "Dashboard", "EnvironmentSettings", "Evaluation", "Guard",
-    "KeyLimits", "Limits", "Logging", "Model", "Promotion", "Rewards", "Serve", "Services", "Storage", "Tls",
-    "Training", "TrustedProxy", "find_configuration", "load_configuration", "use_settings",
+    "KeyLimits", "Limits", "Logging", "Model", "Price", "Prices", "Promotion", "Rewards", "Serve", "Services",
+    "Storage", "Tls", "Training", "TrustedProxy", "find_configuration", "load_configuration", "use_settings",
 ]  # fmt: skip
 
 
@@ -95,6 +96,7 @@ class Configuration(Section):
     tls: Tls = Tls()
     dashboard: Dashboard = Dashboard()
     alerts: Alerts = Alerts()
+    prices: Prices = Prices()
 
 
 def use_settings(data_dir: Path, file: Path | None = None) -> Configuration:

@@ -199,6 +199,26 @@ _STORED_OTHERWISE: Final = (
     Column("prompt_token_ids", "Array(UInt32)", "empty where `prompt_step` is another step"),
 )
 
+STEP_MEASURES: Final = (
+    Column(
+        "cached_tokens", "UInt32", "input tokens that the provider read from its cache; 0 when not known", "DEFAULT"
+    ),
+    Column(
+        "first_token_ns",
+        "Nullable(UInt64)",
+        "nanoseconds from the start to the first token; null when the span does not record it",
+        "DEFAULT",
+    ),
+    Column("result_tools", "Array(LowCardinality(String))", "tools of the results, in order", "DEFAULT"),
+    Column(
+        "result_durations_ns",
+        "Array(UInt64)",
+        "nanoseconds of each of `result_tools`; 0 where no span measured it",
+        "DEFAULT",
+    ),
+)
+"""Times and counts of a step that only its stored row has."""
+
 TRANSITION_ROWS: Final = Table(
     "transition_rows",
     (
@@ -209,6 +229,7 @@ TRANSITION_ROWS: Final = Table(
         Column("preview", "String", "the first 300 characters of the action's text", "MATERIALIZED"),
         Column("tool_names", "Array(LowCardinality(String))", "tools that the action calls", "MATERIALIZED"),
         Column("words", "String", "the action in lower case, for the index of words", "ALIAS"),
+        *STEP_MEASURES,
     ),
 )
 """Steps; messages by number, and token ids of a prompt at the last step of its chain only."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from .column import LOW_CARDINALITY, Column, Table
-from .episodes import EPISODES, FAILURES, TRANSITION_ROWS
+from .episodes import EPISODES, FAILURES, STEP_MEASURES, TRANSITION_ROWS
 
 TRACE_SUMMARIES: Final = Table(
     "trace_summaries",
@@ -129,6 +129,7 @@ STEP_SUMMARIES: Final = Table(
         ),
         Column("tool_names", "Array(LowCardinality(String))", "tools that the action calls"),
         *TRANSITION_ROWS.select("converted_at"),
+        *TRANSITION_ROWS.select(*(column.name for column in STEP_MEASURES)),
     ),
 )
 """Steps of every revision, by time."""

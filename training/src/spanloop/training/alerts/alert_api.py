@@ -17,7 +17,7 @@ from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 
-from .conditions import parse_condition
+from .conditions import Condition, Figure, Threshold, parse_condition
 from .entities import TEST_CAUSE, Alert, MessageStatus, Rule, rule_from_row
 from .evaluation import readable_rules
 from .stored_alerts import (
@@ -59,7 +59,7 @@ class AlertApi:
 
         Raises:
             ConfigurationError: The name is taken or invalid, the condition cannot be read, or spanloop.toml has no such
-                channel.
+                channel, or no price for a rule on cost.
         """
         if _NAME.fullmatch(name) is None:
             raise ConfigurationError(
@@ -67,7 +67,9 @@ class AlertApi:
                 next_step="Use 1 to 64 letters, digits, dots, dashes and underscores; begin with a letter or digit.",
             )
         check_channels(channels, configured_channels(self._paths.root))
-        rule = Rule(name, parse_condition(condition), tuple(dict.fromkeys(channels)), self._clock())
+        parsed = parse_condition(condition)
+        _check_prices(parsed, self._paths.root)
+        rule = Rule(name, parsed, tuple(dict.fromkeys(channels)), self._clock())
         with self._database.write() as session:
             insert_rule(session, rule)
         return rule
@@ -151,3 +153,18 @@ def check_channels(channels: Sequence[str], known: Sequence[str]) -> None:
     what = f"there is no channel {unknown[0]!r} in [alerts.channels]" if unknown else "an alert needs a channel"
     names = f"Use one of {', '.join(known)}" if known else "Add [alerts.channels.NAME] to spanloop.toml"
     raise ConfigurationError(f"{what[0].upper()}{what[1:]}.", next_step=f"{names}; see docs/how-to/alerts.md.")
+
+
+def _check_prices(condition: Condition, data_dir: Path) -> None:
+    """Check that there are prices for a rule on cost.
+
+    Raises:
+        ConfigurationError: spanloop.toml has no price.
+    """
+    if not isinstance(condition, Threshold) or condition.figure is not Figure.COST:
+        return
+    if not load_configuration(data_dir).prices.models:
+        raise ConfigurationError(
+            f"{str(condition)!r}: no cost is known, because spanloop.toml has no price; an unknown price is not zero.",
+            next_step="Add [[prices.models]] to spanloop.toml: docs/how-to/numbers.md.",
+        )

@@ -24,7 +24,8 @@ _THRESHOLD: Final = re.compile(
 _EVENT: Final = re.compile(r"(?P<kind>job|promotion)(?: (?P<outcome>\w+))?")
 _EXAMPLES: Final = (
     "Write 'failures above 20% over 1h', 'timeout of planner above 5% over 1h with at least 20 episodes', 'reward "
-    "below 0.5 over 1d', 'latency p95 above 30s over 15m', 'job failed', 'job ended' or 'promotion', for example."
+    "below 0.5 over 1d', 'latency p95 above 30s over 15m', 'cost above 20 over 1d', 'job failed', 'job ended' or "
+    "'promotion', for example."
 )
 
 
@@ -37,6 +38,8 @@ class Figure(StrEnum):
     """Mean reward of the episodes that have one."""
     LATENCY = "latency"
     """A percentile of the durations of episodes."""
+    COST = "cost"
+    """What the model calls of the episodes cost together, by the price table of spanloop.toml."""
 
 
 class Threshold(NamedTuple):
@@ -51,7 +54,7 @@ class Threshold(NamedTuple):
     """Agent, or service of episodes without an agent's name; empty for all."""
     is_above: bool
     limit: float
-    """In percent, in units of reward, or in seconds."""
+    """In percent, in units of reward, in seconds, or in the currency of the price table."""
     window_minutes: float
     episodes: int
     """The condition does not hold for fewer episodes."""
@@ -102,7 +105,7 @@ def parse_condition(text: str) -> Condition:
     """Read a condition.
 
     Raises:
-        ConfigurationError: It is none; or it is about cost, which the store does not know.
+        ConfigurationError: It is none.
     """
     normalised = " ".join(text.split())
     event, threshold = _EVENT.fullmatch(normalised), _THRESHOLD.fullmatch(normalised)
@@ -110,11 +113,6 @@ def parse_condition(text: str) -> Condition:
         return _event(text, event["kind"], event["outcome"] or "")
     if threshold is None:
         raise _invalid(text)
-    if threshold["figure"] == "cost":
-        raise ConfigurationError(
-            f"{text!r}: the store holds no cost, because no price of a model is known; an unknown price is not zero.",
-            next_step="Watch latency, failures or reward instead.",
-        )
     return _threshold(text, threshold)
 
 
@@ -129,18 +127,19 @@ def _event(text: str, kind: str, outcome: str) -> Condition:
 
 def _threshold(text: str, match: re.Match[str]) -> Threshold:
     name, unit, statistic = match["figure"], match["unit"] or "", match["statistic"] or ""
-    is_known = name in {Figure.REWARD, Figure.LATENCY}
+    is_known = name in {Figure.REWARD, Figure.LATENCY, Figure.COST}
     figure = Figure(name) if is_known else Figure.FAILURES
-    expected = {Figure.FAILURES: {"%"}, Figure.REWARD: {""}, Figure.LATENCY: set(_SECONDS)}[figure]
+    units_of = {Figure.FAILURES: {"%"}, Figure.LATENCY: set(_SECONDS)}
+    expected = units_of.get(figure, {""})
     if unit not in expected:
-        units = "no unit" if figure is Figure.REWARD else f"one of the units {', '.join(sorted(expected))}"
+        units = "no unit" if expected == {""} else f"one of the units {', '.join(sorted(expected))}"
         raise _invalid(text, f" The limit of {name} takes {units}.")
     if statistic and figure is not Figure.LATENCY:
         raise _invalid(text, f" {name} has no {statistic}.")
     limit, minutes = float(match["limit"]), _window(text, match["window"])
     limit *= _SECONDS.get(unit, 1.0)
-    if (figure is Figure.FAILURES and not 0 <= limit <= 100) or (figure is Figure.LATENCY and limit < 0):
-        raise _invalid(text, " A share is between 0% and 100%, and a time is not negative.")
+    if (figure is Figure.FAILURES and not 0 <= limit <= 100) or (figure in {Figure.LATENCY, Figure.COST} and limit < 0):
+        raise _invalid(text, " A share is between 0% and 100%, and a time or a cost is not negative.")
     return Threshold(
         figure=figure,
         failure_class="" if is_known or name == Figure.FAILURES else name,

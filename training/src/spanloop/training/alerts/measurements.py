@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from spanloop.foundation.settings import Prices
+
 from .conditions import Figure, Threshold
 
 if TYPE_CHECKING:  # it is imported where a store is opened, because the scheduler starts at once
@@ -15,6 +17,7 @@ if TYPE_CHECKING:  # it is imported where a store is opened, because the schedul
 
 LONGEST_EPISODE: Final = timedelta(days=1)
 """An episode counts when it began at most so long before the window."""
+_NO_PRICES: Final = Prices()
 _PERCENTILES: Final = ("p50", "p95", "p99")
 
 
@@ -29,8 +32,8 @@ class Measurement(NamedTuple):
     """Path and query of the dashboard's page with these episodes, or their failures."""
 
 
-def measure(store: "Store", condition: Threshold, *, now: datetime) -> Measurement:
-    """Measure a threshold's figure.
+def measure(store: "Store", condition: Threshold, *, now: datetime, prices: Prices = _NO_PRICES) -> Measurement:
+    """Measure a threshold's figure; a cost by ``prices``.
 
     Raises:
         StoreError: ClickHouse is unreachable.
@@ -46,12 +49,43 @@ def measure(store: "Store", condition: Threshold, *, now: datetime) -> Measureme
     what = "rewarded episode" if condition.figure is Figure.REWARD else "episode"
     if not counted:
         return Measurement(holds=False, detail=f"no {what}", link=_link(condition, since, now))
+    if condition.figure is Figure.COST:
+        cost = _cost(store, condition, prices, since)
+        return Measurement(
+            holds=cost.holds and counted >= condition.episodes,
+            detail=f"{cost.detail} of {counted:,} episode{'' if counted == 1 else 's'}{cost.missing}",
+            link=_link(condition, min(since, _utc(row["first_started_at"])), now),
+        )
     value, text = _figure(condition, row)
     exceeds = value > condition.limit if condition.is_above else value < condition.limit
     return Measurement(
         holds=exceeds and counted >= condition.episodes,
         detail=f"{text} of {counted:,} {what}{'' if counted == 1 else 's'}",
         link=_link(condition, min(since, _utc(row["first_started_at"])), now),
+    )
+
+
+class _Cost(NamedTuple):
+    holds: bool
+    detail: str
+    missing: str
+    """What has no cost, after a semicolon; empty where everything has one."""
+
+
+def _cost(store: "Store", condition: Threshold, prices: Prices, since: datetime) -> _Cost:
+    """Measure a cost. One that is not known completely is a least cost, which may be above a limit and never below."""
+    from spanloop.store.costs import fetch_ended_usage, sum_costs, unpriced_models  # noqa: PLC0415
+
+    priced = fetch_ended_usage(store, prices, agent=condition.agent, since=since, started_since=since - LONGEST_EPISODE)
+    total = sum_costs(priced).row(0, named=True)
+    unpriced, uncounted = unpriced_models(priced), int(total["uncounted_calls"])
+    missing = [*map(str, unpriced), *([f"{uncounted:,} calls without token counts"] if uncounted else [])]
+    cost = float(total["cost"] or 0.0)
+    is_known = total["cost"] is not None or not unpriced
+    return _Cost(
+        holds=is_known and (cost > condition.limit if condition.is_above else cost < condition.limit and not missing),
+        detail=f"cost {'at least ' if missing else ''}{cost:,.4g} {prices.currency}" if is_known else "cost not known",
+        missing="".join(f"; {each}" for each in missing),
     )
 
 
@@ -77,6 +111,8 @@ def _link(condition: Threshold, start: datetime, end: datetime) -> str:
         page, parameters["class"] = "failures", condition.failure_class
     elif condition.figure is Figure.FAILURES:
         parameters["outcome"] = "failure"
+    elif condition.figure is Figure.COST:
+        parameters["sort"] = "-tokens"
     else:
         parameters["reward" if condition.figure is Figure.REWARD else "duration"] = bounds
     return f"{page}?{urlencode({name: value for name, value in parameters.items() if value})}"

@@ -65,7 +65,9 @@ class AlertWatch:
             look_at_events(database, rules, now=utc_now())
             if any(isinstance(rule.condition, Threshold) for rule in rules):
                 now = utc_now()
-                look_at_thresholds(database, rules, partial(measure, self._connected(), now=now), now=now)
+                prices = load_configuration(self._data_dir.path).prices
+                look = partial(measure, self._connected(), now=now, prices=prices)
+                look_at_thresholds(database, rules, look, now=now)
         except Exception:
             self.disconnect()
             raise
