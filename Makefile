@@ -10,6 +10,15 @@ SOURCES := instrumentation collector converters training gateway evaluation dash
 # threads of polars and torch would wait for each other: minutes, where another process holds a core.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
+# Keeps the files of tests in memory if 8 GB are free there (a container has 64 MB), so that no test waits for a disk, and
+# removes them afterwards. A test that you run by itself leaves its files in /tmp.
+define with_files_in_memory
+free=$$(df --output=avail --block-size=1G /dev/shm 2>/dev/null | tail -n 1); folder=; \
+	test "$${free:-0}" -ge 8 && folder=$$(mktemp --directory /dev/shm/spanloop-XXXXXX); \
+	trap 'test -z "$$folder" || rm -rf "$$folder"' EXIT; trap 'exit 130' INT TERM; \
+	$(1) $${folder:+--basetemp="$$folder/tests"}
+endef
+
 # Tests start hundreds of processes. Without bytecode on disk, each would compile spanloop again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -63,7 +72,7 @@ test: setup ## All checks and tests except the slow ones
 	@$(MAKE) --no-print-directory --jobs 2 check fast-tests
 
 fast-tests: $(STAMP)
-	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
+	@$(call with_files_in_memory,OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10)
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --ignore tests/containers --timeout 1800 --hypothesis-profile explore

@@ -1,7 +1,6 @@
 """Draw what a job would train on and need if it started now: the plan of ``spanloop train --dry-run``."""
-# pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
+# pyright: reportUnknownMemberType=false
 
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import streamlit as st
@@ -12,13 +11,14 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
 from spanloop.dashboard.components.tables import Column
 from spanloop.foundation.errors import SpanloopError
-from spanloop.foundation.paths import DataDir
 from spanloop.training.run.job_api import JobSpec
-from spanloop.training.run.preview import preset_text, preview_stages
+from spanloop.training.run.preview import PreviewedStage, preset_text, preview_stages
 
 EXPLANATION: Final = "What the job would train on, what is left out and why, and how much memory it needs"
+_NEWEST: Final = "plan"
+"""Session state: the plan that was drawn last, with its job and its time; a page draws it at each click in the form."""
 _FRESH_S: Final = 60
-"""A plan is computed again after so many seconds, though nothing in the form has changed."""
+"""A plan is computed again after so many seconds, though its job is the same."""
 
 
 class _Stage(NamedTuple):
@@ -33,8 +33,7 @@ class _Stage(NamedTuple):
 def show(spec: JobSpec) -> bool:
     """Draw the plan of each stage; return whether the first one has something to train on."""
     try:
-        with st.spinner("Selecting what it would train on…"):
-            stages = _plan(resources.data_dir().path, spec.model_dump_json(), spec)
+        stages = _plan(spec)
     except SpanloopError as error:
         show_error(error)
         return False
@@ -63,15 +62,20 @@ def show(spec: JobSpec) -> bool:
     return not stages[0].is_empty
 
 
-@st.cache_data(show_spinner=False, ttl=_FRESH_S, max_entries=64)
-def _plan(path: Path, settings: str, _spec: JobSpec) -> list[_Stage]:
-    del settings  # only part of the cache key
-    stages: list[_Stage] = []
-    for each in preview_stages(DataDir(path), _spec):
-        tallies = {"episodes": each.preview.episodes, "rows": each.preview.rows, "groups": each.preview.groups}
-        rejections = [
-            (what, reason, count) for what, tally in tallies.items() for reason, count in tally.rejected.items()
-        ]
-        is_empty = not each.preview.steps
-        stages.append(_Stage(each.title, each.heading, each.rows, tuple(rejections), is_empty))
+def _plan(spec: JobSpec) -> list[_Stage]:
+    drawn: tuple[JobSpec, float, list[_Stage]] | None = st.session_state.get(_NEWEST)
+    now_s = resources.now().timestamp()
+    if drawn is not None and drawn[0] == spec and now_s - drawn[1] < _FRESH_S:
+        return drawn[2]
+    with st.spinner("Selecting what it would train on…"):
+        stages = [_stage(each) for each in preview_stages(resources.data_dir(), spec)]
+    st.session_state[_NEWEST] = (spec, now_s, stages)
     return stages
+
+
+def _stage(each: PreviewedStage) -> _Stage:
+    tallies = {"episodes": each.preview.episodes, "rows": each.preview.rows, "groups": each.preview.groups}
+    rejections = tuple(
+        (what, reason, count) for what, tally in tallies.items() for reason, count in tally.rejected.items()
+    )
+    return _Stage(each.title, each.heading, each.rows, rejections, is_empty=not each.preview.steps)
