@@ -172,6 +172,8 @@ def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
     yield "fetch_cost_over_time", asks(numbers.fetch_cost_over_time, DAY, Prices(), 3_600)
     yield "fetch_time_span", asks(numbers.fetch_time_span, DAY)
     yield "fetch_wasted", asks(numbers.fetch_wasted, DAY, Prices())
+    yield "fetch_classes", asks(failures.fetch_classes, DAY)
+    yield "fetch_tasks_of_class", asks(failures.fetch_tasks_of_class, DAY, "wrong_answer")
     yield "fetch_group_versions", lambda store: failures.fetch_group_versions(store, DAY, ["f"])
     yield (
         "fetch_previews",

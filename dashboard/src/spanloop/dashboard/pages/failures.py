@@ -261,7 +261,7 @@ def _decide(store: Store, fingerprint: str, error_class: str) -> None:
             "from all attempts at their tasks, except for tasks of evaluations. A policy gradient needs good and bad "
             "attempts at one task."
         )
-        tasks = failures.fetch_tasks_of_class(store, error_class)
+        tasks = failures.fetch_tasks_of_class(store, Filters(), error_class)
         selections: dict[str, dialog.Selection] = {"All attempts at its tasks": {"task_ids": tasks}} if tasks else {}
         dialog.train_button({**selections, "Episodes with the failure": {"failure_classes": (error_class,)}}, about)
         if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):

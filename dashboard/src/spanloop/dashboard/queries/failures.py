@@ -26,9 +26,9 @@ def fetch_latest(store: Store, since_s: int, *, fingerprint: str = "", max_rows:
     return store.query("dashboard_latest_failures", since_s=since_s, fingerprint=fingerprint, max_rows=max_rows)
 
 
-def fetch_classes(store: Store) -> list[str]:
-    """Return the classes of current failures, most frequent first."""
-    conditions = failure_conditions(Filters(), None)
+def fetch_classes(store: Store, filters: Filters) -> list[str]:
+    """Return the classes of current failures in the range of time, most frequent first."""
+    conditions = failure_conditions(Filters(filters.time), None)
     frame = _query(
         store,
         f"SELECT error_class FROM failure_summaries FINAL WHERE {conditions.sql} "
@@ -38,12 +38,13 @@ def fetch_classes(store: Store) -> list[str]:
     return frame["error_class"].to_list()
 
 
-def fetch_tasks_of_class(store: Store, error_class: str) -> tuple[str, ...]:
-    """Return the tasks of episodes with a failure of the class, by name; at most `MAX_TASKS`, the newest ones.
+def fetch_tasks_of_class(store: Store, filters: Filters, error_class: str) -> tuple[str, ...]:
+    """Return the tasks of episodes with a failure of the class in the range of time, by name.
 
-    Tasks of evaluations are left out: a version that was trained on them cannot be evaluated on them.
+    They are at most `MAX_TASKS`, the newest ones. Tasks of evaluations are left out: a version that was trained on them
+    cannot be evaluated on them.
     """
-    conditions = failure_conditions(Filters(values={"class": (error_class,)}), None)
+    conditions = failure_conditions(Filters(filters.time, values={"class": (error_class,)}), None)
     frame = _query(
         store,
         "SELECT task_id FROM episode_summaries FINAL WHERE is_deleted = 0 AND task_id != '' AND episode_id IN "

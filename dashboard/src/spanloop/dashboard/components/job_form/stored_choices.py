@@ -22,7 +22,7 @@ def fetch_choices() -> Choices:
     try:
         store = resources.store()
         fields = {name: fetch_values(store, Filters(), name)["value"].to_list() for name in _FIELDS.values()}
-        classes, data_sets = fetch_classes(store), fetch_data_sets(store)
+        classes, data_sets = fetch_classes(store, Filters()), fetch_data_sets(store)
     except SpanloopError as error:
         if not error.is_transient:
             raise
