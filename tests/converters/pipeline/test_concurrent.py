@@ -41,8 +41,8 @@ def assert_converted(feed: Feed) -> None:
     for got, frame in zip(content(feed), expected[:4], strict=True):
         keys = [name for name in ("episode_id", "step", "row_number", "failure_id") if name in frame.columns]
         only_stored = {column.name for column in STEP_MEASURES} & set(frame.columns)
-        wanted = frame.drop("revision", *only_stored).sort(keys)
-        assert_frame_equal(got.select(wanted.columns).cast(wanted.schema).sort(keys), wanted)
+        converted = frame.drop("revision", *only_stored).sort(keys)
+        assert_frame_equal(got.select(converted.columns).cast(converted.schema).sort(keys), converted)
 
 
 def is_converted(feed: Feed) -> bool:

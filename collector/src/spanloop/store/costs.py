@@ -1,4 +1,4 @@
-"""What model calls cost: tokens that a query sums up by model and price, times the price table of spanloop.toml.
+"""Compute the cost of model calls: tokens that a query sums up by model and price, times the prices of spanloop.toml.
 
 Invariant: there is one way to a cost. Tokens of a model without a price have no cost, and tokens that nobody counted
 are not zero tokens: both are counted beside the cost.

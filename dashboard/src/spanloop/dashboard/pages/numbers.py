@@ -65,29 +65,17 @@ class NumbersPage(Page):
 def _view() -> tuple[str, str]:
     """Draw the controls of the view; return it, and what its figures are grouped by."""
     with st.container(horizontal=True):
-        view = (
-            st.segmented_control(
-                "View",
-                list(_BY),
-                default=_LATENCY,
-                key="view",
-                bind="query-params",
-                label_visibility="collapsed",
-                required=True,
-            )
-            or _LATENCY
-        )
+        view = _choice("View", list(_BY), key="view")
         fields = {_LABELS.get(name, name): name for name in _BY[view]}
         if not fields:
             return view, ""
-        first = next(iter(fields))
-        by = st.segmented_control(
-            "By",
-            list(fields),
-            default=first,
-            key="by",
-            bind="query-params",
-            label_visibility="collapsed",
-            required=True,
-        )
-    return view, fields[by or first]
+        by = _choice("By", list(fields), key="by")
+    return view, fields[by]
+
+
+def _choice(label: str, options: list[str], *, key: str) -> str:
+    """Draw a choice that the address states; the first option is the default."""
+    chosen = st.segmented_control(
+        label, options, default=options[0], key=key, bind="query-params", label_visibility="collapsed", required=True
+    )
+    return chosen or options[0]

@@ -39,7 +39,7 @@ class Figure(StrEnum):
     LATENCY = "latency"
     """A percentile of the durations of episodes."""
     COST = "cost"
-    """What the model calls of the episodes cost together, by the price table of spanloop.toml."""
+    """The cost of all model calls of the episodes, by the price table of spanloop.toml."""
 
 
 class Threshold(NamedTuple):

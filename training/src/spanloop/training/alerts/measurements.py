@@ -69,7 +69,7 @@ class _Cost(NamedTuple):
     holds: bool
     detail: str
     missing: str
-    """What has no cost, after a semicolon; empty where everything has one."""
+    """The calls without a cost, after a semicolon; empty where every call has one."""
 
 
 def _cost(store: "Store", condition: Threshold, prices: Prices, since: datetime) -> _Cost:

@@ -26,7 +26,7 @@ class _Stage(NamedTuple):
     heading: str
     rows: tuple[tuple[str, str], ...]
     rejections: tuple[tuple[str, str, int], ...]
-    """What is left out, why, and how many."""
+    """The kind of item that is left out, the reason, and the number."""
     is_empty: bool
 
 

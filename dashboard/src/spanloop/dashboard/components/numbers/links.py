@@ -14,7 +14,7 @@ FILTERS: Final[Mapping[str, str]] = {
     "service": "service",
     "task": "task",
 }
-"""What steps are grouped by → the filter of their episodes."""
+"""The field that steps are grouped by → the filter of their episodes."""
 
 
 def episodes_href(filters: Filters, name: str, value: str, *, time: str = "", sort: str = "") -> str:

@@ -11,7 +11,7 @@ from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page, show_error
 from spanloop.evaluation.results import EvaluationError
-from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.errors import JobError, SpanloopError
 from spanloop.foundation.settings import Promotion, load_configuration
 from spanloop.foundation.version_names import CHAMPION
 from spanloop.training.models.registry import ModelVersion
@@ -25,7 +25,7 @@ from spanloop.training.promotion.promote import Actions, promote, roll_back, wei
 from . import decisions
 
 _SHARE: Final = 0.1
-"""Of the sessions, in a canary."""
+"""The share of the sessions that a canary gets, unless the operator changes it."""
 _NOT_RUNNING: Final = "The gateway does not run."
 
 
@@ -121,7 +121,7 @@ def _rollback(model: ModelVersion) -> None:
     directory = resources.data_dir()
     try:
         contest = Decisions(directory).rollback_target(model.name)
-    except SpanloopError:
+    except JobError:
         return  # the first champion has none before it
     is_up = directory.find("gateway") is not None
     if actions.button(
