@@ -41,7 +41,8 @@ def run_demo(capsys: pytest.CaptureFixture[str], *options: str) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=880, check=False)
     with capsys.disabled():
         sys.stdout.write(f"\n{done.stderr}\n{done.stdout}")
-    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("✗")] == []
+    assert done.returncode == 0, done.stderr[-2000:]
     verdict = re.search(r"(\d+) checks, all hold; the tiny demo took (\d+) s", done.stdout)
     assert verdict is not None
     assert int(verdict[1]) >= 9

@@ -73,14 +73,14 @@ def attempt(client: OpenAI, model: str, shop: Shop, world: dict[str, Any], shop_
     failed: list[str] = []
     answer = ""
     with task(shop_task["id"]):
-        for _ in range(MAX_STEPS):
+        for step in range(1, MAX_STEPS + 1):
             reply = client.chat.completions.create(
                 model=model, messages=messages, tools=world["tools"], temperature=1.0, max_tokens=64
             )
             response_ids.append(reply.id)
             message = reply.choices[0].message
             messages.append(message.model_dump(exclude_none=True))
-            if not message.tool_calls:
+            if not message.tool_calls or step == MAX_STEPS:  # no model would read the results of the last step
                 answer = message.content or ""
                 break
             for call in message.tool_calls:

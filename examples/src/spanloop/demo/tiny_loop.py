@@ -153,7 +153,7 @@ def _convert(data_dir: "DataDir", stages: StageDisplay, _model: str, reports: li
 
 
 def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
-    """Wait until the store holds a span and a capture for each reported call, and a score for each attempt.
+    """Wait until the store holds a span and a capture for each reported call, and a root and a score for each attempt.
 
     An acknowledged span can be queried about a second later. After 30 s it returns without an error: ``tiny_checks``
     then reports what is missing.
@@ -162,8 +162,8 @@ def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
     calls = sum(len(attempt.response_ids) for attempt in attempts)
     deadline_s = time.monotonic() + _STORED_TIMEOUT_S
     while time.monotonic() < deadline_s:
-        spans, captures, scores = store.query("demo_arrived").row(0)
-        if spans >= calls and captures >= calls and scores >= len(attempts):
+        spans, roots, captures, scores = store.query("demo_arrived").row(0)
+        if min(spans, captures) >= calls and min(roots, scores) >= len(attempts):
             return
         time.sleep(_POLL_S)
 
