@@ -2,6 +2,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from spanloop.converters.rewards import (
     NamedReward,
     Numeric,
     Penalties,
-    Price,
     Reward,
     RewardFunction,
     Rubric,
@@ -35,6 +35,7 @@ from spanloop.converters.rewards.comparison import last_number, same_text
 from spanloop.evaluation.graders import SqlMatch
 from spanloop.evaluation.graders.sqlite_queries import QueryLimits, query_rows
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.settings import Price, Prices
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
 
@@ -378,10 +379,17 @@ def test_latency_and_cost() -> None:
     assert reward(attempt_at(World(), text("assistant", "x"), duration_s=60), Latency(seconds=30)) == 0.5
     world = World()
     usage = {"gen_ai.usage.input_tokens": 1000, "gen_ai.usage.output_tokens": 500}
-    world.call(OPENING, text("assistant", "x"), trace=TRACE, attributes=usage)
-    assert reward(world, Cost(prices={"tiny": Price(1.0, 2.0)}, budget=0.001)) == pytest.approx(0.5)
-    assert reward(world, Cost(prices={}, budget=1.0)) is None
-    assert reward(answer("x"), Cost(prices={"tiny": Price(1.0, 2.0)}, budget=1.0)) is None
+    cached = {"gen_ai.usage.cache_read.input_tokens": 800}
+    world.call(OPENING, text("assistant", "x"), trace=TRACE, attributes=usage | cached)
+    price = Price(model="tiny", input=1.0, output=2.0)
+    prices = Prices(models=(price,))
+    assert reward(world, Cost(prices=prices, budget=0.001)) == pytest.approx(0.5)
+    cheaper = Prices(models=(price.model_copy(update={"cached": 0.25}),))
+    assert reward(world, Cost(prices=cheaper, budget=0.0007)) == pytest.approx(0.5)
+    later = Prices(models=(price.model_copy(update={"since": date(2100, 1, 1)}),))
+    assert reward(world, Cost(prices=later, budget=1.0)) is None
+    assert reward(world, Cost(prices=Prices(), budget=1.0)) is None
+    assert reward(answer("x"), Cost(prices=prices, budget=1.0)) is None
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ConfigurationError):
             Latency(seconds=wrong)

@@ -12,7 +12,7 @@ from .credit import broadcast, step_reward
 from .judged_rewards import with_judgements
 from .loading import REWARD_POINT, reward_functions
 from .match import Exact, JsonSchema, Numeric
-from .measures import Cost, Latency, Price
+from .measures import Cost, Latency
 from .rubric import Rubric
 from .scores import Joined, join_scores, main_reward, read_scores
 from .span_scores import scores_in_spans
@@ -37,7 +37,6 @@ __all__ = [
     "NamedReward",
     "Numeric",
     "Penalties",
-    "Price",
     "ReferenceCall",
     "Reward",
     "RewardFunction",

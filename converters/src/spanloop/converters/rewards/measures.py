@@ -1,9 +1,10 @@
 """Rewards for how cheaply and how fast an attempt got there."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.settings import Prices
 
 from .attempt import Attempt, Judgement, Reward
 
@@ -28,13 +29,6 @@ class Latency(Reward):
         return share_of_budget(self.seconds, attempt.duration_s)
 
 
-class Price(NamedTuple):
-    """Price of a million tokens, in any one currency."""
-
-    input: float
-    output: float
-
-
 class Cost(Reward):
     """``min(1, budget / cost)``, where the cost is that of all model calls by token counts and prices.
 
@@ -42,8 +36,9 @@ class Cost(Reward):
         ConfigurationError: When ``budget`` is not above 0.
     """
 
-    prices: Mapping[str, Price]
-    """Model name → price; a name without its ``@version`` does for all versions. No reward where one is missing."""
+    prices: Prices
+    """A price table as ``[prices]`` of spanloop.toml; a model's name without its ``@version`` does for all versions. No
+    reward where a price is missing."""
     budget: float
     """Cost allowed, in the currency of the prices."""
 
@@ -56,11 +51,13 @@ class Cost(Reward):
         """The reward of one attempt; None where a price or all token counts are missing."""
         cost = tokens = 0.0
         for step in attempt.episode.steps:
-            price = self.prices.get(step.model) or self.prices.get(step.model.partition("@")[0])
+            span = step.span
+            day = datetime.fromtimestamp(span.start_ns / 1e9, UTC).date()
+            price = self.prices.find(step.model, day) or self.prices.find(step.model.partition("@")[0], day)
             if price is None:
                 return None
-            cost += (step.span.input_tokens * price.input + step.span.output_tokens * price.output) / 1e6
-            tokens += step.span.input_tokens + step.span.output_tokens
+            cost += price.cost(span.input_tokens, span.cached_tokens, span.output_tokens)
+            tokens += span.input_tokens + span.output_tokens
         if not tokens:
             return None
         return Judgement(share_of_budget(self.budget, cost), {})
