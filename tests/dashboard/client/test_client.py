@@ -135,14 +135,19 @@ def test_a_client_of_a_service_answers_as_the_filter_on_the_service_does(generat
         assert limited.episodes({"q": "babo"}).equals(client.episodes({**only, "q": "babo"}))
         with pytest.raises(ConfigurationError, match="sees no data set"):
             limited.data_sets()
+        with pytest.raises(ConfigurationError, match="sees no data set"):
+            limited.training_data()
 
 
-def test_data_sets_of_jobs_are_listed(seeded: Seeded, data_dir: DataDir) -> None:
+def test_without_data_sets_the_lists_are_empty_and_a_name_is_refused(seeded: Seeded, data_dir: DataDir) -> None:
     del seeded
     with Client(data_dir.path) as client:
         assert client.data_sets().is_empty()
+        assert client.training_data().is_empty()
         for name in ("nothing", "../jobs", ""):
-            with pytest.raises(JobError, match="no data set"):
+            with pytest.raises(JobError, match="no job"):
+                client.training_episodes(name)
+            with pytest.raises(ConfigurationError, match="no data set"):
                 client.data_set_episodes(name)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from spanloop.client import Client
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
@@ -15,6 +16,7 @@ from spanloop.mcp_server.service import McpService, run
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.store.data_sets import add_to_data_set
 
 from ...conftest import MakeFrame
 from ..urls import clickhouse_url
@@ -80,6 +82,26 @@ async def test_a_key_reads_the_rows_of_its_services_alone(
         refused = await ask(client, "data_sets")
         assert refused.is_error
         assert "sees no data set" in refused
+
+
+async def test_a_data_set_is_read_by_client_and_assistant(
+    two_services: Store, data_dir: DataDir, connect: Connect
+) -> None:
+    add_to_data_set(two_services, "refunds", ["bank"], created_by="ada", source="service=bank")
+    add_to_data_set(two_services, "refunds", ["shop", "nowhere"], created_by="ada", source="selection")
+    with Client(data_dir) as client:
+        versions = client.data_sets()
+        assert versions["data_set"].to_list() == ["refunds@v2", "refunds@v1"]
+        assert versions.select("episodes", "added", "rejected_episodes", "created_by").row(0) == (2, 1, 1, "ada")
+        assert client.data_set_episodes("refunds")["episode_id"].sort().to_list() == ["bank", "shop"]
+        assert client.data_set_episodes("refunds@v1")["episode_id"].to_list() == ["bank"]
+    async with connect("") as asking:
+        assert "refunds@v1" in await ask(asking, "data_sets")
+        episodes = await ask(asking, "data_set_episodes", data_set="refunds@v1")
+        assert "bank-agent" in episodes
+        assert "shop-agent" not in episodes
+        assert (await ask(asking, "data_set_episodes", data_set="refunds@v3")).is_error
+        assert (await ask(asking, "training_data")).startswith("0 rows")
 
 
 @pytest.mark.parametrize("settings", [McpSettings(port=0, services="shop, mail")])

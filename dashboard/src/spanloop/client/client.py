@@ -18,11 +18,12 @@ from spanloop.dashboard.view_models.version_statistics import with_intervals
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
+from spanloop.store.data_sets import fetch_members, find_data_set
 from spanloop.store.read_only import DEFAULT_LIMITS, ReadLimits, open_reader
 
+from . import data_sets
 from .conversation import SCHEMA as MESSAGES_SCHEMA
 from .conversation import message_rows
-from .data_sets import data_sets, pinned_episodes
 from .filters import FilterInput, check_sort, read_filters
 
 ListName = Literal["episodes", "steps", "failures", "traces"]
@@ -203,21 +204,49 @@ class Client:
         return pl.DataFrame(rows, schema=MESSAGES_SCHEMA, orient="row")
 
     def data_sets(self) -> pl.DataFrame:
-        """Return the data sets of jobs with their counts, the newest first.
+        """Return the versions of the data sets that people collected, the newest first.
 
         Raises:
             ConfigurationError: The client is one of some services, and a data set can hold episodes of others.
+            StoreError: ClickHouse is unreachable, or a limit was reached.
         """
-        return data_sets(self._jobs())
+        self._check_sees_data_sets()
+        return data_sets.collected(self._store)
 
     def data_set_episodes(self, data_set: str) -> pl.DataFrame:
-        """Return ``episode_id``, ``revision`` and ``is_held_out`` of a data set.
+        """Return the episodes of a data set as they were when they were added.
+
+        Args:
+            data_set: ``name@v2``, or ``name`` for the newest version.
+
+        Returns:
+            ``episode_id``, ``revision`` and the columns of the table ``data_set_episodes``.
 
         Raises:
-            JobError: It does not exist.
+            ConfigurationError: It does not exist, or as `data_sets`.
+            StoreError: As `data_sets`.
+        """
+        self._check_sees_data_sets()
+        return fetch_members(self._store, find_data_set(self._store, data_set))
+
+    def training_data(self) -> pl.DataFrame:
+        """Return what jobs trained on, with counts of rows and rejections, the newest first.
+
+        Raises:
             ConfigurationError: As `data_sets`.
         """
-        return pinned_episodes(self._jobs(), data_set)
+        self._check_sees_data_sets()
+        return data_sets.trained(self._data_dir.jobs)
+
+    def training_episodes(self, job: str) -> pl.DataFrame:
+        """Return ``episode_id``, ``revision`` and ``is_held_out`` of the episodes that a job trained on.
+
+        Raises:
+            JobError: There is no such job with data.
+            ConfigurationError: As `data_sets`.
+        """
+        self._check_sees_data_sets()
+        return data_sets.pinned_episodes(self._data_dir.jobs, job)
 
     def close(self) -> None:
         """Close the connections."""
@@ -229,13 +258,12 @@ class Client:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _jobs(self) -> Path:
+    def _check_sees_data_sets(self) -> None:
         if self._services:
             raise ConfigurationError(
                 f"A client of the services {', '.join(self._services)} sees no data set.",
                 next_step="A data set can hold episodes of other services: use a client, or a key, without services.",
             )
-        return self._data_dir.jobs
 
     def _known_episode(self, episode_id: str) -> Episode:
         episode = self.episode(episode_id)

@@ -102,6 +102,8 @@ class Tools:
             self.score_summary,
             self.filter_values,
             self.data_sets,
+            self.data_set_episodes,
+            self.training_data,
         ):
             server.add_tool(tool, annotations=annotations, structured_output=False)
 
@@ -191,8 +193,21 @@ class Tools:
         return self._table(context, "filter_values", lambda client: client.values(field, filters), limit)
 
     def data_sets(self, context: Call, limit: Limit = 20) -> str:
-        """List the data sets that jobs trained on, the newest first, with their counts of rows and rejections."""
+        """List the versions of the data sets that people collected, the newest first, with their counts of episodes."""
         return self._table(context, "data_sets", Client.data_sets, limit)
+
+    def data_set_episodes(
+        self,
+        context: Call,
+        data_set: Annotated[str, Field(description="name@v2, or name for the newest version.")],
+        limit: Limit = 20,
+    ) -> str:
+        """List the episodes of a data set as they were when they were added."""
+        return self._table(context, "data_set_episodes", lambda client: client.data_set_episodes(data_set), limit)
+
+    def training_data(self, context: Call, limit: Limit = 20) -> str:
+        """List what jobs trained on, the newest first, with their counts of rows and rejections."""
+        return self._table(context, "training_data", Client.training_data, limit)
 
     def _answer(self, context: Call, tool: str, ask: Callable[[Client], str]) -> str:
         start_s = time.perf_counter()
