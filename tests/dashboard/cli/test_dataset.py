@@ -73,6 +73,24 @@ def test_a_filter_becomes_a_version_that_is_listed() -> None:
             spanloop(*arguments)
 
 
+@pytest.mark.usefixtures("feed")
+def test_a_data_set_is_deleted_with_its_versions_and_its_episodes_stay(store: Store) -> None:
+    for name in ("shop", "other"):
+        spanloop("add", name, "--filter", "task=weather-*")
+    spanloop("remove", "shop", trace_id("e0"))
+    before = store.query("data_set_current_episodes", episode_ids=[trace_id("e0")]).height
+    declined = CliRunner().invoke(app, ["dataset", "delete", "shop"], input="n\n")
+    assert declined.exit_code == 1
+    assert "Delete the 2 versions of shop?" in declined.output
+    assert "deleted shop with 2 versions" in spanloop("delete", "shop", "--yes").output
+    assert [row[0] for row in table(spanloop("list"))[1:]] == ["other@v1"]
+    assert find_data_set(store, "other").episodes == 3
+    assert store.query("data_set_current_episodes", episode_ids=[trace_id("e0")]).height == before == 1
+    for name, message in (("shop", "no data set 'shop'"), ("other@v1", "no name of a data set")):
+        with pytest.raises(ConfigurationError, match=message):
+            spanloop("delete", name, "--yes")
+
+
 def test_composition_rejections_and_leakage_are_shown(feed: Feed, store: Store, frame_of: MakeFrame) -> None:
     judge(store, find_target(store, trace_id("e2")), Opinion(verdict=Verdict.BAD), judged_by="ann")
     run(store)

@@ -36,8 +36,9 @@ CHANGES = {
     "stop_canary",
     "judge",
     "withdraw",
+    "delete_data_set",
 }
-"""Functions of `spanloop.training` with which pages change something."""
+"""Functions of the packages below with which pages change something."""
 NAVIGATION = {"Open its last job"}
 """Labels of the pages' own buttons, besides those that open something."""
 

@@ -14,7 +14,7 @@ from spanloop.pipeline import run as convert
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.data_sets import fetch_data_sets, fetch_members, find_data_set
+from spanloop.store.data_sets import add_to_data_set, fetch_data_sets, fetch_members, find_data_set
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
 
@@ -152,3 +152,18 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
     (job,) = JobApi(directory).list()
     assert job.spec.episodes.data_set == data_set.reference
+
+
+def test_a_data_set_is_deleted_on_its_page(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:
+    _, _, store, directory = shop
+    add_to_data_set(store, "mistaken", [trace_id("shop 0")], created_by="ann", source="selection")
+    others = len(fetch_data_sets(store)) - 1
+    person.open("data_sets?set=mistaken@v1")
+    person.click(person.page.get_by_role("button", name="Delete"))
+    person.see("data-set-deletion")
+    person.click(person.page.get_by_role("button", name="Delete all versions"))
+    expect(person.page.get_by_role("heading", name="Data sets")).to_be_visible()
+    expect(person.page.get_by_text("mistaken")).to_have_count(0)
+    assert len(fetch_data_sets(store)) == others
+    entry = AuditLog(directory).read()[-1]
+    assert (entry.action, entry.object, entry.detail) == ("delete data set", "mistaken", "1 versions")

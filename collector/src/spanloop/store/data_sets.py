@@ -1,7 +1,8 @@
 """Data sets: named, versioned lists of episode revisions.
 
-Invariant: a version never changes, except that forgotten episodes leave it. Its revisions are pinned, so conversion
-keeps them when newer ones replace them. Of the episodes that are chosen, each is added or rejected with a reason.
+Invariant: a version never changes, except that forgotten episodes leave it, until its data set is deleted. Its
+revisions are pinned, so conversion keeps them when newer ones replace them. Of the episodes that are chosen, each is added or
+rejected with a reason.
 """
 
 import re
@@ -135,6 +136,24 @@ def remove_from_data_set(
     source = f"{newest.reference} without {len(set(episode_ids))} episodes"
     new = _draft(newest.name, created_by, source=source, comment=comment)
     return _publish(store, new, newest, without=list(episode_ids))
+
+
+def delete_data_set(store: Store, name: str) -> int:
+    """Delete a data set with all its versions; return their number.
+
+    Its episodes stay, as do the revisions that it pinned: jobs and exports that used it name them too. An interrupted
+    call can be repeated.
+
+    Raises:
+        ConfigurationError: There is no such data set.
+        StoreError: ClickHouse is unreachable.
+    """
+    _check_name(name)  # a single version is not deleted: the next one would have its number
+    versions = fetch_data_sets(store, find_data_set(store, name).name)
+    ids = [each.data_set_id for each in versions]
+    store.execute("data_set_delete_episodes", data_set_ids=ids)
+    store.execute("data_set_delete_versions", data_set_ids=ids)
+    return len(versions)
 
 
 def fetch_data_sets(store: Store, name: str = "") -> list[DataSet]:

@@ -1,4 +1,4 @@
-"""``spanloop dataset``: make, list, show and export named versions of episode revisions."""
+"""``spanloop dataset``: make, list, show, export and delete named versions of episode revisions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -184,6 +184,28 @@ def export(
     options = ExportOptions(min_reward=min_reward, margin=margin)
     with connect(data_directory(data_dir), start=True) as store:
         print_manifest(export_data_set(store, find_data_set(store, reference), kind, folder, options), folder)
+
+
+@app.command()
+def delete(
+    name: _Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without a confirmation.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Delete a data set with all its versions; its episodes stay, and jobs keep what they trained on.
+
+    A schedule that names it finds no data set from then on, and its next job fails with this reason.
+
+    Example: `spanloop dataset delete refunds`
+    """
+    from spanloop.store import connect
+    from spanloop.store.data_sets import delete_data_set, fetch_data_sets, find_data_set
+
+    with connect(data_directory(data_dir), start=True) as store:
+        versions = len(fetch_data_sets(store, find_data_set(store, name).name))
+        if not yes:
+            typer.confirm(f"Delete the {versions} versions of {name}?", abort=True, err=True)
+        out.print(f"deleted {name} with {delete_data_set(store, name)} versions", markup=False)
 
 
 def _counts(counts: "Iterable[tuple[str, int]]") -> str:

@@ -41,6 +41,7 @@ class Action(StrEnum):
     REMOVE_ALERT = "remove alert rule"
     ADD_TO_DATA_SET = "add to data set"
     EXPORT_DATA_SET = "export data set"
+    DELETE_DATA_SET = "delete data set"
 
 
 def may_act() -> bool:

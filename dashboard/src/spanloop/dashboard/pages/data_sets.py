@@ -22,7 +22,7 @@ from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.store import Store
 from spanloop.store.data_set_contents import fetch_composition, fetch_leakage, fetch_rejections
-from spanloop.store.data_sets import DataSet, fetch_data_sets, fetch_members, find_data_set
+from spanloop.store.data_sets import DataSet, delete_data_set, fetch_data_sets, fetch_members, find_data_set
 from spanloop.training.exports.episode_files import export_data_set, export_kinds
 
 _LABELS: Final = {
@@ -133,6 +133,26 @@ def _buttons(store: Store, data_set: DataSet) -> None:
             show_command("Run your agent on the data set's tasks, then evaluate the model:", "\n".join(commands))
         with st.popover("Export", icon=":material/download:"):
             _export(store, data_set)
+        if actions.may_act():
+            with st.popover("Delete", icon=":material/delete:"):
+                _delete(store, data_set)
+
+
+def _delete(store: Store, data_set: DataSet) -> None:
+    name = data_set.name
+    st.markdown(
+        f"All versions of {escape_md(name)} go. The episodes stay, and jobs keep what they trained on. "
+        "A schedule that names the data set fails from then on."
+    )
+    if actions.button("Delete all versions", icon=":material/delete:", key="data_set_delete"):
+        actions.act(
+            Action.DELETE_DATA_SET,
+            name,
+            lambda: delete_data_set(store, name),
+            describe=lambda versions: f"{versions} versions",
+        )
+        st.query_params.clear()
+        st.rerun()
 
 
 def _export(store: Store, data_set: DataSet) -> None:
