@@ -1,8 +1,8 @@
 """Data sets: named, versioned lists of episode revisions.
 
 Invariant: a version never changes, except that forgotten episodes leave it, until its data set is deleted. Its
-revisions are pinned, so conversion keeps them when newer ones replace them. Of the episodes that are chosen, each is added or
-rejected with a reason.
+revisions are pinned, so conversion keeps them when newer ones replace them. Of the episodes that are chosen, each is
+added or rejected with a reason.
 """
 
 import re
