@@ -2,27 +2,29 @@
 """Render prompts and compare weights of model folders, to check the tiny demo."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
+class ChatTemplate:
+    """The chat template and the tokenizer of a model folder."""
 
-def chat_renderer(folder: Path) -> "Callable[[list[dict[str, Any]], list[dict[str, Any]]], list[int]]":
-    """Return a function from OpenAI messages and tool definitions to the prompt's token ids, by the chat template."""
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    def __init__(self, folder: Path) -> None:
+        self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
-    def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
-        ids: list[int] = tokenizer.apply_chat_template(
+    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
+        """Return the prompt's token ids of OpenAI messages and tool definitions."""
+        ids: list[int] = self._tokenizer.apply_chat_template(
             messages, tools=tools, add_generation_prompt=True, return_dict=False
         )
         return ids
 
-    return render
+    def text(self, ids: list[int]) -> str:
+        """Return the text of token ids."""
+        return str(self._tokenizer.decode(ids))
 
 
 def count_changed_tensors(base: Path, trained: Path) -> tuple[int, int]:

@@ -130,17 +130,36 @@ def _check_tool_errors(data: _Data) -> CheckResult:
 
 
 def _check_tokens(data: _Data, model: Path) -> CheckResult:
-    from .recomputation import chat_renderer
-
-    render = chat_renderer(model)
-    exact = 0
-    columns = ("state", "tools", "prompt_token_ids", "response_token_ids", "logprobs")
-    for state, tools, prompt_ids, response_ids, logprobs in data.transitions.select(columns).iter_rows():
-        messages = [_openai_message(each) for each in json.loads(state)]
-        rendered = render(messages, [{"type": "function", "function": each} for each in json.loads(tools)])
-        exact += rendered == list(prompt_ids) and 0 < len(response_ids) == len(logprobs)
+    exact = count_exact_prompts(data.transitions, model)
     ok = exact == len(data.transitions) > 0
     return CheckResult("stored token ids are the sampled ones", ok, f"{exact} of {len(data.transitions)} transitions")
+
+
+def count_exact_prompts(transitions: "pl.DataFrame", model: Path) -> int:
+    """Count the transitions with the prompt that the chat template renders, and a log-probability for each sampled id.
+
+    A prompt that continues the step before has that step's ids, in which the policy may have spelled a word with other
+    tokens than its tokenizer does; its text is the template's.
+
+    Args:
+        transitions: By episode and step, with ``episode_id``, ``state``, ``tools``, ``prompt_token_ids``,
+            ``response_token_ids`` and ``logprobs``.
+        model: The folder with tokenizer and chat template.
+    """
+    from .recomputation import ChatTemplate
+
+    template = ChatTemplate(model)
+    exact, before = 0, ""
+    previous: list[int] = []
+    columns = ("episode_id", "state", "tools", "prompt_token_ids", "response_token_ids", "logprobs")
+    for episode_id, state, tools, prompt, response, logprobs in transitions.select(columns).iter_rows():
+        messages = [_openai_message(each) for each in json.loads(state)]
+        rendered = template.render(messages, [{"type": "function", "function": each} for each in json.loads(tools)])
+        continues = episode_id == before and prompt[: len(previous)] == previous
+        is_exact = prompt == rendered or (continues and template.text(prompt) == template.text(rendered))
+        exact += is_exact and 0 < len(response) == len(logprobs)
+        before, previous = episode_id, [*prompt, *response]
+    return exact
 
 
 def _openai_message(message: dict[str, Any]) -> dict[str, Any]:
