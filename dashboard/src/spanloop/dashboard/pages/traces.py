@@ -5,10 +5,11 @@ from typing import ClassVar
 
 import streamlit as st
 
-from spanloop.dashboard.components import filter_bar, record_list, span_inspector, tables
+from spanloop.dashboard.components import filter_bar, record_list, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import lists, previews, sources, traces
@@ -137,4 +138,4 @@ def _trace(store: Store, trace_id: str) -> None:
         )
     if not trace.episode_ids:
         st.caption("No episode contains it: it has no model call, or is not converted yet.")
-    span_inspector.show(store, traces.fetch_trace_spans(store, trace_id, trace))
+    inspector.show(store, traces.fetch_trace_spans(store, trace_id, trace), "traces", trace=trace_id)
