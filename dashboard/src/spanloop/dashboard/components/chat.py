@@ -63,6 +63,22 @@ def show_messages(record: StepRecord, error: str = "") -> None:
         _messages(step, error)
 
 
+def show_turn(question: ConversationStep, answer: ConversationStep, *, between: str = "") -> None:
+    """Draw one turn of a session: the new messages of its first step and the answer of its last one.
+
+    Args:
+        question: The first step.
+        answer: The last step; the first one where the turn has one step.
+        between: Markdown of a line about the steps between.
+    """
+    _prompt(question.new_messages)
+    if between:
+        st.caption(between)
+    _message(answer.action)
+    for result in answer.tool_results:
+        _tool_result(result)
+
+
 def _step(step: ConversationStep, error: str, *, has_several_agents: bool) -> None:
     agent = f" · {markup.escape_md(step.agent_name)}" if has_several_agents and step.agent_name else ""
     st.caption(f"step {step.step}{agent}")
@@ -72,8 +88,15 @@ def _step(step: ConversationStep, error: str, *, has_several_agents: bool) -> No
 
 
 def _messages(step: ConversationStep, error: str) -> None:
-    system_messages = [message for message in step.new_messages if message.role == "system"]
-    messages = [message for message in step.new_messages if message.role != "system"]
+    _prompt(step.new_messages)
+    _message(step.action, error=error)
+    for result in step.tool_results:
+        _tool_result(result)
+
+
+def _prompt(new_messages: tuple[ChatMessage, ...]) -> None:
+    system_messages = [message for message in new_messages if message.role == "system"]
+    messages = [message for message in new_messages if message.role != "system"]
     for message in system_messages:
         _message(message)
     question = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
@@ -84,9 +107,6 @@ def _messages(step: ConversationStep, error: str) -> None:
         messages = messages[question:]
     for message in messages:
         _message(message)
-    _message(step.action, error=error)
-    for result in step.tool_results:
-        _tool_result(result)
 
 
 def _message(message: ChatMessage, *, is_folded: bool = False, error: str = "") -> None:

@@ -48,8 +48,14 @@ def show(store: Store, episode_id: str) -> None:
     )
     match view:
         case "Spans":
-            spans = episodes.fetch_episode_spans(store, episode)
-            inspector.show(store, spans, "episodes", episode=episode_id, view="Spans")
+            inspector.show(
+                store,
+                lambda: episodes.fetch_episode_spans(store, episode),
+                (episode.revision,),
+                "episodes",
+                episode=episode_id,
+                view="Spans",
+            )
         case "Rewards":
             _rewards(store, episode)
         case "Transitions":

@@ -5,12 +5,37 @@ const KINDS = { llm: "model", tool: "tool", agent: "agent", task: "task", other:
 export default function (component) {
   const { data, parentElement } = component;
   const host = parentElement.querySelector(".tree-host");
-  const state = (host.state ??= { collapsed: new Set(), text: data.found.text, isFailed: false, active: "", key: "" });
-  const lines = data.lines;
-  const index = new Map(lines.map((line, number) => [line.id, number]));
-  if (state.key !== data.key) Object.assign(state, { key: data.key, collapsed: new Set(), isFailed: false, text: data.found.text, isNew: true });
+  const state = (host.state ??= { key: "", packed: "", lines: [] });
+  if (state.packed !== data.lines) {
+    const { columns, took } = JSON.parse(data.lines);
+    state.took = took;
+    const path = [];
+    state.packed = data.lines;
+    state.lines = columns.id.map((id, number) => {
+      const line = { id };
+      for (const [name, values] of Object.entries(columns)) line[name] = values[number];
+      path.length = line.depth;
+      line.parent = path[line.depth - 1] ?? "";
+      path.push(id);
+      line.isParent = columns.depth[number + 1] > line.depth;
+      line.words = [line.name, line.kind, line.note, line.error, line.other, id].join(" ").toLowerCase();
+      return line;
+    });
+    state.index = new Map(state.lines.map((line, number) => [line.id, number]));
+  }
+  const { lines, index } = state;
+  if (state.key !== data.key) Object.assign(state, { key: data.key, collapsed: new Set(), isFailed: false, text: data.found.text, active: "", isNew: true });
   const found = new Set(data.found.ids);
-  const address = (id) => data.href.replace("{id}", encodeURIComponent(id));
+  // The address has more parameters than the tree knows of, such as the view of the span.
+  const address = (changes) => {
+    const url = new URL(document.location.href);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value) url.searchParams.set(name, value);
+      else url.searchParams.delete(name);
+    }
+    return url.href;
+  };
+  const selected = () => new URL(document.location.href).searchParams.get("span") ?? "";
 
   // What a search finds is shown below the spans it is part of.
   const shownLines = () => {
@@ -40,16 +65,20 @@ export default function (component) {
     return { shown: lines.map((_, number) => number).filter((number) => kept.has(number)), matches };
   };
 
-  const open = (id) => visit(id === data.selected ? data.closeHref : address(id), true);
+  const open = (id) => {
+    visit(address({ span: id === selected() ? "" : id }), true);
+    drawWindow(true);
+  };
 
-  const lineElement = (number, at, total, matches) => {
+  const lineElement = (number, at, chosen) => {
     const line = lines[number];
+    const { matches, shown } = current;
     const isOpen = !state.collapsed.has(line.id);
     const toggle = line.isParent
       ? make("button", { class: "toggle", type: "button", tabindex: -1, "aria-hidden": "true", text: isOpen ? "▾" : "▸",
           onclick: (event) => { event.stopPropagation(); fold(line.id, isOpen); } })
       : make("span", { class: "toggle" });
-    const name = make("a", { href: address(line.id), tabindex: -1, text: line.name || "(no name)", onclick: (event) => {
+    const name = make("a", { href: address({ span: line.id }), tabindex: -1, text: line.name || "(no name)", onclick: (event) => {
       event.stopPropagation();
       if (!isPlainClick(event)) return;
       event.preventDefault();
@@ -58,8 +87,8 @@ export default function (component) {
     } });
     const left = Math.min(line.left, 99.4);
     const element = make("div", {
-      role: "treeitem", id: `line-${line.id}`, "aria-level": line.depth + 1, "aria-setsize": total, "aria-posinset": at + 1,
-      "aria-selected": line.id === data.selected ? "true" : "false", "aria-expanded": line.isParent ? String(isOpen) : undefined,
+      role: "treeitem", id: `line-${line.id}`, "aria-level": line.depth + 1, "aria-setsize": shown.length, "aria-posinset": at + 1,
+      "aria-selected": String(line.id === chosen), "aria-expanded": line.isParent ? String(isOpen) : undefined,
       class: `line ${line.kind} ${line.error ? "failed" : ""} ${line.id === state.active ? "active" : ""} ${matches && !matches.has(number) ? "around" : ""}`,
       title: `${line.name} · span ${line.id}`,
       style: `top:${at * LINE_PX}px`,
@@ -84,8 +113,9 @@ export default function (component) {
     const to = Math.min(current.shown.length, Math.ceil((scroller.scrollTop + scroller.clientHeight) / LINE_PX) + MARGIN_LINES);
     if (!isForced && from === drawn.from && to === drawn.to) return;
     Object.assign(drawn, { from, to });
+    const chosen = selected();
     space.replaceChildren(...current.shown.slice(from, to).map((number, at) =>
-      lineElement(number, from + at, current.shown.length, current.matches)));
+      lineElement(number, from + at, chosen)));
     const isDrawn = state.active && current.shown.slice(from, to).some((number) => lines[number].id === state.active);
     if (isDrawn) scroller.setAttribute("aria-activedescendant", `line-${state.active}`);
     else scroller.removeAttribute("aria-activedescendant");
@@ -117,7 +147,7 @@ export default function (component) {
     "aria-label": "Find spans", value: state.text,
     oninput: () => { state.text = search.value; scroller.scrollTop = 0; draw(); },
     onkeydown: (event) => {
-      if (event.key === "Enter") visit(data.findHref.replace("{text}", encodeURIComponent(search.value.trim())), true);
+      if (event.key === "Enter") visit(address({ find: search.value.trim() }), true);
       else if (event.key === "Escape") { search.value = state.text = ""; draw(); scroller.focus(); }
       else if (event.key === "ArrowDown") { event.preventDefault(); scroller.focus(); }
       else return;
@@ -134,19 +164,19 @@ export default function (component) {
   const space = make("div", { class: "space", role: "presentation" });
   const scroller = make("div", { class: "scroller", role: "tree", tabindex: 0, "aria-label": "Spans", onscroll: () => drawWindow(false) }, space);
   state.scroller = scroller;
-  host.append(make("div", { class: `tree-frame ${data.selected ? "beside" : ""}` },
+  host.append(make("div", { class: "tree-frame" },
     make("div", { class: "bar" }, search, failed, total),
     make("div", { class: "head", "aria-hidden": "true" }, make("span", { text: "span" }), make("span", { class: "kind", text: "kind" }),
-      make("span", { class: "tokens number", text: "tokens" }), make("span", { class: "number", text: "took" }), make("span", { class: "when", text: `0 to ${data.took}` })),
+      make("span", { class: "tokens number", text: "tokens" }), make("span", { class: "number", text: "took" }), make("span", { class: "when", text: `0 to ${state.took}` })),
     scroller));
   scroller.style.height = `min(${lines.length * LINE_PX + 2}px, max(220px, calc(100vh - ${data.above}px)))`;
   draw();
   scroller.scrollTop = scrolled;
-  if (data.selected && (state.isNew || state.selected !== data.selected)) {
-    state.active = data.selected;
-    reveal(data.selected);
+  if (state.isNew && selected()) {
+    state.active = selected();
+    reveal(state.active);
   }
-  Object.assign(state, { isNew: false, selected: data.selected });
+  state.isNew = false;
   drawWindow(true);
 
   const move = (step) => {
@@ -173,11 +203,16 @@ export default function (component) {
   });
   const onKey = (event) => {
     if (event.metaKey || event.ctrlKey || event.altKey || !host.isConnected || isTyping()) return;
-    if (event.key === "Escape" && data.selected) visit(data.closeHref, true);
+    if (event.key === "Escape" && selected()) open(selected());
     else if (event.key === "/") { search.focus(); search.select(); }
     else return;
     event.preventDefault();
   };
+  const onHistory = () => drawWindow(true);
   document.addEventListener("keydown", onKey);
-  return () => document.removeEventListener("keydown", onKey);
+  window.addEventListener("popstate", onHistory);
+  return () => {
+    document.removeEventListener("keydown", onKey);
+    window.removeEventListener("popstate", onHistory);
+  };
 }

@@ -4,6 +4,7 @@ Invariant: values are those of the span; nothing is converted. The converters re
 the messages of a converted span.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -62,3 +63,21 @@ def read_content(attributes: Mapping[str, str]) -> SpanContent:
 def is_of_request(name: str) -> bool:
     """Return whether an attribute holds a part of what was sent."""
     return name.startswith(_REQUEST)
+
+
+def nested_json(values: Mapping[str, str]) -> str:
+    """Return the values as one JSON object; a value that is a JSON object or list stands in it as such."""
+    members = (
+        f"{json.dumps(name)}: {value if _is_nested(value) else json.dumps(value)}" for name, value in values.items()
+    )
+    return f"{{{', '.join(members)}}}"
+
+
+def _is_nested(value: str) -> bool:
+    if not value.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,7 +1,6 @@
 """Draw one span beside the tree: what was said, its request, its attributes, its scores and its tokens."""
 # pyright: reportUnknownMemberType=false
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -17,18 +16,12 @@ from spanloop.dashboard.components.page_frame import linked_page
 from spanloop.dashboard.queries import episodes, traces
 from spanloop.dashboard.view_models.conversation import StepRecord, pretty_json
 from spanloop.dashboard.view_models.formatting import count, duration
-from spanloop.dashboard.view_models.span_content import is_of_request, read_content
+from spanloop.dashboard.view_models.span_content import is_of_request, nested_json, read_content
 from spanloop.dashboard.view_models.span_tree import Span
 from spanloop.store import Store
 
-PARTS: Final = ("Messages", "Attributes", "Request", "Scores", "Tokens")
+_PARTS: Final = ("Messages", "Attributes", "Request", "Scores", "Tokens")
 """Views of a span; the first is the default."""
-
-
-def chosen_part() -> str:
-    """Return the chosen view of a span as an address states it; empty for the default."""
-    part = st.session_state.get("part")
-    return part if part in PARTS[1:] else ""
 
 
 def show(store: Store, span: Span, path: str, place: Mapping[str, str]) -> None:
@@ -41,8 +34,8 @@ def show(store: Store, span: Span, path: str, place: Mapping[str, str]) -> None:
     _heading(span, detail, step, path, place)
     part = st.segmented_control(
         "View of the span",
-        PARTS,
-        default=PARTS[0],
+        _PARTS,
+        default=_PARTS[0],
         key="part",
         bind="query-params",
         label_visibility="collapsed",
@@ -140,9 +133,10 @@ def _request(attributes: Mapping[str, str]) -> None:
     if not request:
         st.caption("This span records no request.")
         return
-    _values("As it was recorded", request)
-    st.markdown("**To copy**")
-    st.code(markup.truncate(pretty_json(json.dumps(request))), language="json", wrap_lines=True, height=260)
+    text = nested_json(request)
+    chat.show_value(text)
+    with st.expander("As text, to copy"):
+        st.code(markup.truncate(pretty_json(text)), language="json", wrap_lines=True, height=260)
 
 
 def _scores(store: Store, span: Span) -> None:
