@@ -20,17 +20,19 @@ ANSWERS: Final = ("Two: an *oak* desk and a `steel` desk.", "It costs **129 €*
 
 
 def seed_team(store: Store, *, now: datetime | None = None, sessions: int = 1) -> None:
-    """Store and convert sessions of three turns, in which a planner calls a researcher and a writer, and these tools.
+    """Store and convert the sessions of `insert_team`, and whatever else the store has."""
+    insert_team(store, now=now, sessions=sessions)
+    run_pipeline(store)
 
-    Run it on an empty store: the pipeline converts whatever is there.
-    """
+
+def insert_team(store: Store, *, now: datetime | None = None, sessions: int = 1) -> None:
+    """Store sessions of three turns, in which a planner calls a researcher and a writer, and these call tools."""
     end = now or datetime.now(UTC)
     for number in range(sessions):
         session = SESSION if number == 0 else f"session-{number}"
         for turn in range(len(QUESTIONS)):
             at = end - timedelta(hours=2 * number + 1, minutes=-5 * turn)
             insert(store, "otel_traces", list(_turn(session, number, turn, at)))
-    run_pipeline(store)
 
 
 def large_trace(spans: int, *, now: datetime | None = None) -> list[dict[str, Any]]:

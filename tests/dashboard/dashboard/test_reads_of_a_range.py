@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from spanloop.dashboard.queries import (
+    agents,
     facets,
     failures,
     lists,
@@ -40,7 +41,8 @@ AT: Final = f"fromUnixTimestamp64Nano(toInt64({END_S} - number * {STEP_S}) * 100
 FILLED: Final[Mapping[str, Mapping[str, str]]] = {
     "otel_traces": {
         "Timestamp": AT, "TraceId": ID, "SpanId": "'0'", "SpanName": "'chat'", "ServiceName": "'app'",
-        "SpanAttributes": "map('user.id', 'somebody', 'region', 'north', 'gen_ai.operation.name', 'chat', 'session.id', 's')",
+        "SpanAttributes": "map('user.id', 'somebody', 'region', 'north', 'gen_ai.operation.name', 'chat', "
+        "'session.id', 's')",
         "IngestedAt": AT,
     },
     "episode_messages": {
@@ -199,6 +201,7 @@ def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
         "fetch_trace_episodes",
         lambda store: previews.fetch_trace_episodes(store, lists.fetch_traces(store, DAY, "", None).rows),
     )
+    yield "fetch_calls", lambda store: agents.fetch_calls(store, DAY)
     yield "fetch_turns", lambda store: sessions.fetch_turns(store, "s", DAY.time)
     yield (
         "fetch_turn_steps",
@@ -232,7 +235,9 @@ def test_a_range_of_time_reads_its_rows_however_old_the_store_is(store: Store, c
     assert not grown
 
 
-@pytest.mark.parametrize("module", [facets, failures, lists, numbers, overview, policy_versions, previews, sessions])
+@pytest.mark.parametrize(
+    "module", [agents, facets, failures, lists, numbers, overview, policy_versions, previews, sessions]
+)
 def test_every_query_of_these_pages_is_asked(module: ModuleType) -> None:
     names = " ".join(name for name, _ in cases())
     public: dict[str, Any] = dict(inspect.getmembers(module, inspect.isfunction))

@@ -34,6 +34,8 @@ _bar: Final[Any] = component(
 )
 _SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
 _VIEW_PARAMETERS: Final = {
+    "callee",
+    "caller",
     "view",
     "group",
     "episode",

@@ -98,7 +98,7 @@ def _rows(store: Store, matches: pl.DataFrame) -> list[dict[str, object]]:
             "turns": row["turns"],
             "failed": row["failed_turns"],
             "service": row["service"],
-            "model": row["model"],
+            "model": row["model_name"],
             "tokens": row["tokens"],
             "duration": tables.duration_cell(row["lasted_ns"]),
             "session": row["session_id"],

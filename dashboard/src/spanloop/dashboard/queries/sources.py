@@ -147,7 +147,7 @@ SESSIONS_TABLE: Final = """(
         uniqExact(trace_id) AS turns,
         uniqExactIf(trace_id, notEmpty(failed_spans)) AS failed_turns,
         toString(max(service_name)) AS service,
-        toString(max(model)) AS model,
+        toString(max(model)) AS model_name,
         sum(input_tokens + output_tokens) AS tokens,
         argMin(trace_id, started_at) AS first_trace_id,
         argMax(trace_id, started_at) AS last_trace_id
@@ -166,7 +166,8 @@ SESSIONS_TABLE: Final = """(
 )"""
 SESSIONS: Final = Source(
     SESSIONS_TABLE,
-    "session_id, first_at, last_at, lasted_ns, turns, failed_turns, service, model, tokens, first_trace_id, last_trace_id",
+    "session_id, first_at, last_at, lasted_ns, turns, failed_turns, service, model_name, tokens, "
+    "first_trace_id, last_trace_id",
     "session_id",
     {
         "last": SortColumn("last_at", _TIME),
