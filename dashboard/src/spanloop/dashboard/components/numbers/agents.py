@@ -140,7 +140,7 @@ def _episodes(episodes: pl.DataFrame, chosen: Node | Edge, graph: Graph) -> None
             "trace": Column("trace", "id", width=130),
             "episode": Column("episode", "id", width=130),
         },
-        [address("episodes", episode=row["episode_id"], view="Spans") for row in shown],
+        [address("traces", trace=row["trace_id"]) for row in shown],
         key="behind",
     )
 
@@ -153,8 +153,8 @@ def _episode_cells(row: Mapping[str, Any], failed: Mapping[str, bool]) -> dict[s
         "agent": row["agent"],
         "task": row["task_id"],
         "duration": tables.duration_cell(row["duration_ns"]),
-        "trace": tables.link_cell(row["trace_id"], address("traces", trace=row["trace_id"])),
-        "episode": row["episode_id"],
+        "trace": row["trace_id"],
+        "episode": tables.link_cell(row["episode_id"], address("episodes", episode=row["episode_id"])),
     }
 
 
