@@ -304,7 +304,7 @@ def test_a_span_opens_beside_its_tree_and_the_address_shows_it_again(person: Per
 def test_a_call_between_agents_opens_its_episodes_and_these_their_traces(person: Person) -> None:
     page = person.page
     person.open("numbers?view=Agents&service=desk-shop")
-    person.click(page.get_by_role("link", name="researcher called search_stock 2 times, 1 failed"))
+    person.click(page.get_by_role("link", name="researcher called search_stock 2 · 50 % failed"))
     person.see("agents-graph")
     rows = page.get_by_role("table", name="behind").locator("tbody tr")
     expect(rows).to_have_count(2)

@@ -34,14 +34,14 @@ export default function ({ data, parentElement }) {
     return link(edge.href, {
       class: `edge ${edge.failures ? "failing" : ""} ${edge.isCurrent ? "current" : ""}`,
       style: `left:${x}px;top:${y}px`,
-      title: edge.title, "aria-label": edge.title, "aria-current": edge.isCurrent ? "true" : undefined,
-    }, edge.text);
+      title: edge.title, "aria-current": edge.isCurrent ? "true" : undefined,
+    }, make("span", { class: "unseen", text: `${source.name} called ${target.name} ` }), edge.text);
   });
   const boxes = data.nodes.map((node) => link(node.href, {
     class: `node ${node.kind} ${node.failures ? "failing" : ""} ${node.isCurrent ? "current" : ""}`,
     style: `left:${left(node)}px;top:${top(node)}px;width:${NODE.width}px;height:${NODE.height}px`,
-    title: node.title, "aria-label": node.title, "aria-current": node.isCurrent ? "true" : undefined,
-  }, make("strong", { text: node.name || "(no name)" }), make("span", { text: node.text })));
+    title: node.title, "aria-current": node.isCurrent ? "true" : undefined,
+  }, make("span", { class: "unseen", text: `${node.kind} ` }), make("strong", { text: node.name || "(no name)" }), make("span", { text: node.text })));
   host.replaceChildren(make("div", { class: "frame", role: "group", "aria-label": "Agents and tools", tabindex: 0 },
     make("div", { class: "sheet", style: `width:${width}px;height:${height}px` }, drawing, ...boxes, ...labels)));
 }
