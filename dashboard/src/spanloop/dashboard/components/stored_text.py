@@ -6,7 +6,7 @@ text becomes one of the page; numbers of JSON keep their digits.
 
 import json
 from html import escape
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from markdown_it import MarkdownIt
 
@@ -88,15 +88,18 @@ class _Members(NamedTuple):
     brackets: str
 
 
-def _members(value: Any) -> _Members | None:
+def _members(value: object) -> _Members | None:
     if isinstance(value, _Pairs):
         return _Members(
             [f"{json.dumps(name, ensure_ascii=False)}: " for name, _ in value], [each for _, each in value], "{}"
         )
-    if isinstance(value, list):
-        items: list[Any] = value
-        return _Members([""] * len(items), items, "[]")
+    if _is_list(value):
+        return _Members([""] * len(value), value, "[]")
     return None
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _count(value: Any, depth: int = 0) -> int:

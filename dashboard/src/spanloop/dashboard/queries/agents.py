@@ -13,7 +13,7 @@ from spanloop.dashboard.view_models.agent_graph import EpisodeSteps, SpanKey, St
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
 
-MAX_EPISODES: Final = 2_000
+MAX_EPISODES: Final = 1_000
 _MAX_SPANS: Final = 200_000
 _MARGIN_S: Final = 86_400
 """Longest distance of a step from the start of its episode."""
@@ -76,16 +76,11 @@ def _grouped(episodes: pl.DataFrame, steps: pl.DataFrame, failures: pl.DataFrame
         failed.setdefault((episode_id, step), {})[tool] = count
     agents = dict(episodes.select("episode_id", "agent").iter_rows())
     grouped: dict[str, list[Step]] = {episode_id: [] for episode_id in agents}
-    for row in steps.iter_rows(named=True):
-        of_step = failed.get((row["episode_id"], row["step"]), {})
-        grouped[row["episode_id"]].append(
-            Step(
-                agent=row["agent_name"] or agents[row["episode_id"]],
-                span=(row["trace_id"], row["span_id"]),
-                tools=tuple(row["tool_names"]),
-                failed_tools=of_step,
-                is_failed=row["is_failed"] or bool(of_step),
-            )
+    columns = ("episode_id", "step", "agent_name", "trace_id", "span_id", "tool_names", "is_failed")
+    for episode_id, step, agent, trace_id, span_id, tools, is_failed in steps.select(columns).iter_rows():
+        of_step = failed.get((episode_id, step), {})
+        grouped[episode_id].append(
+            Step(agent or agents[episode_id], (trace_id, span_id), tuple(tools), of_step, bool(is_failed or of_step))
         )
     return [EpisodeSteps(episode_id, tuple(each)) for episode_id, each in grouped.items() if each]
 
