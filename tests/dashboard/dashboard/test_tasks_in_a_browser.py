@@ -298,7 +298,7 @@ def test_a_span_opens_beside_its_tree_and_the_address_shows_it_again(person: Per
     page.keyboard.press("Enter")
     person.settle()
     assert person.query["find"] == ["stock did not answer"]
-    expect(page.get_by_role("treeitem")).to_have_count(5)  # the tool, the call that reads its error, and the three around them
+    expect(page.get_by_role("treeitem")).to_have_count(5)  # the tool, the call behind it, and the three around them
 
 
 def test_a_call_between_agents_opens_its_episodes_and_these_their_traces(person: Person) -> None:
