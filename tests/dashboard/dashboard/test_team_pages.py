@@ -69,8 +69,10 @@ def test_a_session_is_one_conversation_and_each_turn_leads_to_its_trace() -> Non
     assert [label for label in page_links(app) if label.startswith("Trace ")] == [
         f"Trace 0000000{turn}cc…" for turn in range(3)
     ]
-    everything = open_page("sessions", conversation=SESSION, steps="true")
+    everything = open_page("sessions", conversation=SESSION, every="true")
     assert not everything.exception
+    assert not everything.warning
+    assert "step 3 · planner" in text_of(everything)
     assert "No span of this session is stored" in text_of(open_page("sessions", conversation="none"))
 
 

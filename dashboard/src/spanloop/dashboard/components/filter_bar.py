@@ -51,7 +51,7 @@ _VIEW_PARAMETERS: Final = {
     "turn",
     "turns",
     "text",
-    "steps",
+    "every",
 }
 
 

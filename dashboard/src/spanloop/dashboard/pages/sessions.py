@@ -143,7 +143,7 @@ def _conversation(store: Store, session_id: str) -> None:
     window = turns.slice(first, _WINDOW_TURNS)
     with st.container(horizontal=True, vertical_alignment="center"):
         chat.choose_format()
-        is_detailed = st.toggle("Every step", key="steps", bind="query-params", help="Also of other agents and tools")
+        is_detailed = st.toggle("Every step", key="every", bind="query-params", help="Also of other agents and tools")
     # The turn before is read too, to determine which messages are new in the first one drawn.
     steps = sessions.fetch_turn_steps(store, turns.slice(max(0, first - 1), window.height + min(first, 1)))
     spoken = _spoken(steps, turns)
