@@ -25,7 +25,17 @@ from typing import Final, NamedTuple, cast
 import polars as pl
 from queries import FILL_TIMEOUT_S, FILLED, SPANS_PER_EPISODE, STEP_NS, fill, settle
 
-from spanloop.dashboard.queries import facets, failures, lists, numbers, overview, policy_versions, previews
+from spanloop.dashboard.queries import (
+    agents,
+    facets,
+    failures,
+    lists,
+    numbers,
+    overview,
+    policy_versions,
+    previews,
+    sessions,
+)
 from spanloop.dashboard.view_models.filters import Filters, TimeRange
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
@@ -109,6 +119,9 @@ def cases(end_s: int, range_s: int) -> list[Case]:
             Case("episodes of an agent", _ask(_filtered, filters, {"agent": "agent-1", "outcome": "failure"}), kind),
             Case("episodes with a tool", _ask(_filtered, filters, {"tool": "tool_1"}), kind),
             Case("traces", _ask(lists.fetch_traces, filters, "", None), kind),
+            Case("sessions", _ask(lists.fetch_sessions, filters, "", None), kind),
+            Case("sessions by turns", _ask(lists.fetch_sessions, filters, "-turns", None), kind),
+            Case("graph of agents", _ask(agents.fetch_calls, filters), kind),
             Case("failures", _ask(lists.fetch_failures, filters, "", None), kind),
             Case("failure groups", _ask(failures.fetch_groups, filters), kind),
             Case("failure rates", _ask(failures.fetch_rates, filters), kind),
@@ -144,6 +157,7 @@ def cases(end_s: int, range_s: int) -> list[Case]:
         ]
     each.append(Case("previews of a page", _ask(_previews, day), "day"))
     each.append(Case("previews of steps", _ask(_step_previews, day), "day"))
+    each.append(Case("turns of a session", _ask(_turns, day), "day"))
     each.append(Case("episodes of traces", _ask(_trace_episodes, day), "day"))
     searches = {
         "rare word": _word(150_000),
@@ -179,6 +193,11 @@ def _step_previews(store: Store, filters: Filters) -> object:
 
 def _trace_episodes(store: Store, filters: Filters) -> object:
     return previews.fetch_trace_episodes(store, lists.fetch_traces(store, filters, "", None).rows)
+
+
+def _turns(store: Store, filters: Filters) -> object:
+    newest = lists.fetch_sessions(store, filters, "", None, rows=1).rows["session_id"][0]
+    return sessions.fetch_turn_steps(store, sessions.fetch_turns(store, newest, filters.time))
 
 
 def _search(store: Store, filters: Filters) -> int:

@@ -76,6 +76,17 @@ def figures(app: AppTest) -> list[dict[str, Any]]:
     ]
 
 
+def span_lines(app: AppTest) -> dict[str, list[Any]]:
+    """Return the columns of the page's tree of spans."""
+    (drawn,) = (
+        json.loads(element.proto.json)
+        for element in app.get("bidi_component")
+        if element.proto.component_name == "spanloop_span_tree"
+    )
+    columns: dict[str, list[Any]] = json.loads(drawn["lines"])["columns"]
+    return columns
+
+
 def table(app: AppTest, number: int = 0) -> pl.DataFrame:
     """Return the content of one of the page's tables: texts as they are drawn, and numbers."""
     content = tables(app)[number]

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from spanloop.dashboard.queries import conditions, lists
 from spanloop.dashboard.queries.lists import Cursor
@@ -11,7 +12,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
 from spanloop.training.models.registry import Registry
 
-from .dashboard_driver import follow, links, open_page, page_links, table, text_of
+from .dashboard_driver import follow, links, open_page, page_links, span_lines, table, text_of
 from .dashboard_seeding import INJECTION, Seeded, insert, seed
 
 VIEWS = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
@@ -181,19 +182,26 @@ def test_messages_are_shown_and_not_obeyed(seeded: Seeded) -> None:
 
 
 def test_the_span_tree_has_every_span_and_the_error(seeded: Seeded) -> None:
-    app = open_page("episodes", episode=seeded.failed_id, view="Spans")
-    tree = next(element.proto.body for element in app.html if 'role="table"' in element.proto.body)
-    assert tree.count('role="row"') == 1 + 5
-    assert "✕ TimeoutError" in tree
+    lines = span_lines(open_page("episodes", episode=seeded.failed_id, view="Spans"))
+    assert len(lines["id"]) == 5
+    assert any(error.startswith("TimeoutError") for error in lines["error"])
 
 
-def test_one_span_shows_its_attributes(seeded: Seeded) -> None:
-    app = open_page("episodes", episode=seeded.failed_id, view="Spans")
-    chooser = next(box for box in app.selectbox if box.label == "All fields of one span")
-    chooser.set_value(2).run()
-    attributes = table(app)
+def test_a_span_beside_the_tree_shows_its_messages_attributes_and_scores(seeded: Seeded) -> None:
+    def panel(number: int, **view: str) -> AppTest:
+        span = span_lines(open_page("episodes", episode=seeded.failed_id, view="Spans"))["id"][number]
+        app = open_page("episodes", episode=seeded.failed_id, view="Spans", span=span, **view)
+        assert not app.exception
+        return app
+
+    attributes = table(panel(2, part="Attributes"))
     assert dict(zip(attributes["name"], attributes["value"], strict=True))["error.type"] == "TimeoutError"
-    assert any("exception" in str(element.value) for element in app.markdown)
+    assert "Event: exception" in text_of(panel(2, part="Attributes"))
+    assert "gen_ai.input.messages" in text_of(panel(1, part="Request"))
+    assert "No message, argument or result is recorded" in text_of(panel(0))
+    assert "Step 1, down to its tokens" in [heading.value for heading in panel(4, part="Tokens").subheader]
+    assert table(panel(0, part="Scores"))["of"].to_list() == ["this span"]
+    assert "No score names this span" in text_of(panel(4, part="Scores"))
 
 
 def test_transitions_say_whether_and_why_not(seeded: Seeded, seeded_store: Store) -> None:

@@ -9,7 +9,18 @@ from typing import Any, Final, cast
 import polars as pl
 import pytest
 
-from spanloop.dashboard.queries import facets, failures, lists, numbers, overview, policy_versions, previews, sources
+from spanloop.dashboard.queries import (
+    agents,
+    facets,
+    failures,
+    lists,
+    numbers,
+    overview,
+    policy_versions,
+    previews,
+    sessions,
+    sources,
+)
 from spanloop.dashboard.view_models.filters import FIELDS, Filters, TimeRange
 from spanloop.foundation.settings import Prices
 from spanloop.store import Store
@@ -30,7 +41,8 @@ AT: Final = f"fromUnixTimestamp64Nano(toInt64({END_S} - number * {STEP_S}) * 100
 FILLED: Final[Mapping[str, Mapping[str, str]]] = {
     "otel_traces": {
         "Timestamp": AT, "TraceId": ID, "SpanId": "'0'", "SpanName": "'chat'", "ServiceName": "'app'",
-        "SpanAttributes": "map('user.id', 'somebody', 'region', 'north', 'gen_ai.operation.name', 'chat')",
+        "SpanAttributes": "map('user.id', 'somebody', 'region', 'north', 'gen_ai.operation.name', 'chat', "
+        "'session.id', 's')",
         "IngestedAt": AT,
     },
     "episode_messages": {
@@ -77,12 +89,14 @@ LISTS: Final[Mapping[str, tuple[sources.Source, Callable[..., lists.ListPage]]]]
     "failures": (sources.FAILURES, lists.fetch_failures),
     "steps": (sources.STEPS, lists.fetch_steps),
     "traces": (sources.TRACES, lists.fetch_traces),
+    "sessions": (sources.SESSIONS, lists.fetch_sessions),
 }
 OF_ALL_TIME: Final = {
     "fetch_task_prefixes": "of the newest 100,000 episodes",
     "fetch_reward_components": "of versions",
     "fetch_task_pairs": "of versions",
     "fetch_snippets": "of words",
+    "fetch_all_steps": "of one episode",
 }
 
 
@@ -187,6 +201,12 @@ def cases() -> Iterator[tuple[str, Callable[[Store], object]]]:
         "fetch_trace_episodes",
         lambda store: previews.fetch_trace_episodes(store, lists.fetch_traces(store, DAY, "", None).rows),
     )
+    yield "fetch_calls", lambda store: agents.fetch_calls(store, DAY)
+    yield "fetch_turns", lambda store: sessions.fetch_turns(store, "s", DAY.time)
+    yield (
+        "fetch_turn_steps",
+        lambda store: sessions.fetch_turn_steps(store, sessions.fetch_turns(store, "s", DAY.time).head(20)),
+    )
 
 
 def rows_read(connection: Connection, mark: str) -> Mapping[str, int]:
@@ -215,7 +235,9 @@ def test_a_range_of_time_reads_its_rows_however_old_the_store_is(store: Store, c
     assert not grown
 
 
-@pytest.mark.parametrize("module", [facets, failures, lists, numbers, overview, policy_versions, previews])
+@pytest.mark.parametrize(
+    "module", [agents, facets, failures, lists, numbers, overview, policy_versions, previews, sessions]
+)
 def test_every_query_of_these_pages_is_asked(module: ModuleType) -> None:
     names = " ".join(name for name, _ in cases())
     public: dict[str, Any] = dict(inspect.getmembers(module, inspect.isfunction))

@@ -29,6 +29,7 @@ from ..urls import clickhouse_url
 from .dashboard_driver import PAGES
 from .dashboard_learning import LEARNED, seed_learning, seed_learning_control
 from .dashboard_seeding import seed_nameless
+from .team_seeding import SESSION, insert_team
 from .test_login_in_a_browser import chromium
 from .test_service import dashboard, needs_chromium
 
@@ -113,6 +114,7 @@ def world(
     address = replace(clickhouse, database=databases.take())
     directory = DataDir(tmp_path_factory.mktemp("tasks") / "data").open()
     with Store(address) as store:
+        insert_team(store)
         seed_nameless(store)
         seed_learning(store)
         seed_learning_control(directory, store, tmp_path_factory.mktemp("folders"))
@@ -268,6 +270,50 @@ def test_headers_sort_all_rows_and_keys_open_them(person: Person) -> None:
     assert person.query == {"episode": [first]}
 
 
+def test_a_span_opens_beside_its_tree_and_the_address_shows_it_again(person: Person) -> None:
+    page = person.page
+    person.open(f"sessions?conversation={SESSION}")
+    person.click(page.get_by_role("link", name="Trace 00000001cc").first)
+    person.click(page.get_by_role("treeitem").filter(has_text="search_stock"))
+    panel = page.locator(".st-key-span_panel")
+    expect(panel.get_by_text("the stock did not answer").first).to_be_visible()
+    expect(panel.get_by_text("12345678901234567890")).to_have_count(0)
+    assert person.actions == 2
+    tree = page.get_by_role("tree")
+    tree.press("ArrowUp")
+    tree.press("Enter")  # the model call that asked for the tool
+    person.settle()
+    expect(panel.get_by_text("12345678901234567890")).to_be_visible()  # the digits of its arguments
+    span = person.query["span"]
+    page.reload()
+    person.settle()
+    assert person.query["span"] == span
+    expect(page.get_by_role("treeitem", selected=True)).to_contain_text("chat small")
+    person.see("span-beside-its-tree")
+    page.keyboard.press("Escape")
+    person.settle()
+    expect(panel).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("stock did not answer")
+    page.keyboard.press("Enter")
+    person.settle()
+    assert person.query["find"] == ["stock did not answer"]
+    expect(page.get_by_role("treeitem")).to_have_count(5)  # the tool, the call behind it, and the three around them
+
+
+def test_a_call_between_agents_opens_its_episodes_and_these_their_traces(person: Person) -> None:
+    page = person.page
+    person.open("numbers?view=Agents&service=desk-shop")
+    person.click(page.get_by_role("link", name="researcher called search_stock 2 · 50 % failed"))
+    person.see("agents-graph")
+    rows = page.get_by_role("table", name="behind").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("failed")
+    person.click(rows.first.locator("td").first)
+    assert person.actions == 2
+    expect(page.get_by_role("treeitem").filter(has_text="search_stock")).to_contain_text("TimeoutError")
+
+
 def test_links_are_links_and_columns_are_remembered(person: Person) -> None:
     person.open("episodes")
     link = person.rows().first.get_by_role("link").first
@@ -379,6 +425,13 @@ def test_no_view_has_a_serious_accessibility_violation(person: Person, axe_scrip
     for view in ("Conversation", "Spans", "Transitions", "Failures"):
         person.open(f"episodes?episode={episode}&view={view}")
         axe.check(f"{view} of an episode")
+    person.open(f"sessions?conversation={SESSION}")
+    axe.check("a session")
+    person.open("numbers?view=Agents")
+    axe.check("the graph of agents")
+    person.open(f"traces?trace={'0000' + '0002':c<32}")
+    person.click(person.page.get_by_role("treeitem").filter(has_text="chat large").last)
+    axe.check("a span beside its tree")
     axe.assert_no_violation()
 
 

@@ -92,6 +92,7 @@ PAGE_POINT: Final = ExtensionPoint[Page](
         "overview": "spanloop.dashboard.pages.overview:OverviewPage",
         "episodes": "spanloop.dashboard.pages.episodes:EpisodesPage",
         "traces": "spanloop.dashboard.pages.traces:TracesPage",
+        "sessions": "spanloop.dashboard.pages.sessions:SessionsPage",
         "failures": "spanloop.dashboard.pages.failures:FailuresPage",
         "numbers": "spanloop.dashboard.pages.numbers:NumbersPage",
         "transitions": "spanloop.dashboard.pages.transitions:TransitionsPage",

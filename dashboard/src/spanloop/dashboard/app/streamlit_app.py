@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 import streamlit as st
 
 from spanloop.dashboard import navigation, visits
+from spanloop.dashboard.components import stored_text
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.spans import inspector
 
 # An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
@@ -48,7 +50,7 @@ def main() -> None:
     """Draw the navigation, then the requested page."""
     st.set_page_config(page_icon=_ICON, layout="wide")
     st.logo(_LOGO, size="medium")
-    st.html(_STYLE)
+    st.html(_STYLE.replace("</style>", f"{stored_text.STYLE}{inspector.STYLE}</style>"))
     visitor = visits.visitor()
     if visitor.name != visits.ANYONE:
         link = _LOGOUT if visitor.has_session else ""

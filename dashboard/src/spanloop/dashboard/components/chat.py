@@ -7,7 +7,7 @@ from typing import Final
 
 import streamlit as st
 
-from spanloop.dashboard.components import markup
+from spanloop.dashboard.components import markup, stored_text
 from spanloop.dashboard.view_models.conversation import (
     ChatMessage,
     ConversationStep,
@@ -21,12 +21,27 @@ from spanloop.dashboard.view_models.formatting import duration, short_id
 
 _FOLD_FROM: Final = 4
 """Fold the messages before a prompt's last user message (examples, history) when there are at least so many."""
+_FORMATS: Final = ("Markdown", "Verbatim")
 _AVATARS: Final = {
     "system": ":material/settings:",
     "user": ":material/person:",
     "assistant": ":material/smart_toy:",
     "tool": ":material/build:",
 }
+
+
+def choose_format() -> None:
+    """Draw the choice between Markdown and texts as they are stored; the address states it."""
+    st.segmented_control(
+        "Texts as",
+        _FORMATS,
+        default=_FORMATS[0],
+        key="text",
+        bind="query-params",
+        label_visibility="collapsed",
+        required=True,
+        help="Markdown is drawn without its links and images; verbatim shows every character.",
+    )
 
 
 def show_conversation(
@@ -42,13 +57,46 @@ def show_conversation(
         _step(step, errors.get(step.step, ""), has_several_agents=has_several_agents)
 
 
+def show_messages(record: StepRecord, error: str = "") -> None:
+    """Draw the messages of one model call that is no step of an episode."""
+    for step in build_conversation([record]):
+        _messages(step, error)
+
+
+def show_turn(question: ConversationStep, answer: ConversationStep, *, between: str = "") -> None:
+    """Draw one turn of a session: the new messages of its first step and the answer of its last one.
+
+    Args:
+        question: The first step.
+        answer: The last step; the first one where the turn has one step.
+        between: Markdown of a line about the steps between.
+    """
+    _prompt(question.new_messages)
+    if between:
+        st.caption(between)
+    _message(answer.action)
+    for result in answer.tool_results:
+        _tool_result(result)
+
+
 def _step(step: ConversationStep, error: str, *, has_several_agents: bool) -> None:
     agent = f" · {markup.escape_md(step.agent_name)}" if has_several_agents and step.agent_name else ""
     st.caption(f"step {step.step}{agent}")
     if step.is_restart:
         st.caption(":orange[This prompt does not continue an earlier step; all its messages are shown.]")
-    system_messages = [message for message in step.new_messages if message.role == "system"]
-    messages = [message for message in step.new_messages if message.role != "system"]
+    _messages(step, error)
+
+
+def _messages(step: ConversationStep, error: str) -> None:
+    _prompt(step.new_messages)
+    _message(step.action, error=error)
+    for result in step.tool_results:
+        _tool_result(result)
+
+
+def _prompt(new_messages: tuple[ChatMessage, ...]) -> None:
+    system_messages = [message for message in new_messages if message.role == "system"]
+    messages = [message for message in new_messages if message.role != "system"]
     for message in system_messages:
         _message(message)
     question = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
@@ -59,9 +107,6 @@ def _step(step: ConversationStep, error: str, *, has_several_agents: bool) -> No
         messages = messages[question:]
     for message in messages:
         _message(message)
-    _message(step.action, error=error)
-    for result in step.tool_results:
-        _tool_result(result)
 
 
 def _message(message: ChatMessage, *, is_folded: bool = False, error: str = "") -> None:
@@ -83,19 +128,19 @@ def _message(message: ChatMessage, *, is_folded: bool = False, error: str = "") 
 def _part(part: MessagePart, *, is_folded: bool = False) -> None:
     match part.kind:
         case "text":
-            st.html(markup.text_block(part.content))
+            _text(part.content)
         case "reasoning" if is_folded:  # expanders cannot be nested
             st.caption("Reasoning")
-            st.html(markup.text_block(part.content))
+            _text(part.content)
         case "reasoning":
             with st.expander("Reasoning"):
-                st.html(markup.text_block(part.content))
+                _text(part.content)
         case "tool_call":
             call = f" · {markup.escape_md(short_id(part.call_id, 14))}" if part.call_id else ""
             st.markdown(f":material/build: calls **{markup.escape_md(part.name)}**{call}")
-            st.code(markup.truncate(pretty_json(part.content)), language="json", wrap_lines=True)
+            show_value(part.content)
         case "tool_call_response":
-            st.code(markup.truncate(pretty_json(part.content)), language="json", wrap_lines=True)
+            show_value(part.content)
         case "raw":
             st.caption(":orange[This message part has an unknown format; it is shown as stored.]")
             st.code(markup.truncate(part.content), language=None, wrap_lines=True)
@@ -109,4 +154,17 @@ def _tool_result(result: ToolResult) -> None:
             st.markdown(f":red[✕ **{markup.escape_md(result.name)}** failed{kind}]{elapsed}")
         else:
             st.markdown(f"**{markup.escape_md(result.name)}** returned{elapsed}")
-        st.code(markup.truncate(pretty_json(result.content)), language=None, wrap_lines=True)
+        show_value(result.content)
+
+
+def show_value(text: str) -> None:
+    """Draw a value: JSON folds, any other text is a block of code."""
+    if folded := stored_text.json_block(text):
+        st.html(folded)
+    else:
+        st.code(markup.truncate(pretty_json(text)), language=None, wrap_lines=True)
+
+
+def _text(text: str) -> None:
+    is_verbatim = st.session_state.get("text") == _FORMATS[1]
+    st.html(markup.text_block(text) if is_verbatim else stored_text.markdown_block(text))

@@ -8,12 +8,13 @@ import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
-from spanloop.dashboard.components.chat import show_conversation
+from spanloop.dashboard.components import markup, tables, token_inspector
+from spanloop.dashboard.components.chat import choose_format, show_conversation
 from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page
 from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import count, duration, one_line, short_id, signed
 from spanloop.store import Store
@@ -47,7 +48,14 @@ def show(store: Store, episode_id: str) -> None:
     )
     match view:
         case "Spans":
-            span_inspector.show(store, episodes.fetch_episode_spans(store, episode))
+            inspector.show(
+                store,
+                lambda: episodes.fetch_episode_spans(store, episode),
+                (episode.revision,),
+                "episodes",
+                episode=episode_id,
+                view="Spans",
+            )
         case "Rewards":
             _rewards(store, episode)
         case "Transitions":
@@ -135,6 +143,7 @@ def _conversation(store: Store, episode: episodes.Episode) -> None:
             starts,
             format_func=lambda start: f"{start} to {min(start + _WINDOW_STEPS, episode.step_count) - 1}",
         )
+    choose_format()
     # The step before is read too, to determine which messages are new in the first one drawn.
     records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _WINDOW_STEPS - 1)
     show_conversation(records, first_step, step_errors(store, episode))

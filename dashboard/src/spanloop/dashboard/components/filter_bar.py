@@ -33,7 +33,26 @@ _bar: Final[Any] = component(
     js=asset("common.js") + asset("filters.js"),
 )
 _SHORT: Final = {"": "All", "24h": "24 h", "7d": "7 d"}
-_VIEW_PARAMETERS: Final = {"view", "group", "episode", "trace", "step", "compare", "queue", "seed", "at", "rule", "by"}
+_VIEW_PARAMETERS: Final = {
+    "callee",
+    "caller",
+    "view",
+    "group",
+    "episode",
+    "trace",
+    "step",
+    "compare",
+    "queue",
+    "seed",
+    "at",
+    "rule",
+    "by",
+    "conversation",
+    "turn",
+    "turns",
+    "text",
+    "every",
+}
 
 
 def read_filters() -> Filters:

@@ -1,4 +1,4 @@
-"""HTML for what Streamlit has no element for: the span tree and the token strip; escaping of Markdown.
+"""HTML for what Streamlit has no element for, such as the token strip; escaping of Markdown.
 
 Invariant: every text from the store is escaped; only numbers and constants of this module reach an attribute
 unescaped. Styles are inline and use translucent greys, so that light and dark themes both work.
@@ -8,11 +8,9 @@ import re
 from html import escape
 from typing import Final
 
-from spanloop.dashboard.view_models.formatting import AMBER, BLUE, GREY, RED, count, duration, one_line
-from spanloop.dashboard.view_models.span_tree import SpanKind, SpanLine
+from spanloop.dashboard.view_models.formatting import BLUE
 from spanloop.dashboard.view_models.token_cells import TokenCell
 
-_BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
 _MARKDOWN: Final = re.compile(
     r"""
       (?P<replaced>
@@ -31,28 +29,8 @@ _MARKDOWN: Final = re.compile(
 emoji, icons and links, which Streamlit replaces whether they are escaped or not."""
 _EMPTY: Final = ":small[]"
 """Markdown that draws nothing. Streamlit replaces within one text node; this divides a text into two."""
-_MAX_INDENT: Final = 14
-_LINE: Final = "border-top:1px solid rgba(128,128,128,.18)"
-_GRID: Final = (
-    "display:grid;grid-template-columns:minmax(0,5fr) 64px 92px 76px minmax(0,4fr);gap:0 12px;align-items:center"
-)
-_NUMBER: Final = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 _QUIET: Final = "opacity:.8"
 """Opacity of text beside the main text; less is too little contrast to be read."""
-_HEAD: Final = 'role="columnheader"'
-_CELL: Final = 'role="cell"'
-_CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
-
-
-def span_tree(lines: list[SpanLine]) -> str:
-    """Return a table of spans: indented name, kind, tokens, duration and a bar on the common time axis."""
-    head = (
-        f'<div role="row" style="{_GRID};{_QUIET};font-size:.8rem;padding:2px 0">'
-        f'<div {_HEAD}>span</div><div {_HEAD}>kind</div><div {_HEAD} style="{_NUMBER}">tokens</div>'
-        f'<div {_HEAD} style="{_NUMBER}">took</div><div {_HEAD}>when</div></div>'
-    )
-    body = "".join(_span_line(line) for line in lines)
-    return f'<div role="table" style="font-size:.875rem;line-height:1.5">{head}{body}</div>'
 
 
 def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool = False) -> str:
@@ -114,47 +92,6 @@ def _escaped(match: re.Match[str]) -> str:
             return f"\\{match[0]}"
 
 
-def _span_line(line: SpanLine) -> str:
-    span = line.span
-    indent = 14 * min(line.depth, _MAX_INDENT)
-    deeper = f'<span style="{_QUIET}">↳{line.depth} </span>' if line.depth > _MAX_INDENT else ""
-    colour = RED if span.is_error else _BAR_COLOURS[span.kind]
-    tokens = (
-        f"{count(span.input_tokens)} → {count(span.output_tokens)}" if span.input_tokens or span.output_tokens else ""
-    )
-    left = min(line.offset * 100, 99.4)
-    width = max(min(line.width * 100, 100 - left), 0.6)
-    bar = (
-        '<div style="position:relative;height:10px;background:rgba(128,128,128,.10);border-radius:2px">'
-        f'<div style="position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:100%;'
-        f'background:{colour};border-radius:2px"></div></div>'
-    )
-    title = escape(f"{span.name} · span {span.span_id}", quote=True)
-    return (
-        f'<div role="row" style="{_GRID};{_LINE};padding:3px 0">'
-        f'<div {_CELL} title="{title}" style="padding-left:{indent}px;{_CUT}">'
-        f"{deeper}{escape(span.name)}{_span_notes(line)}</div>"
-        f'<div {_CELL} style="{_QUIET}">{span.kind if span.kind != "other" else ""}</div>'
-        f'<div {_CELL} style="{_NUMBER};{_QUIET}">{tokens}</div>'
-        f'<div {_CELL} style="{_NUMBER}">{duration(span.duration_ns)}</div><div {_CELL}>{bar}</div></div>'
-    )
-
-
-def _span_notes(line: SpanLine) -> str:
-    span = line.span
-    notes: list[str] = []
-    if span.is_error:
-        texts = (span.error_type or "error", one_line(span.status_message, 80))
-        # Many instrumentors repeat the type at the start of the message.
-        error = texts[1] if texts[1].startswith(texts[0]) else ": ".join(text for text in texts if text)
-        notes.append(f'<span style="color:{_as_text(RED)}"> ✕ {escape(error)}</span>')
-    if span.dropped_attributes:
-        notes.append(f'<span style="color:{_as_text(AMBER)}"> {span.dropped_attributes} attributes dropped</span>')
-    if span.model and span.kind == "llm":
-        notes.append(f'<span style="{_QUIET}"> {escape(span.model)}</span>')
-    return "".join(notes)
-
-
 def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
     match cell.role:
         case "sampled":
@@ -174,11 +111,6 @@ def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
         f'<span title="{title}" style="background:{background};padding:1px 3px;margin-right:2px;border-radius:3px'
         f'{opacity}">{label}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
     )
-
-
-def _as_text(colour: str) -> str:
-    """Return the colour with the contrast that text needs, in both themes."""
-    return f"color-mix(in srgb,{colour} 60%,currentcolor)"
 
 
 def _visible_whitespace(text: str) -> str:

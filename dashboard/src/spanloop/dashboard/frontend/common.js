@@ -14,12 +14,12 @@ const make = (tag, options = {}, ...children) => {
 
 // Streamlit runs the page of the address when the browser goes through its history; a link does the same, so that one
 // visit is one entry of the history.
-const visit = (href) => {
+const visit = (href, isInPlace = false) => {
   const target = new URL(href, document.location.href);
   if (target.href === document.location.href) return;
   window.history.pushState({}, "", target);
   window.dispatchEvent(new PopStateEvent("popstate"));
-  document.querySelector('[data-testid="stMain"]')?.scrollTo(0, 0);
+  if (!isInPlace) document.querySelector('[data-testid="stMain"]')?.scrollTo(0, 0);
 };
 
 const isPlainClick = (event) =>

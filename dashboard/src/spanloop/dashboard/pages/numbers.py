@@ -1,4 +1,4 @@
-"""Show latency, tokens and cost, error rates over time, and what failures waste; every row opens its episodes."""
+"""Show latency, cost, error rates, what failures waste, and who calls whom; every figure opens its episodes."""
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import streamlit as st
 
 from spanloop.dashboard.components import filter_bar
-from spanloop.dashboard.components.numbers import cost, errors, latency, wasted
+from spanloop.dashboard.components.numbers import agents, cost, errors, latency, wasted
 from spanloop.dashboard.components.page_frame import no_span_yet, page
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import numbers, overview
@@ -17,11 +17,13 @@ _LATENCY: Final = "Latency"
 _COST: Final = "Tokens and cost"
 _ERRORS: Final = "Errors over time"
 _WASTED: Final = "Wasted by failures"
+_AGENTS: Final = "Agents"
 _BY: Final[Mapping[str, tuple[str, ...]]] = {
     _LATENCY: numbers.LATENCY_BY,
     _COST: tuple(numbers.COST_BY),
     _ERRORS: tuple(numbers.ERRORS_BY),
     _WASTED: (),
+    _AGENTS: (),
 }
 """View → what its figures can be grouped by; the first is the default."""
 _LABELS: Final = {"policy": "version"}
@@ -54,6 +56,8 @@ class NumbersPage(Page):
                 latency.show(store, filters, by)
             elif view == _ERRORS:
                 errors.show(store, filters, by)
+            elif view == _AGENTS:
+                agents.show(store, filters, view)
             else:
                 prices = load_configuration(context.data_dir.path).prices
                 if view == _COST:

@@ -2,17 +2,20 @@
 # pyright: reportUnknownMemberType=false
 
 from typing import ClassVar
+from zoneinfo import ZoneInfo
 
 import streamlit as st
 
-from spanloop.dashboard.components import filter_bar, record_list, span_inspector, tables
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import filter_bar, record_list, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import lists, previews, sources, traces
-from spanloop.dashboard.view_models.formatting import count, duration
+from spanloop.dashboard.view_models.formatting import count, duration, short_id
 from spanloop.store import Store
 
 
@@ -119,22 +122,40 @@ def _trace(store: Store, trace_id: str) -> None:
     if trace is None:
         st.info("No span of this trace is stored.", icon=":material/inbox:")
         return
-    values = {
-        "Spans": count(trace.span_count),
-        "Failed": count(trace.failed_span_count),
-        "Model calls": count(trace.model_calls),
-        "Tokens": count(trace.input_tokens + trace.output_tokens),
-        "Took": duration(trace.duration_ns),
-    }
-    for column, (name, value) in zip(st.columns(len(values)), values.items(), strict=True):
-        column.metric(name, value)
-    for episode_id in trace.episode_ids:
-        st.page_link(
-            linked_page("episodes"),
-            label=f"Episode {escape_md(episode_id)}",
-            icon=":material/forum:",
-            query_params={"episode": episode_id},
-        )
+    tokens = trace.input_tokens + trace.output_tokens
+    local = trace.started_at.astimezone(ZoneInfo(resources.time_zone()))
+    facts = [
+        f"**{count(trace.span_count)}** span{'' if trace.span_count == 1 else 's'}",
+        f":red[**{count(trace.failed_span_count)}** failed]" if trace.failed_span_count else "none failed",
+        f"**{count(trace.model_calls)}** model call{'' if trace.model_calls == 1 else 's'}",
+        f"{count(tokens)} tokens" if tokens else "",
+        f"took **{duration(trace.duration_ns)}**",
+        f"started {local:%Y-%m-%d %H:%M:%S %Z}",
+        f"service **{escape_md(trace.service_name)}**" if trace.service_name else "",
+        f"task **{escape_md(trace.task_id)}**" if trace.task_id else "",
+    ]
+    st.markdown(" · ".join(fact for fact in facts if fact))
+    with st.container(horizontal=True):
+        for episode_id in trace.episode_ids:
+            st.page_link(
+                linked_page("episodes"),
+                label=f"Episode {escape_md(short_id(episode_id))}",
+                icon=":material/forum:",
+                query_params={"episode": episode_id},
+            )
+        if trace.session_id:
+            st.page_link(
+                linked_page("sessions"),
+                label=f"Session {escape_md(short_id(trace.session_id))}",
+                icon=":material/chat:",
+                query_params={"conversation": trace.session_id, "turn": trace_id},
+            )
     if not trace.episode_ids:
         st.caption("No episode contains it: it has no model call, or is not converted yet.")
-    span_inspector.show(store, traces.fetch_trace_spans(store, trace_id, trace))
+    inspector.show(
+        store,
+        lambda: traces.fetch_trace_spans(store, trace_id, trace),
+        (trace.span_count, trace.duration_ns, trace.failed_span_count),
+        "traces",
+        trace=trace_id,
+    )

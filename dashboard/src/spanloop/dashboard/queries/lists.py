@@ -24,6 +24,8 @@ from spanloop.dashboard.queries.conditions import (
 from spanloop.dashboard.queries.sources import (
     EPISODES,
     FAILURES,
+    SESSIONS,
+    SESSIONS_TABLE,
     STEPS,
     TRACES,
     TRACES_TABLE,
@@ -207,6 +209,20 @@ def fetch_traces(
     source = TRACES._replace(table=TRACES_TABLE.replace("{within}", within.sql))
     request = _PageRequest(sort, cursor, words, rows or PAGE_ROWS)
     return _fetch_by_key(store, source, conditions, request, total=total)
+
+
+def fetch_sessions(
+    store: Store, filters: Filters, sort: str, cursor: Cursor | None, *, rows: int | None = None
+) -> ListPage:
+    """Return a page of sessions, with those of their traces that match."""
+    words = _weighed(store, parse_words(filters))
+    matching = trace_conditions(filters, words)
+    within = Conditions(parameters=matching.parameters)
+    start, end = filters.time
+    within.add_minutes(TimeRange(max(0, start - 86_400), end + 86_400))
+    source = SESSIONS._replace(table=SESSIONS_TABLE.format(within=within.sql, matching=matching.sql))
+    request = _PageRequest(sort, cursor, words, rows or PAGE_ROWS)
+    return _fetch_by_key(store, source, Conditions(parameters=matching.parameters), request)
 
 
 def _newest_traces(within: Conditions, rows: int, *, is_reversed: bool, cursor: Cursor | None) -> str:

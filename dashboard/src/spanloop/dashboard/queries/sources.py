@@ -136,6 +136,52 @@ TRACES: Final = Source(
     "trace_id",
 )
 
+SESSIONS_TABLE: Final = """(
+    SELECT
+        session_id,
+        min(started_at) AS first_at,
+        max(ended_at) AS last_at,
+        toUInt64(greatest(
+            0, toUnixTimestamp64Nano(max(ended_at)) - toUnixTimestamp64Nano(min(started_at))
+        )) AS lasted_ns,
+        uniqExact(trace_id) AS turns,
+        uniqExactIf(trace_id, notEmpty(failed_spans)) AS failed_turns,
+        toString(max(service_name)) AS service,
+        toString(max(model)) AS model_name,
+        sum(input_tokens + output_tokens) AS tokens,
+        argMin(trace_id, started_at) AS first_trace_id,
+        argMax(trace_id, started_at) AS last_trace_id
+    FROM (
+        SELECT
+            trace_id, session_id, started_at, ended_at, failed_spans, root_name, service_name, agent_name, model,
+            task_id,
+            toUInt64(greatest(0, toUnixTimestamp64Nano(ended_at) - toUnixTimestamp64Nano(started_at))) AS duration_ns,
+            arraySum(tokens -> bitShiftRight(tokens, 32), mapValues(calls)) AS input_tokens,
+            arraySum(tokens -> bitAnd(tokens, 4294967295), mapValues(calls)) AS output_tokens
+        FROM trace_summaries
+        WHERE session_id != '' AND {within}
+    )
+    WHERE {matching}
+    GROUP BY session_id
+)"""
+SESSIONS: Final = Source(
+    SESSIONS_TABLE,
+    "session_id, first_at, last_at, lasted_ns, turns, failed_turns, service, model_name, tokens, "
+    "first_trace_id, last_trace_id",
+    "session_id",
+    {
+        "last": SortColumn("last_at", _TIME),
+        "started": SortColumn("first_at", _TIME),
+        "turns": SortColumn("turns", "UInt64"),
+        "failed": SortColumn("failed_turns", "UInt64"),
+        "service": SortColumn("service"),
+        "tokens": SortColumn("tokens", "UInt64"),
+        "duration": SortColumn("lasted_ns", "UInt64"),
+    },
+    "last",
+    "session_id",
+)
+
 
 def parse_sort(source: Source, text: str) -> tuple[str, bool] | None:
     """Return the column and whether the largest comes first; None for a column that the list does not have."""

@@ -4,14 +4,17 @@ Invariant: the list of traces reads summaries, which exist as soon as spans are 
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
 
 from spanloop.dashboard.view_models.span_tree import Span
 from spanloop.store import Store
 
-MAX_SPANS: Final = 600
+MAX_SPANS: Final = 20_000
 """Spans of one trace or episode that a page draws."""
 
 
@@ -26,6 +29,13 @@ class SpanDetail:
     resource: dict[str, str]
     events: tuple[tuple[str, dict[str, str]], ...]
     """Name and attributes of each event."""
+
+
+class SpanStep(NamedTuple):
+    """The step that a span is the model call of."""
+
+    episode_id: str
+    step: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,30 @@ def fetch_span(store: Store, span: Span) -> SpanDetail | None:
         resource=parse_attributes(row["resource"]),
         events=tuple((event["event"], parse_attributes(event["attributes"])) for event in events),
     )
+
+
+def fetch_spans_with_text(store: Store, spans: Sequence[Span], text: str) -> frozenset[str]:
+    """Return the ids of those spans that have a text in an attribute, an event or their status."""
+    frame = store.query(
+        "dashboard_spans_with_text",
+        trace_ids=sorted({span.trace_id for span in spans}),
+        from_s=min(span.start_ns for span in spans) // 1_000_000_000,
+        until_s=max(span.start_ns for span in spans) // 1_000_000_000 + 1,
+        text=text,
+        max_rows=MAX_SPANS,
+    )
+    return frozenset(frame["span_id"].to_list())
+
+
+def fetch_span_step(store: Store, span: Span) -> SpanStep | None:
+    """Return the step of a current episode whose model call a span is; None for other spans and before conversion."""
+    frame = store.query("dashboard_span_step", trace_id=span.trace_id, span_id=span.span_id)
+    return None if frame.is_empty() else SpanStep(*frame.row(0))
+
+
+def fetch_span_scores(store: Store, span: Span) -> pl.DataFrame:
+    """Return the scores of a span, and those of its trace that name no span."""
+    return store.query("dashboard_span_scores", trace_id=span.trace_id, span_id=span.span_id)
 
 
 def parse_attributes(text: str) -> dict[str, str]:

@@ -130,6 +130,7 @@ STEP_SUMMARIES: Final = Table(
         Column("tool_names", "Array(LowCardinality(String))", "tools that the action calls"),
         *TRANSITION_ROWS.select("converted_at"),
         *TRANSITION_ROWS.select(*(column.name for column in STEP_MEASURES)),
+        *TRANSITION_ROWS.select("agent_name", "trace_id", "span_id"),
     ),
 )
 """Steps of every revision, by time."""

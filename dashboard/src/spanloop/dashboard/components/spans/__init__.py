@@ -1,0 +1,1 @@
+"""Spans as a tree, and one span beside it."""
