@@ -22,6 +22,7 @@ def texts(content: Any) -> list[str]:
 def read(body: dict[str, Any]) -> Conversation:
     """Read a request."""
     conversation = Conversation(is_stream=bool(body.get("stream")), model=body.get("model", ""))
+    conversation.has_schema = (body.get("response_format") or {}).get("type") == "json_schema"
     for tool in body.get("tools") or ():
         function = tool["function"]
         conversation.tools[function["name"]] = function.get("parameters") or {}
