@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ServiceError
+from spanloop.foundation.trained_logprobs import PROBE_TOKEN_IDS
 
 from ..chat.request import ChatRequest
 from ..client.connection import EngineConnectionError
@@ -15,7 +16,6 @@ from ..client.json_codec import encode_json
 from .prompt_ids import BY_CHAT, BY_COMPLETIONS, PromptIdsRoute
 from .served_adapter import ServedAdapter
 
-_PROBE_TOKENS: Final = 24
 _RESET_ATTEMPTS: Final = 50
 _RESET_PAUSE_S: Final = 0.1
 _RELOAD_TIMEOUT_S: Final = 600.0
@@ -140,15 +140,15 @@ class VllmApi:
             "POST", "/v1/chat/completions", {**_WARM_UP, "model": served_name}, timeout_s=_RELOAD_TIMEOUT_S
         )
 
-    async def probe(self, served_name: str) -> tuple[float, ...]:
-        """Return the logprobs of a fixed prompt, as a fingerprint of the loaded weights.
+    async def probe(self, served_name: str, token_ids: Sequence[int] = PROBE_TOKEN_IDS) -> tuple[float, ...]:
+        """Return the logprobs of a prompt's tokens after the first, as a fingerprint of the loaded weights.
 
         Raises:
             ServiceError: The request failed, or the response has no finite logprobs.
         """
         body = {
             "model": served_name,
-            "prompt": list(range(1, _PROBE_TOKENS + 1)),
+            "prompt": list(token_ids),
             "max_tokens": 1,
             "temperature": 0,
             "prompt_logprobs": 0,
