@@ -66,8 +66,8 @@ class Report(BaseModel):
 
 def ask_schema(question):
     async def run():
-        reply = await agent("reporter", SYSTEM, []).reply(UserMsg("user", question), structured_model=Report)
-        return reply.metadata
+        reply = await agent("reporter", SYSTEM, []).reply(UserMsg("user", question), structured_schema=Report)
+        return reply.structured_output
 
     return asyncio.run(run())
 

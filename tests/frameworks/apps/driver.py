@@ -50,6 +50,8 @@ def schema(name: str) -> dict[str, object]:
     return {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
+CLOSING = {"Connection": "close"}
+"""Header fields of a client whose questions have an event loop each: an open connection belongs to one of them."""
 FORM = {
     "type": "object",
     "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
@@ -57,13 +59,6 @@ FORM = {
     "additionalProperties": False,
 }
 """The JSON schema of an answer."""
-
-
-def unpooled():
-    """An HTTP client without open connections, which belong to one event loop: each question has another one."""
-    from httpx import AsyncClient, Limits
-
-    return AsyncClient(limits=Limits(max_keepalive_connections=0))
 
 
 def question(ticket: str) -> str:

@@ -4,11 +4,11 @@ import asyncio
 import os
 
 from agents import Agent, Runner, function_tool, set_default_openai_api, set_default_openai_client
-from driver import BASE_URL, SYSTEM, TOOLS, drive, unpooled
+from driver import BASE_URL, CLOSING, SYSTEM, TOOLS, drive
 from openai import AsyncOpenAI
 from pydantic import BaseModel
 
-set_default_openai_client(AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none", http_client=unpooled()))
+set_default_openai_client(AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none", default_headers=CLOSING))
 set_default_openai_api(os.environ.get("MATRIX_API", "responses"))
 tools = [function_tool(function) for function in TOOLS.values()]
 agent = Agent(name="reporter", model="gpt-4o", instructions=SYSTEM, tools=tools)

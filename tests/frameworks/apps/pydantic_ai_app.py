@@ -1,12 +1,13 @@
 """Pydantic AI."""
 
-from driver import BASE_URL, FORM, SYSTEM, TOOLS, drive, unpooled
+from driver import BASE_URL, CLOSING, FORM, SYSTEM, TOOLS, drive
+from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelRetry, NativeOutput, StructuredDict
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-provider = OpenAIProvider(base_url=f"{BASE_URL}/v1", api_key="none", http_client=unpooled())
-model = OpenAIChatModel("gpt-4o", provider=provider)
+client = AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none", default_headers=CLOSING)
+model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=client))
 
 
 def get_weather(city: str) -> str:

@@ -48,7 +48,7 @@ def run_through_gateway(
         run = run_app(environment.plain_command, app_environment(url, work, more))
         (work / "app.stderr").write_text(run.stderr + "".join(f"\n{t}: {e}" for t, e in run.errors.items()))
         wait_until(lambda: _health(url)["captures"]["waiting_records"] == 0, "the gateway does not store its captures")
-    return cells(row, run, _captured(database))
+    return cells(row, run, _captured(database) if run.answers else 0)
 
 
 @contextmanager
