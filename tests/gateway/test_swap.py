@@ -153,7 +153,7 @@ def test_a_reload_that_changes_no_logprobs_fails(gateway: RunningGateway, stand_
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
-@pytest.mark.parametrize(("offset", "is_served"), [(0.04, True), (0.06, False)])
+@pytest.mark.parametrize(("offset", "is_served"), [(0.09, True), (0.11, False)])
 def test_swapped_weights_give_the_log_probabilities_of_their_trainer(
     gateway: RunningGateway, tmp_path: Path, *, offset: float, is_served: bool
 ) -> None:
@@ -165,7 +165,7 @@ def test_swapped_weights_give_the_log_probabilities_of_their_trainer(
     if not is_served:
         message = response.json()["error"]["message"]
         assert (
-            "differ from those that the trainer of m@v2 computed by 0.060 on average, expected at most 0.05" in message
+            "differ from those that the trainer of m@v2 computed by 0.110 on average, expected at most 0.1" in message
         )
 
 

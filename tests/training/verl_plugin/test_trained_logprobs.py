@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from spanloop.foundation.logprob_agreement import agreement
-from spanloop.foundation.trained_logprobs import PROBE_TOKEN_IDS, TrainedLogprobs
+from spanloop.foundation.trained_logprobs import PROBE_TEXT, PROBE_TOKENS, TrainedLogprobs
 from spanloop.training.models.checkpoints import assemble_model, latest_checkpoint
 from spanloop.training.run.logprob_agreement import response_logprobs
+from spanloop.training.verl_plugin.engine import engine_choice
 
 from ..debug_training import debug_plan, train_here, write_dataset
 
@@ -27,9 +28,22 @@ def test_saved_weights_have_the_log_probabilities_of_the_trainer(
     folder = assemble_model(checkpoint, tiny_model, tmp_path / "model")
     stored = TrainedLogprobs.read(folder)
     assert stored is not None
-    assert stored.token_ids == PROBE_TOKEN_IDS
+    text = AutoTokenizer.from_pretrained(tiny_model)(PROBE_TEXT, add_special_tokens=False)
+    assert list(stored.token_ids) == text["input_ids"][:PROBE_TOKENS]
     differences = [agreement(_recomputed(each, stored.token_ids), stored.logprobs) for each in (folder, tiny_model)]
     assert differences[0].mean < 1e-4 < differences[1].mean
+
+
+def test_the_stock_engine_stores_them_too(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_choice, "model_problem", lambda _config: "a reason")
+    write_dataset(tiny_model, tmp_path, groups=2, episodes=2)
+    train_here(debug_plan(tiny_model, tmp_path, steps=1, samples_path=None))
+    checkpoint = latest_checkpoint(tmp_path / "checkpoints")
+    assert checkpoint is not None
+    folder = assemble_model(checkpoint, tiny_model, tmp_path / "model")
+    stored = TrainedLogprobs.read(folder)
+    assert stored is not None
+    assert agreement(_recomputed(folder, stored.token_ids), stored.logprobs).mean < 1e-4
 
 
 def _recomputed(folder: Path, token_ids: tuple[int, ...]) -> list[float]:

@@ -1,7 +1,7 @@
 """Log-probabilities that a trainer computed under the weights that it saved: a file beside them.
 
-The prompt is fixed and holds nothing of a user. An engine that loaded these weights gives the same log-probabilities up
-to rounding (:mod:`.logprob_agreement`).
+The text is fixed, so that the file holds nothing of a user, and ordinary: rounding changes the log-probabilities of
+tokens that no text has by ten times as much. An engine that loaded these weights gives the same ones up to rounding.
 """
 
 import json
@@ -11,13 +11,20 @@ from typing import Any, Final, NamedTuple, Self
 from .errors import ConfigurationError
 from .paths import write_atomically
 
-PROBE_TOKEN_IDS: Final = tuple(range(1, 25))
-"""The prompt; each vocabulary has these ids."""
+PROBE_TEXT: Final = (
+    "Water boils at 100 degrees Celsius and freezes at 0 degrees. The capital of France is Paris, and the capital of "
+    "Italy is Rome. One two three four five six seven eight nine ten."
+)
+PROBE_TOKENS: Final = 48
+"""Tokens of the text that are compared, at most."""
+TOLERANCE: Final = 0.1
+"""Mean absolute difference, in nats, that rounding explains. Measured between transformers and vLLM: 0.039 for
+SmolLM2-135M and 0.023 for a toy model in bfloat16, 0.000 in float32; 0.234 between the toy before and after SFT."""
 TRAINED_LOGPROBS_FILE: Final = "trained_logprobs.json"
 
 
 class TrainedLogprobs(NamedTuple):
-    """Log-probabilities of a prompt."""
+    """Log-probabilities of the tokens of a text."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]

@@ -29,7 +29,7 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
 from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
 
-from spanloop.foundation.trained_logprobs import PROBE_TOKEN_IDS, TrainedLogprobs
+from spanloop.foundation.trained_logprobs import PROBE_TEXT, PROBE_TOKENS, TrainedLogprobs
 
 from ..policy_loss import sampler_gap
 from ..sample_records import RECORDS
@@ -297,7 +297,7 @@ class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
     _head: OutputHead
 
     def save_checkpoint(self, local_path: str | None, *arguments: Any, **options: Any) -> None:
-        """Save as verl's engine, and beside the weights the log-probabilities of a fixed prompt under them.
+        """Save as verl's engine, and beside the weights the log-probabilities of a fixed text under them.
 
         Args:
             local_path: Folder of this checkpoint; None only waits for the last one.
@@ -305,21 +305,23 @@ class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
             **options: Of verl's engine.
         """
         super().save_checkpoint(local_path, *arguments, **options)
-        if local_path is None:
+        tokenizer = self.model_config.tokenizer
+        token_ids = tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"][:PROBE_TOKENS] if tokenizer else []
+        if local_path is None or len(token_ids) < 2:
             return
         with self.eval_mode():
-            output = self.infer_batch(self._probe())
+            output = self.infer_batch(self._one_row(token_ids))
         if self.rank == 0:
             logprobs = output["model_output"]["log_probs"].unbind()[0].float().tolist()
             folder = Path(local_path) / "huggingface"
             folder.mkdir(exist_ok=True)
-            TrainedLogprobs(PROBE_TOKEN_IDS, tuple(logprobs[: len(PROBE_TOKEN_IDS) - 1])).write(folder)
+            TrainedLogprobs(tuple(token_ids), tuple(logprobs[: len(token_ids) - 1])).write(folder)
 
-    def _probe(self) -> Any:
-        """Return the fixed prompt as a batch of one row, the same on each rank."""
-        length = len(PROBE_TOKEN_IDS)
+    def _one_row(self, token_ids: list[int]) -> Any:
+        """Return a batch of one row, whose tokens after the first are trained."""
+        length = len(token_ids)
         tensors = {
-            "input_ids": _nested_row(torch.tensor(PROBE_TOKEN_IDS)),
+            "input_ids": _nested_row(torch.tensor(token_ids)),
             "position_ids": _nested_row(torch.arange(length)),
             "loss_mask": _nested_row(torch.tensor([0] + [1] * (length - 1))),
         }
