@@ -46,13 +46,13 @@ def test_a_delegated_task_goes_to_the_second_agent_and_comes_back() -> None:
 def test_an_answer_has_the_form_of_a_schema_that_reached_the_model() -> None:
     texts = ["for ticket-schema-1"]
     assert json.loads(decide(Conversation(texts=texts, has_schema=True)).text) == SCHEMA_ANSWER
-    tool = {"report": {"properties": {field: {} for field in SCHEMA_ANSWER}}}
+    tool: dict[str, Any] = {"report": {"properties": {field: {} for field in SCHEMA_ANSWER}}}
     assert decide(Conversation(texts=texts, tools=tool)).calls[0].arguments == SCHEMA_ANSWER
     assert not decide(Conversation(texts=texts)).calls
 
 
 def test_a_coding_agent_runs_a_command_and_answers() -> None:
-    offered = {"exec_command": {"properties": {"cmd": {}}}}
+    offered: dict[str, Any] = {"exec_command": {"properties": {"cmd": {}}}}
     first = decide(Conversation(texts=["for ticket-shell-1"], tools=offered))
     assert (first.calls[0].name, first.calls[0].arguments) == ("exec_command", {"cmd": COMMAND})
     assert "ticket-shell-1" in decide(Conversation(texts=["for ticket-shell-1"], tools=offered, results=1)).text

@@ -266,16 +266,20 @@ def test_the_events_of_a_message(gateway: RunningGateway, engine: RenderingEngin
 def test_the_effort_and_the_schema_of_a_message_reach_the_engine(
     gateway: RunningGateway, engine: RenderingEngine
 ) -> None:
-    schema = {"type": "object", "properties": {}}
-    output = {"effort": "high", "format": {"type": "json_schema", "schema": schema}}
+    schema: Any = {"type": "object", "properties": {}}
+    output: Any = {"effort": "high", "format": {"type": "json_schema", "schema": schema}}
     thinking = {"type": "adaptive", "display": "omitted"}
     edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
-    body = {**MESSAGE, "output_config": output, "thinking": thinking, "context_management": edits}
+    body: Any = {**MESSAGE, "output_config": output, "thinking": thinking, "context_management": edits}
     assert post(gateway, "/v1/messages?beta=true", body).status_code == 200
     sent = engine.requests[-1]
     assert sent["reasoning_effort"] == "high"
     assert sent["response_format"]["json_schema"] == {"name": "output", "schema": schema, "strict": True}
-    for refused, param in (({"task_budget": {}}, "task_budget"), ({"format": {"type": "text"}}, "format.type: text")):
+    refusals: list[tuple[Any, str]] = [
+        ({"task_budget": {}}, "task_budget"),
+        ({"format": {"type": "text"}}, "format.type: text"),
+    ]
+    for refused, param in refusals:
         error = post(gateway, "/v1/messages", {**MESSAGE, "output_config": refused}).json()["error"]
         assert f"output_config.{param}" in error["message"]
 

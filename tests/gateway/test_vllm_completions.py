@@ -99,9 +99,10 @@ def _answer(gateway: Process, messages: list[Any], *, stream: bool, **fields: An
 def test_requests_with_tools_and_a_schema_send_their_messages(gateway: Process) -> None:
     tools: list[Any] = [tool.definition() for tool in SHOP_TOOLS]
     fields: dict[str, Any] = {"model": "toy", "messages": _PROMPT, "max_tokens": 16, "temperature": 0.0}
-    offered = gateway.client.chat.completions.create(**fields, tools=tools, tool_choice="none")
+    create: Any = gateway.client.chat.completions.create
+    offered = create(**fields, tools=tools, tool_choice="none")
     schema: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "boolean"}}}
-    constrained = gateway.client.chat.completions.create(**fields, response_format=schema)
+    constrained = create(**fields, response_format=schema)
     assert constrained.choices[0].message.content in {"true", "false"}
     stored = {capture.response_id: capture for capture in captures(gateway)}
     assert stored[offered.id].is_complete

@@ -174,12 +174,13 @@ def _part_text(part: Mapping[str, Any], param: str) -> str:
 
 def namespaces(document: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the namespace and the name in it of each tool in a namespace, by its name in the chat."""
-    return {
-        f"{space['name']}{_SEPARATOR}{tool['name']}": (space["name"], tool["name"])
-        for space in document.get("tools") or []
-        if space.get("type") == "namespace"
-        for tool in space["tools"]
-    }
+    tools: list[dict[str, Any]] = document.get("tools") or []
+    names: dict[str, tuple[str, str]] = {}
+    for space in tools:
+        if space.get("type") == "namespace":
+            members: list[dict[str, Any]] = space["tools"]
+            names |= {_qualified(space["name"], tool["name"], ""): (space["name"], tool["name"]) for tool in members}
+    return names
 
 
 def _qualified(namespace: object, name: str, param: str) -> str:

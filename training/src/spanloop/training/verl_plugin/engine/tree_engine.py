@@ -320,7 +320,7 @@ class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
     def _one_row(self, token_ids: list[int]) -> Any:
         """Return a batch of one row, whose tokens after the first are trained."""
         length = len(token_ids)
-        tensors = {
+        tensors: dict[str, Any] = {
             "input_ids": _nested_row(torch.tensor(token_ids)),
             "position_ids": _nested_row(torch.arange(length)),
             "loss_mask": _nested_row(torch.tensor([0] + [1] * (length - 1))),
