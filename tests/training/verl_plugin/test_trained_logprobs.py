@@ -48,4 +48,5 @@ def test_the_stock_engine_stores_them_too(tiny_model: Path, tmp_path: Path, monk
 
 def _recomputed(folder: Path, token_ids: tuple[int, ...]) -> list[float]:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return response_logprobs(model, [token_ids[0]], [*token_ids[1:]]).tolist()
+    logprobs: list[float] = response_logprobs(model, [token_ids[0]], [*token_ids[1:]]).tolist()
+    return logprobs
