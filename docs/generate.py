@@ -475,14 +475,29 @@ are Python's, and for older releases, which were not tried.
 """
 
 
+CLIENTS: Final = """The same programs, without telemetry, against the gateway in front of the scripted model; Codex
+and Claude Code run one command and report. "yes": each answer is that of the script, and `captures`: the gateway stored
+every answer of the model. Empty: the program has no such task.
+
+| column | meaning |
+|---|---|
+| chat | answers in one thread, in several, and asynchronously |
+| stream | streamed answers |
+| tool round trip | a tool call that fails, one that works and two parallel ones, each with its result |
+| schema | an answer that must have the form of a JSON schema |
+"""
+
+
 def frameworks() -> str:
     """Return the results of the last run of the framework matrix."""
     rows: list[dict[str, Any]] = list(json.loads((ROOT / "tests/frameworks/results.json").read_text()).values())
-    python = [row for row in rows if not row["is_javascript"]]
-    javascript = [row for row in rows if row["is_javascript"]]
-    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
+    recorded = [row for row in rows if row["cells"] or row["note"]]
+    python = [row for row in recorded if not row["is_javascript"]]
+    javascript = [row for row in recorded if row["is_javascript"]]
+    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(_cells(row).values()))
     parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), OLDER, "## JavaScript\n", JAVASCRIPT]
-    return "\n".join([*parts, *_results(javascript), "## What is missing\n", *(list(reasons) or ["Nothing."])])
+    parts += [*_results(javascript), "## Through the gateway\n", CLIENTS, _clients(rows)]
+    return "\n".join([*parts, "## What is missing\n", *(list(reasons) or ["Nothing."])])
 
 
 def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -504,6 +519,26 @@ def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     return f"{right} of {len(rows)} rows are recorded completely.\n", table(header, cells)
 
 
+def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of the programs that ran through the gateway."""
+    clients = [row for row in rows if row["gateway"]]
+    columns = {column: None for row in clients for column in row["gateway"]}
+    lines = (
+        (
+            row["title"] + (" (JavaScript)" if row["is_javascript"] else ""),
+            row["gateway_version"],
+            *(_mark(row["gateway"], column) for column in columns),
+        )
+        for row in clients
+    )
+    return table(("program", "version", *columns), lines)
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the results of a row, recorded and through the gateway."""
+    return {**row["cells"], **{f"gateway: {column}": reason for column, reason in row["gateway"].items()}}
+
+
 def _mark(cells: Mapping[str, str | None], column: str) -> str:
     reason = cells.get(column)
     return "" if reason is None else "no" if reason else "yes"
@@ -511,7 +546,7 @@ def _mark(cells: Mapping[str, str | None], column: str) -> str:
 
 def _reasons(row: Mapping[str, Any]) -> str:
     by_reason: dict[str, list[str]] = {}
-    for column, reason in row["cells"].items():
+    for column, reason in _cells(row).items():
         if reason:
             by_reason.setdefault(_cell(reason).rpartition(": ")[2], []).append(column)
     problems = [f"{reason} ({', '.join(columns)})" for reason, columns in by_reason.items()]

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 from framework_matrix.scripted_model import bedrock
-from framework_matrix.scripted_model.script import Conversation, decide
+from framework_matrix.scripted_model.script import COMMAND, SCHEMA_ANSWER, Conversation, decide
 from framework_matrix.scripted_model.server import scripted_model
 from openai import OpenAI
 
@@ -41,6 +41,21 @@ def test_a_delegated_task_goes_to_the_second_agent_and_comes_back() -> None:
     assert (first.name, "ticket-delegate-1" in first.arguments["request"]) == ("ask_researcher", True)
     answered = Conversation(texts=["for ticket-delegate-1"], tools=offered, called=["ask_researcher"], results=1)
     assert not decide(answered).calls
+
+
+def test_an_answer_has_the_form_of_a_schema_that_reached_the_model() -> None:
+    texts = ["for ticket-schema-1"]
+    assert json.loads(decide(Conversation(texts=texts, has_schema=True)).text) == SCHEMA_ANSWER
+    tool: dict[str, Any] = {"report": {"properties": {field: {} for field in SCHEMA_ANSWER}}}
+    assert decide(Conversation(texts=texts, tools=tool)).calls[0].arguments == SCHEMA_ANSWER
+    assert not decide(Conversation(texts=texts)).calls
+
+
+def test_a_coding_agent_runs_a_command_and_answers() -> None:
+    offered: dict[str, Any] = {"exec_command": {"properties": {"cmd": {}}}}
+    first = decide(Conversation(texts=["for ticket-shell-1"], tools=offered))
+    assert (first.calls[0].name, first.calls[0].arguments) == ("exec_command", {"cmd": COMMAND})
+    assert "ticket-shell-1" in decide(Conversation(texts=["for ticket-shell-1"], tools=offered, results=1)).text
 
 
 def test_a_crash_is_a_refused_request_after_the_first_tool_call() -> None:

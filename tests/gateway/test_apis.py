@@ -160,6 +160,10 @@ def test_the_events_of_a_response(client: OpenAI) -> None:
     ("fields", "param"),
     [
         ({"tools": [{"type": "web_search"}]}, "tools[0].type: web_search"),
+        (
+            {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "custom", "name": "c"}]}]},
+            "tools[0].tools[0].type: custom",
+        ),
         ({"background": True}, "background"),
         ({"conversation": "c"}, "conversation"),
         ({"prompt": {"id": "p"}}, "prompt"),
@@ -189,6 +193,29 @@ def test_structured_output_and_tool_choice_reach_the_engine(client: OpenAI, engi
     sent = engine.requests[-1]
     assert sent["response_format"]["json_schema"] == {"name": "n", "schema": schema, "strict": True}
     assert sent["tool_choice"] == {"type": "function", "function": {"name": "find"}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_of_a_namespace_is_called_by_its_namespace_and_name(
+    client: OpenAI, engine: RenderingEngine, *, stream: bool
+) -> None:
+    name = {"name": "agents__spawn", "arguments": "{}"}
+    engine.calls_of[0] = {**CALL, "function": name}
+    member: Any = {"type": "function", "name": "spawn", "description": "d", "strict": False, "parameters": {}}
+    space: Any = {"type": "namespace", "name": "agents", "description": "of agents", "tools": [member]}
+    response: Any = client.responses.create(model="stand-in", input="find", tools=[TOOL, space], stream=stream)
+    if stream:
+        events = list(response)
+        done = next(event for event in events if event.type == "response.function_call_arguments.done")
+        assert done.name == "spawn"
+        response = events[-1].response
+    assert [tool["function"]["name"] for tool in engine.requests[-1]["tools"]] == ["find", "agents__spawn"]
+    call = response.output[-1]
+    assert (call.namespace, call.name) == ("agents", "spawn")
+    history: list[Any] = [{"role": "user", "content": "find"}, *(item.to_dict() for item in response.output)]
+    history.append({"type": "function_call_output", "call_id": "c1", "output": "done"})
+    client.responses.create(model="stand-in", input=history, tools=[TOOL, space])
+    assert engine.requests[-1]["messages"][-2]["tool_calls"][0]["function"]["name"] == "agents__spawn"
 
 
 MESSAGE: dict[str, Any] = {
@@ -234,6 +261,27 @@ def test_the_events_of_a_message(gateway: RunningGateway, engine: RenderingEngin
     assert events[0]["message"]["usage"]["input_tokens"] == len(engine.prompts[-1])
     assert json.loads(events[5]["delta"]["partial_json"]) == {"city": "Paris"}
     assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+
+
+def test_the_effort_and_the_schema_of_a_message_reach_the_engine(
+    gateway: RunningGateway, engine: RenderingEngine
+) -> None:
+    schema: Any = {"type": "object", "properties": {}}
+    output: Any = {"effort": "high", "format": {"type": "json_schema", "schema": schema}}
+    thinking = {"type": "adaptive", "display": "omitted"}
+    edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+    body: Any = {**MESSAGE, "output_config": output, "thinking": thinking, "context_management": edits}
+    assert post(gateway, "/v1/messages?beta=true", body).status_code == 200
+    sent = engine.requests[-1]
+    assert sent["reasoning_effort"] == "high"
+    assert sent["response_format"]["json_schema"] == {"name": "output", "schema": schema, "strict": True}
+    refusals: list[tuple[Any, str]] = [
+        ({"task_budget": {}}, "task_budget"),
+        ({"format": {"type": "text"}}, "format.type: text"),
+    ]
+    for refused, param in refusals:
+        error = post(gateway, "/v1/messages", {**MESSAGE, "output_config": refused}).json()["error"]
+        assert f"output_config.{param}" in error["message"]
 
 
 def test_errors_of_messages_have_their_form(gateway: RunningGateway) -> None:

@@ -27,11 +27,17 @@ Start = Callable[..., RunningGateway]
 class OlderEngine(RenderingEngine):
     """As vLLM before 0.32: it renders by ``/tokenize``, and its chats do not take ids."""
 
+    parses_tools = True
+    """Whether it was started with a parser of tool calls."""
+
     async def _render(self, request: Request) -> Response:  # noqa: ARG002
         return JSONResponse({"detail": "Not Found"}, status_code=404)
 
     async def _chat(self, request: Request) -> Response:
         body = await request.json()
+        if body.get("tools") and not self.parses_tools:
+            message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+            return JSONResponse({"error": {"message": message, "code": 400}}, status_code=400)
         assert "kv_transfer_params" not in body or body["messages"] == [{"role": "user", "content": "Hello"}]
         request._json = {**body, "kv_transfer_params": None}  # pyright: ignore[reportPrivateUsage]
         return await super()._chat(request)
@@ -74,6 +80,14 @@ def gateway(start_gateway: Start, engine: OlderEngine) -> Generator[RunningGatew
         running = start_gateway(upstream=url)
         wait_until(lambda: running.health()["engine"] == "serving")
         yield running
+
+
+def test_an_engine_without_a_parser_of_tool_calls_takes_ids(start_gateway: Start, engine: OlderEngine) -> None:
+    engine.parses_tools = False
+    with serving(engine.app()) as url:
+        running = start_gateway(upstream=url)
+        wait_until(lambda: running.health()["engine"] == "serving")
+        assert "by /v1/completions only" in running.health()["continuation"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

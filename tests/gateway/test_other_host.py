@@ -136,6 +136,14 @@ def test_doctor_names_address_key_version_and_shared_folder(
     assert "spanloop serve gateway; or correct SPANLOOP_GATEWAY_URL" in gone.fix
 
 
+def test_doctor_asks_the_gateway_of_its_data_directory(gateway: RunningGateway, tmp_path: Path) -> None:
+    assert found(DataDir(tmp_path / "empty").open()) == {}
+    with gateway.data_dir.announce("gateway", gateway.url):
+        checks = found(gateway.data_dir)
+    assert list(checks) == ["gateway continuation"]
+    assert checks["gateway continuation"].detail.startswith("conversations are tokenised again")
+
+
 def test_doctor_reports_a_clock_that_is_off(here: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def clock(_: object) -> server_clock.ServerClock:
         return server_clock.ServerClock("26.9", -2.5)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.trained_logprobs import TrainedLogprobs
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, wait_until, write_model
 
@@ -149,6 +150,30 @@ def test_a_reload_that_changes_no_logprobs_fails(gateway: RunningGateway, stand_
     response = deploy(gateway, write_model(tmp_path / "v2", 2))
     assert response.status_code == 500
     assert "same logprobs for a fixed prompt as before" in response.json()["error"]["message"]
+    assert gateway.chat().json()["model"] == "stand-in@external"
+
+
+@pytest.mark.parametrize(("offset", "is_served"), [(0.09, True), (0.11, False)])
+def test_swapped_weights_give_the_log_probabilities_of_their_trainer(
+    gateway: RunningGateway, tmp_path: Path, *, offset: float, is_served: bool
+) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    TrainedLogprobs((1, 2), (-1.0 - offset,)).write(folder)
+    response = deploy(gateway, folder)
+    assert response.is_success == is_served
+    assert gateway.chat().json()["model"] == ("m@v2" if is_served else "stand-in@external")
+    if not is_served:
+        message = response.json()["error"]["message"]
+        assert (
+            "differ from those that the trainer of m@v2 computed by 0.110 on average, expected at most 0.1" in message
+        )
+
+
+def test_damaged_log_probabilities_of_a_trainer_are_named(gateway: RunningGateway, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    (folder / "trained_logprobs.json").write_text('{"token_ids": [1, 2], "logprobs": []}')
+    message = deploy(gateway, folder).json()["error"]["message"]
+    assert "trained_logprobs.json is damaged: 2 token ids and 0 log-probabilities, expected one fewer" in message
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 

@@ -10,6 +10,7 @@ from agentscope.permission import PermissionContext, PermissionMode
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, Toolkit
 from driver import BASE_URL, SYSTEM, TOOLS, drive
+from pydantic import BaseModel
 
 tools = list(TOOLS.values())
 
@@ -58,5 +59,18 @@ def delegate(question):
     return asyncio.run(run())
 
 
+class Report(BaseModel):
+    city: str
+    degrees: int
+
+
+def ask_schema(question):
+    async def run():
+        reply = await agent("reporter", SYSTEM, []).reply(UserMsg("user", question), structured_schema=Report)
+        return reply.structured_output
+
+    return asyncio.run(run())
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

@@ -1,7 +1,9 @@
 """The Anthropic SDK in a loop."""
 
+import json
+
 from anthropic import Anthropic, AsyncAnthropic
-from driver import SYSTEM, TOOLS, drive, schema
+from driver import FORM, SYSTEM, TOOLS, drive, schema
 
 OFFERED = [{"name": name, "description": tool.__doc__, "input_schema": schema(name)} for name, tool in TOOLS.items()]
 client = Anthropic()
@@ -55,5 +57,15 @@ async def ask_async(question):
     return answer
 
 
+def ask_schema(question):
+    message = client.messages.create(
+        model="claude-sonnet-5",
+        max_tokens=500,
+        messages=[{"role": "user", "content": question}],
+        output_config={"format": {"type": "json_schema", "schema": FORM}},
+    )
+    return json.loads(message.content[0].text)
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, ask_schema=ask_schema)

@@ -8,6 +8,7 @@ from autogen_agentchat.teams import Swarm
 from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from driver import BASE_URL, SYSTEM, TOOLS, drive
+from pydantic import BaseModel
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=True, family="gpt-4o", structured_output=True)
 
@@ -58,5 +59,15 @@ def delegate(question):
     return asyncio.run(run())
 
 
+class Report(BaseModel):
+    city: str
+    degrees: int
+
+
+def ask_schema(question):
+    reporting = AssistantAgent("reporter", client(), output_content_type=Report)
+    return asyncio.run(reporting.run(task=question)).messages[-1].content.model_dump()
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

@@ -1,7 +1,8 @@
 """Runs an app's functions on the matrix's tasks, and says on stdout what each task answered.
 
-An app passes what its framework can do: `ask` (one task), and where there is such a thing `ask_stream`, `ask_async`
-and `delegate` (a task that one agent hands to another). ``python app.py crash`` lets a task end the process half-way.
+An app passes what its framework can do: `ask` (one task), and where there is such a thing `ask_stream`, `ask_async`,
+`delegate` (a task that one agent hands to another) and, for the gateway, `ask_schema` (an answer of the form `FORM`).
+``python app.py crash`` lets a task end the process half-way.
 """
 
 import asyncio
@@ -49,6 +50,17 @@ def schema(name: str) -> dict[str, object]:
     return {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
+CLOSING = {"Connection": "close"}
+"""Header fields of a client whose questions have an event loop each: an open connection belongs to one of them."""
+FORM = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "degrees": {"type": "integer"}},
+    "required": ["city", "degrees"],
+    "additionalProperties": False,
+}
+"""The JSON schema of an answer."""
+
+
 def question(ticket: str) -> str:
     return f"Report the weather of Oslo and Paris for {ticket}."
 
@@ -59,6 +71,7 @@ def drive(
     ask_stream: Ask | None = None,
     ask_async: Callable[[str], Awaitable[object]] | None = None,
     delegate: Ask | None = None,
+    ask_schema: Ask | None = None,
     has_threads: bool = True,
 ) -> None:
     if sys.argv[1:] == ["crash"]:
@@ -75,6 +88,8 @@ def drive(
             list(pool.map(lambda ticket: _attempt(ticket, ask), ("ticket-threads-1", "ticket-threads-2")))
     if delegate:
         _attempt("ticket-delegate-1", delegate)
+    if ask_schema and os.environ.get("MATRIX_GATEWAY") == "1":
+        _attempt("ticket-schema-1", lambda text: json.dumps(ask_schema(text)))
 
 
 def _attempt(ticket: str, ask: Ask) -> None:

@@ -1,6 +1,6 @@
 """LangChain's `create_agent`."""
 
-from driver import BASE_URL, SYSTEM, TOOLS, drive
+from driver import BASE_URL, FORM, SYSTEM, TOOLS, drive
 from langchain.agents import create_agent
 from langchain.agents.middleware import wrap_tool_call
 from langchain_core.messages import ToolMessage
@@ -58,5 +58,9 @@ def delegate(question):
     return coordinator.invoke({"messages": [("user", question)]})["messages"][-1].text
 
 
+def ask_schema(question):
+    return model.with_structured_output(FORM | {"title": "report"}, method="json_schema").invoke(question)
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

@@ -3,7 +3,7 @@
 import json
 
 import litellm
-from driver import BASE_URL, SYSTEM, TOOLS, drive, schema
+from driver import BASE_URL, FORM, SYSTEM, TOOLS, drive, schema
 
 OFFERED = [
     {"type": "function", "function": {"name": name, "description": tool.__doc__, "parameters": schema(name)}}
@@ -51,5 +51,11 @@ async def ask_async(question):
     return answer
 
 
+def ask_schema(question):
+    form = {"type": "json_schema", "json_schema": {"name": "report", "strict": True, "schema": FORM}}
+    answer = litellm.completion(messages=opening(question), response_format=form, **SETTINGS)
+    return json.loads(answer.choices[0].message.content)
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, ask_schema=ask_schema)

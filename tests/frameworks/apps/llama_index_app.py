@@ -5,6 +5,7 @@ import asyncio
 from driver import BASE_URL, SYSTEM, TOOLS, drive
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.llms.openai_like import OpenAILike
+from pydantic import BaseModel
 
 model = OpenAILike(
     model="gpt-4o", api_base=f"{BASE_URL}/v1", api_key="none", is_chat_model=True, is_function_calling_model=True
@@ -55,5 +56,14 @@ def delegate(question):
     return asyncio.run(run())
 
 
+class Report(BaseModel):
+    city: str
+    degrees: int
+
+
+def ask_schema(question):
+    return model.as_structured_llm(Report).complete(question).raw.model_dump()
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

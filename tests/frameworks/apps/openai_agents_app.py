@@ -4,10 +4,11 @@ import asyncio
 import os
 
 from agents import Agent, Runner, function_tool, set_default_openai_api, set_default_openai_client
-from driver import BASE_URL, SYSTEM, TOOLS, drive
+from driver import BASE_URL, CLOSING, SYSTEM, TOOLS, drive
 from openai import AsyncOpenAI
+from pydantic import BaseModel
 
-set_default_openai_client(AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none"))
+set_default_openai_client(AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none", default_headers=CLOSING))
 set_default_openai_api(os.environ.get("MATRIX_API", "responses"))
 tools = [function_tool(function) for function in TOOLS.values()]
 agent = Agent(name="reporter", model="gpt-4o", instructions=SYSTEM, tools=tools)
@@ -37,5 +38,15 @@ def delegate(question):
     return Runner.run_sync(coordinator, question).final_output
 
 
+class Report(BaseModel):
+    city: str
+    degrees: int
+
+
+def ask_schema(question):
+    reporting = Agent(name="reporter", model="gpt-4o", output_type=Report)
+    return Runner.run_sync(reporting, question).final_output.model_dump()
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

@@ -2,7 +2,7 @@
 
 import json
 
-from driver import BASE_URL, SYSTEM, TOOLS, drive, schema
+from driver import BASE_URL, FORM, SYSTEM, TOOLS, drive, schema
 from openai import AsyncOpenAI, OpenAI
 
 OFFERED = [
@@ -58,5 +58,11 @@ async def ask_async(question):
             messages += run_tools(message)
 
 
+def ask_schema(question):
+    form = {"type": "json_schema", "json_schema": {"name": "report", "strict": True, "schema": FORM}}
+    answer = client.chat.completions.create(model="gpt-4o", messages=opening(question), response_format=form)
+    return json.loads(answer.choices[0].message.content)
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, ask_schema=ask_schema)

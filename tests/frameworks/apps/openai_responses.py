@@ -2,7 +2,7 @@
 
 import json
 
-from driver import BASE_URL, SYSTEM, TOOLS, drive, schema
+from driver import BASE_URL, FORM, SYSTEM, TOOLS, drive, schema
 from openai import AsyncOpenAI, OpenAI
 
 OFFERED = [
@@ -59,5 +59,10 @@ async def ask_async(question):
             items += results
 
 
+def ask_schema(question):
+    form = {"format": {"type": "json_schema", "name": "report", "strict": True, "schema": FORM}}
+    return json.loads(client.responses.create(model="gpt-4o", input=question, text=form).output_text)
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, ask_schema=ask_schema)

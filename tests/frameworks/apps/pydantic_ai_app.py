@@ -1,11 +1,13 @@
 """Pydantic AI."""
 
-from driver import BASE_URL, SYSTEM, TOOLS, drive
-from pydantic_ai import Agent, ModelRetry
+from driver import BASE_URL, CLOSING, FORM, SYSTEM, TOOLS, drive
+from openai import AsyncOpenAI
+from pydantic_ai import Agent, ModelRetry, NativeOutput, StructuredDict
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(base_url=f"{BASE_URL}/v1", api_key="none"))
+client = AsyncOpenAI(base_url=f"{BASE_URL}/v1", api_key="none", default_headers=CLOSING)
+model = OpenAIChatModel("gpt-4o", provider=OpenAIProvider(openai_client=client))
 
 
 def get_weather(city: str) -> str:
@@ -45,5 +47,9 @@ def delegate(question):
     return coordinator.run_sync(question).output
 
 
+def ask_schema(question):
+    return Agent(model, output_type=NativeOutput(StructuredDict(FORM, name="report"))).run_sync(question).output
+
+
 if __name__ == "__main__":
-    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate)
+    drive(ask, ask_stream=ask_stream, ask_async=ask_async, delegate=delegate, ask_schema=ask_schema)

@@ -24,6 +24,7 @@ from .results import SCENARIOS, RowResult
 from .rows import ROWS as PYTHON_ROWS
 from .rows import Row
 from .scripted_model.server import scripted_model
+from .through_gateway import run_through_gateway
 
 ROWS = (*PYTHON_ROWS, *javascript.ROWS)
 _MEMORY_BYTES = 1 << 30
@@ -37,10 +38,13 @@ def main() -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
     parser.add_argument("--oldest", action="store_true", help="find the oldest release that is recorded completely")
+    parser.add_argument("--gateway", action="store_true", help="run through the gateway only")
     options = parser.parse_args()
     if unknown := set(options.rows) - {row.name for row in ROWS}:
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
     chosen = [row for row in ROWS if row.name in (options.rows or {row.name for row in ROWS})]
+    if options.gateway:
+        return 1 if run_clients(chosen) else 0
     if options.tried or options.oldest:
         with _running("tried") as run_row:
             for row in chosen:
@@ -75,6 +79,28 @@ def run_rows(names: list[str]) -> list[str]:
     return lost
 
 
+def run_clients(rows: list[Row]) -> list[str]:
+    """Run the rows that speak an API of the gateway through it, and nothing else.
+
+    Returns:
+        What is missing.
+    """
+    missing: list[str] = []
+    before = results.load()
+    with _running("gateway") as run_row:
+        for row in rows:
+            if not row.is_gateway_client:
+                continue
+            result = run_row(row._replace(is_recorded=False))
+            earlier = before.get(row.name)
+            if earlier is not None and row.is_recorded:
+                result = earlier._replace(gateway=result.gateway, gateway_version=result.gateway_version)
+            results.save(row.name, result)
+            print(_line(result), flush=True)
+            missing += [f"{row.title}: {column}" for column, reason in result.gateway.items() if reason]
+    return missing
+
+
 @contextmanager
 def _running(folder: str) -> Generator[Callable[[Row], RowResult]]:
     """Start the scripted model and ClickHouse; yield what runs a row and returns its result, unsaved."""
@@ -99,7 +125,8 @@ def _find_oldest(row: Row, run_row: Callable[[Row], RowResult]) -> None:
 
 
 def _line(result: RowResult) -> str:
-    missing = "; ".join(f"{column}: {reason}" for column, reason in result.cells.items() if reason)
+    reasons = (*result.cells.items(), *((f"gateway, {column}", reason) for column, reason in result.gateway.items()))
+    missing = "; ".join(f"{column}: {reason}" for column, reason in reasons if reason)
     verdict = "right" if result.is_right else missing or result.note
     return f"{result.title} {result.version} ({result.seconds:.0f} s): {verdict}"
 
@@ -113,14 +140,19 @@ def _run_row(row: Row, wheel: Path, address: Address, model_url: str, work: Path
         environment = javascript.prepare(row) if row.is_javascript else environments.prepare(row, wheel)
     except CommandFailedError as error:
         return result._replace(note=f"not installable: {error}")
+    gateway: dict[str, str | None] = {}
+    if row.is_gateway_client:
+        gateway = run_through_gateway(row, environment, address, model_url, work / "gateway")
+    version = environment.versions[row.package]
+    result = result._replace(version=version, gateway=gateway, gateway_version=version if gateway else "")
+    if not row.is_recorded:
+        return result._replace(seconds=round(time.monotonic() - started, 1))
     bare = _record(row, environment, address, model_url, work / "bare", has_rewards=False)
     rewarded = None  # task() and reward() are Python's
     if not row.is_javascript:
         rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
     cells = _cells(row, bare, rewarded)
-    return result._replace(
-        version=environment.versions[row.package], cells=cells, seconds=round(time.monotonic() - started, 1)
-    )
+    return result._replace(cells=cells, seconds=round(time.monotonic() - started, 1))
 
 
 def _record(

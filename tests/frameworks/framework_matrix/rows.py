@@ -30,6 +30,10 @@ class Row(NamedTuple):
     """Whether the app runs its tools itself, so that only the history tells of them."""
     writes_calls: bool = False
     """Whether the model writes its tool calls into its text, where they have no ids."""
+    is_gateway_client: bool = False
+    """Whether the app speaks an API of the gateway; it runs there, too."""
+    is_recorded: bool = True
+    """Whether the app runs with telemetry; others run through the gateway only."""
     is_javascript: bool = False
     """Whether the packages are npm's, and the app runs in Node.js."""
     impossible: str = ""
@@ -40,8 +44,8 @@ class Row(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The first package, without its extras and its range."""
-        return re.split(r"[\[<>=]", self.packages[0])[0]
+        """The first package, without its extras and its range or, of npm, its version."""
+        return re.split(r"[\[<>=]|(?<=.)@", self.packages[0])[0]
 
     def at(self, version: str) -> Self:
         """The row with a release of the first package."""
@@ -50,13 +54,23 @@ class Row(NamedTuple):
 
 
 ROWS: tuple[Row, ...] = (
-    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
-    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
+    Row(
+        "openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True, is_gateway_client=True, oldest=("1.92.0", "2.0.0")
+    ),
+    Row(
+        "openai_responses",
+        "OpenAI SDK, Responses",
+        ("openai",),
+        is_sdk=True,
+        is_gateway_client=True,
+        oldest=("1.92.0", "2.0.0"),
+    ),
     Row(
         "langchain",
         "LangChain",
         ("langchain", "langchain-openai"),
         app="langchain_agent",
+        is_gateway_client=True,
         oldest=("1.0.0", "1.2.0"),
     ),
     Row(
@@ -71,6 +85,7 @@ ROWS: tuple[Row, ...] = (
         "openai-agents, Responses",
         ("openai-agents",),
         app="openai_agents_app",
+        is_gateway_client=True,
         delegated_steps=3,
         delegated_conversations=1,
         oldest=("0.14.0", "0.19.0"),
@@ -80,17 +95,26 @@ ROWS: tuple[Row, ...] = (
         "openai-agents, chat",
         ("openai-agents",),
         app="openai_agents_app",
+        is_gateway_client=True,
         environment={"MATRIX_API": "chat"},
         delegated_steps=3,
         delegated_conversations=1,
         oldest=("0.14.0", "0.19.0"),
     ),
-    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app", oldest=("2.0.0",)),
+    Row(
+        "pydantic_ai",
+        "Pydantic AI",
+        ("pydantic-ai-slim[openai]",),
+        app="pydantic_ai_app",
+        is_gateway_client=True,
+        oldest=("2.0.0",),
+    ),
     Row(
         "llama_index",
         "LlamaIndex",
         ("llama-index-core", "llama-index-llms-openai-like"),
         app="llama_index_app",
+        is_gateway_client=True,
         delegated_steps=3,
         delegated_conversations=1,
         oldest=("0.14.10", "0.14.20"),
@@ -108,6 +132,7 @@ ROWS: tuple[Row, ...] = (
         "AutoGen",
         ("autogen-agentchat", "autogen-ext[openai]"),
         app="autogen_app",
+        is_gateway_client=True,
         delegated_steps=3,
         oldest=("0.6.0", "0.7.0"),
     ),
@@ -120,7 +145,7 @@ ROWS: tuple[Row, ...] = (
         app="agentscope1_app",
         oldest=("1.0.0", "1.0.10"),
     ),
-    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app", oldest=("2.0.0",)),
+    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app", is_gateway_client=True, oldest=("2.0.0",)),
     Row(
         "dspy",
         "DSPy",
@@ -141,6 +166,7 @@ ROWS: tuple[Row, ...] = (
         ("litellm", "mcp"),
         ("openinference-instrumentation-litellm",),
         app="litellm_app",
+        is_gateway_client=True,
         is_sdk=True,
         oldest=("1.96.0", "1.102.0"),
     ),
@@ -165,6 +191,7 @@ ROWS: tuple[Row, ...] = (
         "Claude Agent SDK",
         ("claude-agent-sdk",),
         app="claude_agent_sdk_app",
+        is_gateway_client=True,
         delegated_steps=5,
         oldest=("0.2.100", "0.2.150"),
     ),
@@ -174,6 +201,7 @@ ROWS: tuple[Row, ...] = (
         ("anthropic",),
         ("opentelemetry-instrumentation-anthropic",),
         app="anthropic_app",
+        is_gateway_client=True,
         is_sdk=True,
         oldest=("0.60.0", "1.0.0"),
     ),

@@ -14,6 +14,13 @@ export const TOOLS = {
 };
 export const DESCRIPTIONS = { get_weather: "Get the weather of a city.", get_population: "Get the population of a city." };
 
+export const FORM = {
+  type: "object",
+  properties: { city: { type: "string" }, degrees: { type: "integer" } },
+  required: ["city", "degrees"],
+  additionalProperties: false,
+};
+
 const question = (ticket) => `Report the weather of Oslo and Paris for ${ticket}.`;
 const tell = (values) => process.stdout.write(`\n${JSON.stringify(values)}\n`);
 
@@ -25,7 +32,11 @@ async function attempt(ticket, ask) {
   }
 }
 
-export async function drive({ ask, askStream, delegate }) {
+export async function driveCommand(askCommand) {
+  await attempt("ticket-shell-1", askCommand);
+}
+
+export async function drive({ ask, askStream, delegate, askSchema }) {
   if (process.argv[2] === "crash") {
     await ask(question("ticket-crash-1"));
     return;
@@ -34,4 +45,7 @@ export async function drive({ ask, askStream, delegate }) {
   if (askStream) await attempt("ticket-stream-1", askStream);
   await Promise.all(["ticket-async-1", "ticket-async-2"].map((ticket) => attempt(ticket, ask)));
   if (delegate) await attempt("ticket-delegate-1", delegate);
+  if (askSchema && process.env.MATRIX_GATEWAY === "1") {
+    await attempt("ticket-schema-1", async (text) => JSON.stringify(await askSchema(text)));
+  }
 }

@@ -1,7 +1,7 @@
 // The OpenAI SDK's chat completions in a loop.
 
 import OpenAI from "openai";
-import { BASE_URL, DESCRIPTIONS, SYSTEM, TOOLS, drive } from "./driver.mjs";
+import { BASE_URL, DESCRIPTIONS, FORM, SYSTEM, TOOLS, drive } from "./driver.mjs";
 
 const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: "none" });
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
@@ -50,4 +50,13 @@ async function streamed(request) {
   return message;
 }
 
-await drive({ ask, askStream: (question) => converse(question, streamed) });
+async function askSchema(question) {
+  const { choices } = await client.chat.completions.create({
+    model: "gpt-4o",
+    messages: [{ role: "user", content: question }],
+    response_format: { type: "json_schema", json_schema: { name: "report", strict: true, schema: FORM } },
+  });
+  return JSON.parse(choices[0].message.content);
+}
+
+await drive({ ask, askStream: (question) => converse(question, streamed), askSchema });

@@ -1,7 +1,7 @@
 // The Vercel AI SDK.
 
 import { createOpenAI } from "@ai-sdk/openai";
-import { generateText, isStepCount, streamText, tool } from "ai";
+import { Output, generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
 import { BASE_URL, DESCRIPTIONS, SYSTEM, TOOLS, drive } from "./driver.mjs";
 
@@ -36,4 +36,9 @@ const delegate = async (question) =>
   (await generateText(request(question, { instructions: "You coordinate.", tools: { ask_researcher: researcher } })))
     .text;
 
-await drive({ ask, askStream, delegate });
+async function askSchema(prompt) {
+  const output = Output.object({ schema: z.object({ city: z.string(), degrees: z.number() }) });
+  return (await generateText({ model, prompt, output, maxRetries: 0 })).output;
+}
+
+await drive({ ask, askStream, delegate, askSchema });

@@ -5,7 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from spanloop.training.run.logprob_agreement import LogprobAgreement, logprob_agreement
+from spanloop.foundation.logprob_agreement import LogprobAgreement
+from spanloop.training.run.logprob_agreement import logprob_agreement
 
 from ..training_seeding import token_logprobs, trajectory
 

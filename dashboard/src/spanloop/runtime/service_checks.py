@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.keys.service_keys import bearer, trusted_certificates
+from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import (
     CLICKHOUSE_URL_ENV,
     CONTROL_URL_ENV,
@@ -59,7 +60,7 @@ _PROBES: Final = {
 
 
 def service_checks(data_dir: Path) -> Iterator[Check]:
-    """Check all that settings name; nothing on a machine that runs everything."""
+    """Check all that settings name; on a machine that runs everything, only whether its gateway uses exact ids."""
     key, problem = _read_key()
     if problem is not None:
         yield problem
@@ -71,6 +72,8 @@ def service_checks(data_dir: Path) -> Iterator[Check]:
             continue
         if address is not None:
             yield from _check_service(address, key)
+        elif service == "gateway":
+            yield from _check_local_gateway(data_dir)
     yield from _check_clickhouse()
     yield from _check_control(data_dir)
     yield from _check_shared(data_dir)
@@ -103,10 +106,32 @@ def _check_service(address: ServiceAddress, key: str) -> Iterator[Check]:
         return
     yield _key_check(address, key, answers)
     yield from _check_version(address, health)
-    yield from _check_continuation(address, health)
+    yield from _check_continuation(address.service, health)
 
 
-def _check_continuation(address: ServiceAddress, health: "httpx.Response") -> Iterator[Check]:
+def _check_local_gateway(data_dir: Path) -> Iterator[Check]:
+    """Check the gateway that runs for this data directory, if one does."""
+    import httpx
+
+    running = DataDir(data_dir).running("gateway")
+    if running is None:
+        return
+    try:
+        health = httpx.get(
+            f"{running.url}/healthz", timeout=_TIMEOUT_S, trust_env=False, verify=trusted_certificates(running.url)
+        )
+    except (httpx.HTTPError, OSError) as error:
+        yield Check(
+            "gateway",
+            ok=False,
+            detail=f"{running.url} does not answer: {error}",
+            fix="Look at its log, then start it again: spanloop up",
+        )
+        return
+    yield from _check_continuation("gateway", health)
+
+
+def _check_continuation(service: str, health: "httpx.Response") -> Iterator[Check]:
     """Check that a gateway continues conversations from exact token ids."""
     try:
         continuation = str(health.json()["continuation"])
@@ -116,7 +141,7 @@ def _check_continuation(address: ServiceAddress, health: "httpx.Response") -> It
         is_exact = continuation == "exact"
         detail = "conversations go on from exact token ids" if is_exact else f"conversations are {continuation}"
         fix = "Serve with vLLM 0.32 or newer; start an upstream with --enable-scale-out, and its model's folder here."
-        yield Check(f"{address.service} continuation", ok=is_exact, detail=detail, fix=fix, needed=False)
+        yield Check(f"{service} continuation", ok=is_exact, detail=detail, fix=fix, needed=False)
 
 
 def _ask(client: "httpx.Client", probe: _Probe, key: str) -> int:

@@ -22,6 +22,8 @@ def texts(content: Any) -> list[str]:
 def read(body: dict[str, Any]) -> Conversation:
     """Read a request."""
     conversation = Conversation(is_stream=bool(body.get("stream")), model=body.get("model", ""))
+    answer_format: dict[str, Any] = body.get("response_format") or {}
+    conversation.has_schema = answer_format.get("type") == "json_schema"
     for tool in body.get("tools") or ():
         function = tool["function"]
         conversation.tools[function["name"]] = function.get("parameters") or {}

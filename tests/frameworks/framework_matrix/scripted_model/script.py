@@ -25,6 +25,12 @@ REPORT: Final = ((WEATHER, "Atlantis"), (WEATHER, "Oslo"), (WEATHER, "Paris"), (
 """The tool calls of a task, in order; the first one fails."""
 SHORT: Final = ((WEATHER, "Oslo"),)
 """Those of the scripts `delegate` and `crash`."""
+MODEL: Final = "scripted"
+"""The model's name of itself."""
+SCHEMA_ANSWER: Final = {"city": "Oslo", "degrees": 7}
+"""The answer in the form of a schema."""
+COMMAND: Final = "echo 'Oslo has 7 degrees' > report.txt"
+"""What the script `shell` lets a coding agent run."""
 FINAL_ANSWER: Final = "final_answer"
 """smolagents' tool that ends a run."""
 
@@ -48,8 +54,10 @@ class Conversation:
     called: list[str] = field(default_factory=list[str])
     """Names of the tools that the model has called."""
     results: int = 0
+    has_schema: bool = False
+    """Whether the answer must have the form of a JSON schema."""
     is_stream: bool = False
-    model: str = "scripted"
+    model: str = MODEL
 
     @property
     def ticket(self) -> str:
@@ -76,8 +84,8 @@ def decide(conversation: Conversation) -> Reply:
     answer = f"Oslo has 7 degrees, Paris 18 degrees. Done with {conversation.ticket}."
     if text := dspy_turn(conversation.texts, calls, conversation.results, answer):
         return Reply(text)
-    if script == "delegate":
-        return _delegate(conversation)
+    if script in {"schema", "shell", "delegate"}:
+        return {"schema": _in_schema, "shell": _command, "delegate": _delegate}[script](conversation)
     turns = (SHORT,) if script == "crash" else (REPORT[:1], REPORT[1:2], REPORT[2:])
     if conversation.results < len(turns):
         return _calls(conversation, *turns[conversation.results])
@@ -94,6 +102,27 @@ def _delegate(conversation: Conversation) -> Reply:
     if CLAUDE_AGENT not in conversation.tools and weather in conversation.tools and weather not in conversation.called:
         return _calls(conversation, *SHORT)
     return _answer(conversation, f"Oslo has 7 degrees. Done with {conversation.ticket}.")
+
+
+def _in_schema(conversation: Conversation) -> Reply:
+    """Answer in the form of a schema: as text where one is given, else by a tool that takes such an answer."""
+    if conversation.has_schema:
+        return Reply(json.dumps(SCHEMA_ANSWER))
+    for name, schema in conversation.tools.items():
+        if SCHEMA_ANSWER.keys() <= (schema.get("properties") or {}).keys():
+            return Reply(calls=(Call(name, SCHEMA_ANSWER),))
+    return Reply("The request has no schema.")
+
+
+def _command(conversation: Conversation) -> Reply:
+    """Run a command by the tool of a coding agent that takes one, and answer."""
+    if conversation.results:
+        return _answer(conversation, f"Oslo has 7 degrees. Done with {conversation.ticket}.")
+    for name, schema in conversation.tools.items():
+        for argument in ("cmd", "command"):
+            if argument in (schema.get("properties") or {}):
+                return Reply(calls=(Call(name, {argument: COMMAND}),))
+    return Reply("No tool takes a command.")
 
 
 def _arguments(schema: dict[str, Any], text: str) -> dict[str, Any]:

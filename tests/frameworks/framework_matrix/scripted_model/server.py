@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from . import anthropic, bedrock, chat, cohere, gemini, responses
-from .script import decide
+from .script import MODEL, decide
 
 _APIS: Final[tuple[tuple[str, ModuleType], ...]] = (
     (r"/chat/completions$", chat),
@@ -22,6 +22,7 @@ _APIS: Final[tuple[tuple[str, ModuleType], ...]] = (
     (r"/converse(?:-stream)?$", bedrock),
 )
 _STREAMING_PATHS: Final = (":streamGenerateContent", "/converse-stream")
+_CARD: Final = {"id": MODEL, "object": "model", "created": 0, "owned_by": "scripted"}
 _REFUSED: Final = {"message": "the script refuses this request", "type": "invalid_request_error", "code": "refused"}
 
 
@@ -29,7 +30,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self._respond(200, "application/json", json.dumps({"object": "list", "data": []}).encode())
+        self._respond(200, "application/json", json.dumps({"object": "list", "data": [_CARD]}).encode())
 
     def do_POST(self) -> None:
         content = self._body()

@@ -9,7 +9,7 @@ from .fields import expect_list, expect_object, expect_text, refuse_others, set_
 
 _KNOWN: Final = frozenset({
     "model", "messages", "system", "max_tokens", "tools", "tool_choice", "stop_sequences", "temperature", "top_p",
-    "top_k", "stream", "thinking",
+    "top_k", "stream", "thinking", "output_config",
     # They change nothing here.
     "metadata", "service_tier", "context_management", "betas",
 })  # fmt: skip
@@ -37,6 +37,8 @@ def to_chat(document: Mapping[str, Any], *, needs_limit: bool = True) -> dict[st
         messages += _messages(expect_object(message, f"messages[{position}]"), f"messages[{position}]")
     chat: dict[str, Any] = {"messages": messages}
     choice = expect_object(document.get("tool_choice") or {}, "tool_choice")
+    output = expect_object(document.get("output_config") or {}, "output_config")
+    refuse_others(output, {"effort", "format"}, "output_config.")
     set_fields(
         chat,
         model=document.get("model"),
@@ -50,6 +52,8 @@ def to_chat(document: Mapping[str, Any], *, needs_limit: bool = True) -> dict[st
         tool_choice=_tool_choice(choice),
         parallel_tool_calls=False if choice.get("disable_parallel_tool_use") else None,
         chat_template_kwargs=_thinking(document.get("thinking")),
+        reasoning_effort=output.get("effort"),
+        response_format=_response_format(output.get("format")),
     )
     if chat.get("stream"):
         chat["stream_options"] = {"include_usage": True}
@@ -172,3 +176,13 @@ def _thinking(thinking: object) -> dict[str, Any] | None:
     if kind not in {"enabled", "disabled", "adaptive"}:
         raise unsupported(f"thinking.type: {kind}")
     return {"enable_thinking": kind != "disabled"}
+
+
+def _response_format(output_format: object) -> dict[str, Any] | None:
+    if output_format is None:
+        return None
+    fields = expect_object(output_format, "output_config.format")
+    if fields.get("type") != "json_schema":
+        raise unsupported(f"output_config.format.type: {fields.get('type')}")
+    refuse_others(fields, {"type", "schema"}, "output_config.format.")
+    return {"type": "json_schema", "json_schema": {"name": "output", "schema": fields.get("schema"), "strict": True}}

@@ -9,6 +9,7 @@ from typing import Any, Final
 from ..api_errors import ApiError
 from ..client.json_codec import as_list, encode_json
 from .blocks import Block, BlockChange, BlockKind, Blocks, text_logprobs
+from .responses_request import namespaces
 
 _ECHOED: Final = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning",
@@ -34,6 +35,7 @@ class ResponsesFormat:
     def __init__(self, document: Mapping[str, Any], store: Store) -> None:
         self._document = document
         self._store = store
+        self._namespaces = namespaces(document)
         self._blocks = Blocks()
         self._created_s = int(time.time())
         self._number = 0
@@ -132,7 +134,7 @@ class ResponsesFormat:
         block = self._blocks.items[index]
         place: dict[str, Any] = {"item_id": self._item_id(index), "output_index": index}
         if block.kind is BlockKind.TOOL_CALL:
-            done = {"name": block.name, "arguments": block.text or "{}"}
+            done = {**self._name(block), "arguments": block.text or "{}"}
             events = [self._event("response.function_call_arguments.done", **place, **done)]
         else:
             is_text = block.kind is BlockKind.TEXT
@@ -157,12 +159,17 @@ class ResponsesFormat:
         if block.kind is BlockKind.TOOL_CALL:
             # The call begins without arguments and never ends without any.
             arguments = block.text or ("{}" if status == "completed" else "")
-            call = {"call_id": block.call_id, "name": block.name, "arguments": arguments}
+            call = {"call_id": block.call_id, **self._name(block), "arguments": arguments}
             return {"id": identity, "type": "function_call", "status": status, **call}
         content = [self._part(block)] if status == "completed" else []
         if block.kind is BlockKind.THINKING:
             return {"id": identity, "type": "reasoning", "summary": [], "content": content, "status": status}
         return {"id": identity, "type": "message", "role": "assistant", "status": status, "content": content}
+
+    def _name(self, block: Block) -> dict[str, str]:
+        """Return the name of a called tool, and its namespace if it is in one."""
+        namespace, name = self._namespaces.get(block.name, ("", block.name))
+        return {"name": name, **({"namespace": namespace} if namespace else {})}
 
     def _part(self, block: Block) -> dict[str, Any]:
         if block.kind is BlockKind.THINKING:

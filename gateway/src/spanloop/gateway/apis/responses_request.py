@@ -18,6 +18,8 @@ _KNOWN: Final = frozenset({
 })  # fmt: skip
 _INCLUDABLE: Final = frozenset({"reasoning.encrypted_content", "message.output_text.logprobs"})
 _ROLES: Final = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_SEPARATOR: Final = "__"
+"""Between a namespace and a tool's name: vLLM's parsers read names of letters, digits, ``_`` and ``-``."""
 _ITEM_FIELDS: Final = frozenset({"id", "type", "status", "phase", "internal_chat_message_metadata_passthrough"})
 
 
@@ -111,7 +113,7 @@ def _add_to_turn(turn: dict[str, Any], item: Mapping[str, Any], kind: str, param
         turn["content"] = _text_of(item.get("content"), f"{param}.content")
     elif kind == "function_call":
         refuse_others(item, _ITEM_FIELDS | {"call_id", "name", "arguments", "namespace"}, f"{param}.")
-        name = expect_text(item.get("name"), f"{param}.name")
+        name = _qualified(item.get("namespace"), expect_text(item.get("name"), f"{param}.name"), f"{param}.namespace")
         function = {"name": name, "arguments": expect_text(item.get("arguments"), f"{param}.arguments")}
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         turn.setdefault("tool_calls", []).append(call)
@@ -170,22 +172,50 @@ def _part_text(part: Mapping[str, Any], param: str) -> str:
     raise unsupported(f"{param}.type: {kind}")
 
 
+def namespaces(document: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the namespace and the name in it of each tool in a namespace, by its name in the chat."""
+    tools: list[dict[str, Any]] = document.get("tools") or []
+    names: dict[str, tuple[str, str]] = {}
+    for space in tools:
+        if space.get("type") == "namespace":
+            members: list[dict[str, Any]] = space["tools"]
+            names |= {_qualified(space["name"], tool["name"], ""): (space["name"], tool["name"]) for tool in members}
+    return names
+
+
+def _qualified(namespace: object, name: str, param: str) -> str:
+    """Return the name of a tool in the chat, whose tools have no namespaces."""
+    return name if namespace is None else f"{expect_text(namespace, param)}{_SEPARATOR}{name}"
+
+
 def _tools(tools: object) -> list[dict[str, Any]]:
     chat_tools: list[dict[str, Any]] = []
     for at, item in enumerate(expect_list(tools or [], "tools")):
         tool = expect_object(item, f"tools[{at}]")
-        if tool.get("type") != "function":
-            raise unsupported(f"tools[{at}].type: {tool.get('type')}")
-        refuse_others(tool, {"type", "name", "description", "parameters", "strict", "defer_loading"}, f"tools[{at}].")
-        function = {"name": expect_text(tool.get("name"), f"tools[{at}].name")}
-        set_fields(
-            function,
-            description=tool.get("description"),
-            parameters=tool.get("parameters"),
-            strict=tool.get("strict"),
-        )
-        chat_tools.append({"type": "function", "function": function})
+        if tool.get("type") != "namespace":
+            chat_tools.append(_function(tool, f"tools[{at}]", None))
+            continue
+        refuse_others(tool, {"type", "name", "description", "tools"}, f"tools[{at}].")
+        for place, member in enumerate(expect_list(tool.get("tools"), f"tools[{at}].tools")):
+            param = f"tools[{at}].tools[{place}]"
+            chat_tools.append(
+                _function(expect_object(member, param), param, expect_text(tool.get("name"), f"tools[{at}].name"))
+            )
     return chat_tools
+
+
+def _function(tool: Mapping[str, Any], param: str, namespace: str | None) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        raise unsupported(f"{param}.type: {tool.get('type')}")
+    refuse_others(tool, {"type", "name", "description", "parameters", "strict", "defer_loading"}, f"{param}.")
+    function = {"name": _qualified(namespace, expect_text(tool.get("name"), f"{param}.name"), param)}
+    set_fields(
+        function,
+        description=tool.get("description"),
+        parameters=tool.get("parameters"),
+        strict=tool.get("strict"),
+    )
+    return {"type": "function", "function": function}
 
 
 def _tool_choice(choice: object) -> object:

@@ -9,11 +9,14 @@ import contextlib
 import logging
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from spanloop.foundation.errors import ConfigurationError, ServiceError, SpanloopError
+from spanloop.foundation.logprob_agreement import agreement
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import GatewaySettings
+from spanloop.foundation.trained_logprobs import TOLERANCE, TrainedLogprobs
 
 from ..api_errors import UnavailableError
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
@@ -212,7 +215,10 @@ class EngineLifecycle:
         """Replace weights or adapter in the running engine; return False if it needs a new start."""
         adapter = await asyncio.to_thread(ServedAdapter.of, target)
         if adapter is not None:
-            return await self._engine.swap_adapter(target.path, adapter)
+            is_swapped = await self._engine.swap_adapter(target.path, adapter)
+            if is_swapped:
+                await self._compare_with_trainer(target)
+            return is_swapped
         # vLLM wraps the layers of an engine with adapters, and loads no weights into them.
         if self._engine.lora_rank or self._folder is None or not self._folder.can_swap_to(folder):
             return False
@@ -244,7 +250,22 @@ class EngineLifecycle:
         # No request runs, so the same weights give equal logprobs: equal ones suggest that nothing was reloaded.
         if after == before:
             raise ServiceError(f"after reloading, {target.label} gives the same logprobs for a fixed prompt as before")
+        await self._compare_with_trainer(target)
         return after
+
+    async def _compare_with_trainer(self, target: Deployment) -> None:
+        """Check that the loaded weights give the logprobs that the trainer computed, where it stored them."""
+        trained = await asyncio.to_thread(TrainedLogprobs.read, Path(target.path))
+        if trained is None:
+            return
+        loaded = await self._engine.api.probe(self._engine.served_name, trained.token_ids)
+        difference = agreement(loaded, trained.logprobs)
+        if not difference.mean <= TOLERANCE:
+            raise ServiceError(
+                f"after reloading, the logprobs of a fixed text differ from those that the trainer of {target.label} "
+                f"computed by {difference.mean:.3f} on average, expected at most {TOLERANCE}"
+            )
+        _log.info("%s gives the trainer's logprobs: they differ by %.4f on average", target.label, difference.mean)
 
     async def _roll_back(self, target: Deployment, previous: Deployment | None, error: SpanloopError) -> ServiceError:
         """Serve the previous version again; return the error to raise."""

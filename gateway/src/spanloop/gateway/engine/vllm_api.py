@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ServiceError
@@ -15,7 +15,8 @@ from ..client.json_codec import encode_json
 from .prompt_ids import BY_CHAT, BY_COMPLETIONS, PromptIdsRoute
 from .served_adapter import ServedAdapter
 
-_PROBE_TOKENS: Final = 24
+_PROBE_TOKEN_IDS: Final = tuple(range(1, 25))
+"""A prompt of ids that each vocabulary has."""
 _RESET_ATTEMPTS: Final = 50
 _RESET_PAUSE_S: Final = 0.1
 _RELOAD_TIMEOUT_S: Final = 600.0
@@ -108,8 +109,9 @@ class VllmApi:
                 return False
             if route.path == ChatRequest.path:
                 return True
-            # Conversations go on from the answers to chats, which need ids, too.
-            chat = await self._call("POST", ChatRequest.path, {**_WARM_UP, "model": served_name, "max_tokens": 1})
+            # Conversations go on from the answers to chats, which need ids, too. A tool would need a parser.
+            chat_body = {name: value for name, value in _WARM_UP.items() if name != "tools"}
+            chat = await self._call("POST", ChatRequest.path, {**chat_body, "model": served_name, "max_tokens": 1})
         except (ServiceError, KeyError, TypeError):
             return False
         return bool(chat.get("prompt_token_ids"))
@@ -140,15 +142,15 @@ class VllmApi:
             "POST", "/v1/chat/completions", {**_WARM_UP, "model": served_name}, timeout_s=_RELOAD_TIMEOUT_S
         )
 
-    async def probe(self, served_name: str) -> tuple[float, ...]:
-        """Return the logprobs of a fixed prompt, as a fingerprint of the loaded weights.
+    async def probe(self, served_name: str, token_ids: Sequence[int] = _PROBE_TOKEN_IDS) -> tuple[float, ...]:
+        """Return the logprobs of a prompt's tokens after the first, as a fingerprint of the loaded weights.
 
         Raises:
             ServiceError: The request failed, or the response has no finite logprobs.
         """
         body = {
             "model": served_name,
-            "prompt": list(range(1, _PROBE_TOKENS + 1)),
+            "prompt": list(token_ids),
             "max_tokens": 1,
             "temperature": 0,
             "prompt_logprobs": 0,

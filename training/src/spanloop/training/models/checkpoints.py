@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import JobError
+from spanloop.foundation.trained_logprobs import TRAINED_LOGPROBS_FILE
 
 from .checkpoint_fence import NO_FENCE, check_claim
 from .files.lora_adapter import read_adapter, read_checkpoint_adapter, stack, write_adapter
@@ -90,6 +91,7 @@ def assemble_model(
 
     A LoRA adapter is merged into the weights; with ``kept_adapter`` the folder has it in PEFT's format instead.
 
+    The log-probabilities that the trainer computed under its weights come from the checkpoint (``trained_logprobs``).
     Tokenizer, chat template, generation config and model config are copied from the base model byte for byte:
     training changes only the weights, and libraries rewrite the other files on saving.
 
@@ -105,7 +107,8 @@ def assemble_model(
         )
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    other_files = [path for path in base.iterdir() if path.is_file() and not _is_weights(path)]
+    other_files = [path for path in base.iterdir() if path.is_file() and not _is_of_weights(path)]
+    other_files += [path for path in [checkpoint.weights_path / TRAINED_LOGPROBS_FILE] if path.exists()]
     adapter = read_checkpoint_adapter(checkpoint.weights_path)
     if adapter is not None:
         weights = []
@@ -117,6 +120,10 @@ def assemble_model(
     for path in weights + other_files:
         shutil.copy2(path, target / path.name)
     return target
+
+
+def _is_of_weights(path: Path) -> bool:
+    return _is_weights(path) or path.name == TRAINED_LOGPROBS_FILE
 
 
 def _is_weights(path: Path) -> bool:

@@ -1,37 +1,17 @@
 # pyright: basic, reportPrivateImportUsage=false
 """Compare recomputed log-probabilities of a model with those that the gateway captured while sampling.
 
-Importance ratios compare the trainer's probability of a token with the sampler's. At the same weights both agree up to
-rounding; a larger difference means another model, another temperature, or other tokens.
+Importance ratios compare the trainer's probability of a token with the sampler's.
 """
 
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
 from transformers import AutoModelForCausalLM
 
-TOLERANCE: Final = 0.05
-"""Mean absolute difference, in nats, that rounding explains: both engines may compute in bfloat16, whose eight bits of
-mantissa give a logit of 20 a rounding error of up to 0.06."""
-
-
-class LogprobAgreement(NamedTuple):
-    """Absolute differences between recomputed and captured log-probabilities, in nats; NaN without a token."""
-
-    tokens: int
-    """Number of compared tokens."""
-    mean: float
-    median: float
-    p99: float
-    largest: float
-
-    @property
-    def agrees(self) -> bool:
-        """Whether rounding explains the differences: the mean is within `TOLERANCE`."""
-        return self.mean <= TOLERANCE
+from spanloop.foundation.logprob_agreement import LogprobAgreement, agreement
 
 
 def logprob_agreement(
@@ -58,7 +38,8 @@ def logprob_agreement(
         "logprobs",
         *(["loss_mask"] if "loss_mask" in rows.columns else []),
     ]
-    gaps: list[np.ndarray] = []
+    recomputed: list[float] = []
+    expected: list[float] = []
     for prompt, response, captured, *rest in rows.select(names).iter_rows():
         mask = np.asarray(rest[0] if rest else [1] * len(response), dtype=bool)
         if not len(response) == len(captured) == len(mask) or not prompt:
@@ -67,15 +48,9 @@ def logprob_agreement(
                 f" and a mask of {len(mask)}: expected a prompt, and the others equally long"
             )
         if response:
-            recomputed = response_logprobs(model, prompt, response, temperature)
-            gaps.append(np.abs(recomputed - np.asarray(captured, dtype=np.float64))[mask])
-    differences = np.concatenate(gaps) if gaps else np.empty(0)
-    if not differences.size:
-        return LogprobAgreement(0, *[float("nan")] * 4)
-    median, p99 = np.quantile(differences, [0.5, 0.99])
-    return LogprobAgreement(
-        differences.size, float(differences.mean()), float(median), float(p99), float(differences.max())
-    )
+            expected += np.asarray(captured, dtype=np.float64)[mask].tolist()
+            recomputed += response_logprobs(model, prompt, response, temperature)[mask].tolist()
+    return agreement(recomputed, expected)
 
 
 def response_logprobs(

@@ -14,17 +14,22 @@ counted over all ranks, and metrics are computed on the gathered rows.
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from tensordict import NonTensorData
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.dataset_utils import DatasetPadMode
 from verl.utils.device import get_device_id, get_device_name, set_expandable_segments
 from verl.utils.torch_dtypes import PrecisionType
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngine, FSDPEngineWithLMHead, FSDPEngineWithValueHead
 from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
+
+from spanloop.foundation.trained_logprobs import PROBE_TEXT, PROBE_TOKENS, TrainedLogprobs
 
 from ..policy_loss import sampler_gap
 from ..sample_records import RECORDS
@@ -291,6 +296,46 @@ class PolicyTreeEngine(TreeEngine, _STOCK_POLICY):  # type: ignore[misc]
 
     _head: OutputHead
 
+    def save_checkpoint(self, local_path: str | None, *arguments: Any, **options: Any) -> None:
+        """Save as verl's engine, and beside the weights the log-probabilities of a fixed text under them.
+
+        Args:
+            local_path: Folder of this checkpoint; None only waits for the last one.
+            *arguments: Of verl's engine.
+            **options: Of verl's engine.
+        """
+        super().save_checkpoint(local_path, *arguments, **options)
+        tokenizer = self.model_config.tokenizer
+        token_ids = tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"][:PROBE_TOKENS] if tokenizer else []
+        if local_path is None or len(token_ids) < 2:
+            return
+        with self.eval_mode():
+            output = self.infer_batch(self._one_row(token_ids))
+        if self.rank == 0:
+            logprobs = output["model_output"]["log_probs"].unbind()[0].float().tolist()
+            folder = Path(local_path) / "huggingface"
+            folder.mkdir(exist_ok=True)
+            TrainedLogprobs(tuple(token_ids), tuple(logprobs[: len(token_ids) - 1])).write(folder)
+
+    def _one_row(self, token_ids: list[int]) -> Any:
+        """Return a batch of one row, whose tokens after the first are trained."""
+        length = len(token_ids)
+        tensors: dict[str, Any] = {
+            "input_ids": _nested_row(torch.tensor(token_ids)),
+            "position_ids": _nested_row(torch.arange(length)),
+            "loss_mask": _nested_row(torch.tensor([0] + [1] * (length - 1))),
+        }
+        settings = {
+            "use_remove_padding": self.model_config.use_remove_padding,
+            "use_dynamic_bsz": True,
+            "max_token_len_per_gpu": length,
+            "micro_batch_size_per_gpu": 1,
+            "temperature": 1.0,
+            "pad_mode": DatasetPadMode.NO_PADDING,
+            "global_token_num": NonTensorData([length]),
+        }
+        return tu.get_tensordict(tensor_dict=tensors, non_tensor_dict=settings)
+
     def _build_lora_module(self, module: Any) -> Any:
         # on a CPU, so that the matrices are the same on each device
         with torch.random.fork_rng(devices=[]):
@@ -336,6 +381,10 @@ class ValueTreeEngine(TreeEngine, _STOCK_VALUE):  # type: ignore[misc]
 
 def _rows(nested: Any) -> list[torch.Tensor]:
     return list(nested.cpu().unbind())
+
+
+def _nested_row(row: torch.Tensor) -> torch.Tensor:
+    return torch.nested.as_nested_tensor([row], layout=torch.jagged)
 
 
 def _calculates_entropy(micro_batch: Any) -> bool:
