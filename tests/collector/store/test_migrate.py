@@ -1,4 +1,5 @@
 """Migrations against a real ClickHouse: fresh, repeated, interrupted, concurrent, newer, edited, foreign."""
+# pyright: reportPrivateUsage=false
 
 import re
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+import spanloop.store.migrate as migrate_module
 from spanloop.foundation.errors import StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -103,6 +105,22 @@ def test_tables_with_other_names_are_allowed(address: Address) -> None:
     Connection(address).command("CREATE TABLE theirs (a String) ENGINE = Memory", doing="preparing")
     migrate(address)
     assert {"theirs", "otel_traces"} <= set(tables(address))
+
+
+def test_a_process_that_others_have_overtaken_goes_on_with_what_is_left(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, overtaken = migrate_module._record, migrations()[3]
+
+    def overtake(connection: Connection, migration: Migration, state: str) -> None:
+        record(connection, migration, state)
+        if migration == overtaken and state == "started":
+            monkeypatch.setattr(migrate_module, "_record", record)
+            migrate(address)  # its tables have later columns now
+
+    monkeypatch.setattr(migrate_module, "_record", overtake)
+    migrate(address)
+    assert {version for version, state in journal(address) if state == "applied"} == {*range(1, KNOWN + 1)}
 
 
 @pytest.mark.slow
