@@ -2,7 +2,7 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -70,12 +70,26 @@ def recorded(name: str) -> pl.DataFrame:
     return exported_transitions(convert(span_frame(load(name)["spans"]), **empty))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_episode_is_the_same_after_export_and_import(name: str) -> None:
-    rows = recorded(name)
-    for trajectory in documents(rows):
-        episode = rows.filter(pl.col("episode_id") == trajectory["session_id"])
-        assert steps(imported(trajectory)) == steps(episode)
+class RoundTrip(NamedTuple):
+    """The steps of an episode of a recording, and the same after export and import."""
+
+    recorded: pl.DataFrame
+    imported: pl.DataFrame
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def round_trips(request: pytest.FixtureRequest) -> list[RoundTrip]:
+    """The episodes of a recording, converted once for all tests of it."""
+    rows = recorded(request.param)
+    return [
+        RoundTrip(rows.filter(pl.col("episode_id") == trajectory["session_id"]), imported(trajectory))
+        for trajectory in documents(rows)
+    ]
+
+
+def test_a_recorded_episode_is_the_same_after_export_and_import(round_trips: list[RoundTrip]) -> None:
+    for round_trip in round_trips:
+        assert steps(round_trip.imported) == steps(round_trip.recorded)
 
 
 def results(rows: pl.DataFrame) -> list[tuple[str, str, str]]:
@@ -84,12 +98,9 @@ def results(rows: pl.DataFrame) -> list[tuple[str, str, str]]:
     return [(each["name"], each["status"], each["content"]) for cell in cells for each in json.loads(cell or "[]")]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_recorded_results_of_tools_are_the_same_after_export_and_import(name: str) -> None:
-    rows = recorded(name)
-    for trajectory in documents(rows):
-        episode = rows.filter(pl.col("episode_id") == trajectory["session_id"])
-        assert results(imported(trajectory)) == results(episode)
+def test_recorded_results_of_tools_are_the_same_after_export_and_import(round_trips: list[RoundTrip]) -> None:
+    for round_trip in round_trips:
+        assert results(round_trip.imported) == results(round_trip.recorded)
 
 
 def test_tokens_rewards_and_native_fields_are_written_and_read() -> None:
