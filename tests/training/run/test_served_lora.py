@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from spanloop.foundation.errors import ConfigurationError
+from spanloop.foundation.logprob_agreement import TOLERANCE
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import EngineSettings
 from spanloop.gateway.client.engine_client import EngineClient
@@ -18,7 +19,6 @@ from spanloop.gateway.engine.vllm_server import ChildEngine
 from spanloop.training.models.checkpoints import KeptAdapter, assemble_model, latest_checkpoint
 from spanloop.training.models.registry import ADAPTER_BASE, Registry
 from spanloop.training.models.serving_copy import serving_path
-from spanloop.training.run.logprob_agreement import TOLERANCE
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..debug_training import debug_plan, train_here, write_dataset
