@@ -187,7 +187,8 @@ def _spoken(
 
 def _turn_heading(number: int, row: dict[str, Any], turn: sessions.Turn | None) -> None:
     local = row["started_at"].astimezone(ZoneInfo(resources.time_zone()))
-    failed = f" · :red[{row['failed_span_count']} failed spans]" if row["failed_span_count"] else ""
+    count = int(row["failed_span_count"])
+    failed = f" · :red[{count} failed span{'' if count == 1 else 's'}]" if count else ""
     mark = " · :blue-badge[this turn]" if st.query_params.get("turn") == row["trace_id"] else ""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f"**Turn {number}** · {local:%Y-%m-%d %H:%M:%S %Z} · {duration(row['duration_ns'])}{failed}{mark}")
