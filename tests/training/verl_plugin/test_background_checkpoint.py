@@ -133,8 +133,8 @@ def test_a_training_that_fails_keeps_the_checkpoint_that_is_being_written(
     passes: list[int] = []
 
     def failing(engine: Any, *arguments: Any, **settings: Any) -> Any:
-        passes.append(1)
-        if len(passes) == 2:
+        passes.append(1 - settings["forward_only"])
+        if sum(passes) == 2:
             raise RuntimeError("the second step fails")
         return stock(engine, *arguments, **settings)
 

@@ -202,7 +202,8 @@ def test_checkpointed_activations_are_computed_again_without_their_attention(
     calls: Counter[tuple[str, bool]] = Counter()
 
     def counted(name: str, function: Any, *arguments: Any, **settings: Any) -> Any:
-        calls[name, is_checkpointed] += 1
+        # without gradients the engine only computes what it stores beside the weights
+        calls[name, is_checkpointed] += name == "kernel" or torch.is_grad_enabled()
         return function(*arguments, **settings)
 
     monkeypatch.setattr(attention_kernels, "_CPU_FORWARD", partial(counted, "kernel", kernel))
@@ -237,7 +238,8 @@ def test_layers_that_fit_into_memory_keep_their_activations(  # noqa: PLR0917 - 
     norm: Any = LlamaRMSNorm.forward
 
     def counted(*arguments: Any) -> Any:
-        norms.append(1)
+        if torch.is_grad_enabled():
+            norms.append(1)
         return norm(*arguments)
 
     monkeypatch.setattr(LlamaRMSNorm, "forward", counted)
