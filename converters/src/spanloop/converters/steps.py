@@ -123,7 +123,7 @@ def build_episode(
     calls, captures = with_used_choices(calls, captures, later_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
     next_calls = [
-        (after := calls[following[index]], continues(call, after)) if index in following else None
+        (calls[following[index]], continues(call, calls[following[index]])) if index in following else None
         for index, call in enumerate(calls)
     ]
     calls, observed = with_observed_calls(calls, next_calls)

@@ -179,7 +179,8 @@ def _all_in(values: frozenset[str] | None, text: str, other: str) -> bool:
 
 def _argument_values(arguments: object) -> frozenset[str] | None:
     """The texts and numbers in decoded arguments, at any depth; None where they are neither object nor list."""
-    return frozenset(scalar_texts(arguments)) if isinstance(arguments, (dict, list)) else None
+    values = frozenset(scalar_texts(arguments))
+    return values if isinstance(arguments, (dict, list)) else None
 
 
 __all__ = ["have_other_arguments", "tool_span_calls"]
