@@ -122,11 +122,11 @@ def build_episode(
     following = _following(above, previous)
     calls, captures = with_used_choices(calls, captures, later_calls(above, following), group.context, tokens)
     calls = with_written_calls(calls, group.context)
-    calls, observed = with_observed_calls(calls, following)
-    afters = [calls[following[index]] if index in following else None for index in range(len(calls))]
     next_calls = [
-        None if after is None else (after, continues(call, after)) for call, after in zip(calls, afters, strict=True)
+        (calls[following[index]], continues(call, calls[following[index]])) if index in following else None
+        for index, call in enumerate(calls)
     ]
+    calls, observed = with_observed_calls(calls, next_calls)
     results = step_results(calls, next_calls, group.context, answer_errors, observed)
     steps = tuple(
         Step(

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from typing import Final, cast
 
 from spanloop.foundation.surrogates import load_json, replace_in_json, replace_surrogates
@@ -58,6 +59,16 @@ def _is_json(value: object) -> bool:
         elif item is not None and not isinstance(item, (str, int, float, bool)):
             return False
     return True
+
+
+def scalar_texts(value: object) -> Iterator[str]:
+    """The texts and numbers in a decoded value, at any depth."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        waiting += [*as_fields(item).values(), *as_list(item)]
+        if isinstance(item, str) or (isinstance(item, (int, float)) and not isinstance(item, bool)):
+            yield str(item)
 
 
 def text_of_repr(text: str) -> str:

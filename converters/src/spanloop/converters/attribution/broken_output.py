@@ -95,15 +95,17 @@ class FilteredOutput(ModelCallRule):
         return Finding(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, "a content filter cut the output", evidence)
 
 
-_CALL_AS_TEXT: Final = re.compile(
+_TAGGED_CALL: Final = re.compile(
     r"<\|?(?:tool_call|tool_calls|function_call|function_calls|tool_use|python_tag|invoke|tool_calls?_(?:section_)?begin)\b"
-    r"|<function=|\[TOOL_CALLS?\]|^\s*(?:```(?:json|tool_call|tool_code)?\s*)?\{\s*\"(?:name|tool|function|tool_name)\"\s*:"
-    r"\s*\"[\w.-]+\"\s*,\s*\"(?:arguments|parameters|args|input|tool_input)\"\s*:",
+    r"|<function=|\[TOOL_CALLS?\]"
 )
 """A tool call as models write one that their parser did not take."""
 
-_CALL_HINTS: Final = ("<", "[TOOL_CALL", '"name"', '"tool', '"function"')
-"""One of these is in every match of ``_CALL_AS_TEXT``, which is slow to look for."""
+_JSON_CALL: Final = re.compile(
+    r"\s*(?:```(?:json|tool_call|tool_code)?\s*)?\{\s*\"(?:name|tool|function|tool_name)\"\s*:"
+    r"\s*\"[\w.-]+\"\s*,\s*\"(?:arguments|parameters|args|input|tool_input)\"\s*:"
+)
+"""Such a call without a tag, with which an answer begins."""
 
 _CALL_BY_NAME: Final = re.compile(
     r"(?:^|\n)\s*Action:\s*[`'\"]?([\w.-]+)|\bto=functions\.([\w-]+)|\b(?:functions|default_api)\.([\w-]+)\("
@@ -114,7 +116,7 @@ _CALL_BY_NAME: Final = re.compile(
 
 
 def _call_as_text(text: str) -> re.Match[str] | None:
-    return _CALL_AS_TEXT.search(text) if any(hint in text for hint in _CALL_HINTS) else None
+    return _JSON_CALL.match(text) or _TAGGED_CALL.search(text)
 
 
 def _call_by_name(text: str, tools: str) -> re.Match[str] | None:

@@ -100,7 +100,7 @@ class AnswerErrors:
 
 
 def _present_literals(texts: Sequence[str]) -> list[frozenset[str]]:
-    if len(texts) < _FEW:
+    if sum(map(len, texts)) < _FEW_CHARACTERS:
         lowered = [text.lower() for text in texts]
         whole = "\0".join(lowered)
         literals = [literal for literal in LITERALS if literal in whole]
@@ -109,8 +109,8 @@ def _present_literals(texts: Sequence[str]) -> list[frozenset[str]]:
     return [frozenset(literals) for literals in column.str.extract_many(LITERALS, overlapping=True).to_list()]
 
 
-_FEW: Final = 48
-"""Fewer texts are searched for one literal after the other: polars builds its automaton anew for each search."""
+_FEW_CHARACTERS: Final = 5_000
+"""Fewer are searched for one literal after the other: polars builds its automaton anew for each search."""
 
 
 def error_in_text(content: str) -> DetectedError | None:

@@ -8,13 +8,13 @@ with calls or answers in an API's own form has no written calls: there, they are
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from spanloop.messages import ToolCall, dump, parse_json_or_none
-from spanloop.messages.json_values import as_fields, as_list
+from spanloop.messages.json_values import scalar_texts
 
 from ..spans import Span, SpanKind
 from .finish_reasons import TOOL_CALL
@@ -68,18 +68,8 @@ def _asks_for(call: Span, tool: Span) -> bool:
     text = call.output[0].text if call.output else ""
     if not re.search(rf"(?<!\w){re.escape(tool.tool_name)}(?!\w)", text):
         return False
-    values = _values(parse_json_or_none(tool.tool_arguments))
+    values = scalar_texts(parse_json_or_none(tool.tool_arguments))
     return all(value in text or dump(value)[1:-1] in text for value in values)
-
-
-def _values(arguments: object) -> Iterator[str]:
-    """The texts and numbers in the arguments."""
-    waiting = [arguments]
-    while waiting:
-        value = waiting.pop()
-        waiting += [*as_fields(value).values(), *as_list(value)]
-        if isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            yield str(value)
 
 
 def _with_calls(call: Span, tool_calls: Sequence[ToolCall]) -> Span:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from spanloop.messages import Message, ToolCall, dump, parse_json_or_none
 from spanloop.messages.json_values import as_fields, as_list, python_object
 
-from ..linking.continuation import continues
+from ..linking.continuation import Continuation
 from ..spans import Span
 from .tool_results import ShownAnswer
 
@@ -74,13 +74,13 @@ class _Observation(NamedTuple):
 
 
 def with_observed_calls(
-    calls: Sequence[Span], following: Mapping[int, int]
+    calls: Sequence[Span], next_calls: Sequence[tuple[Span, Continuation] | None]
 ) -> tuple[Sequence[Span], dict[int, list[ShownAnswer]]]:
     """The calls of an episode with the tool calls of their texts that a later message answers, and these answers.
 
     Args:
         calls: The episode's model calls, in their order.
-        following: Index of a call → index of the one that comes next in its thread.
+        next_calls: For each call the one that comes next in its thread, and what the two have in common.
 
     Returns:
         The calls, and by index one answer for each tool call in its order; a call without an index has none in this
@@ -89,11 +89,11 @@ def with_observed_calls(
     changed: dict[int, Span] = {}
     answers: dict[int, list[ShownAnswer]] = {}
     for index, call in enumerate(calls):
-        after = following.get(index)
-        newest = None if after is None else calls[after].history.message
+        next_call = next_calls[index]
+        newest = None if next_call is None else next_call[0].history.message
         if not call.output or (newest is not None and newest.tool_responses):
             continue
-        observations, new_messages = _observations(call, index, calls, following)
+        observations, new_messages = _observations(call, calls[index + 1 : index + 1 + _MOST_CANDIDATES], next_call)
         if not observations:
             continue
         tool_calls = call.output[0].tool_calls or tuple(_written_calls(call.output[0], new_messages))
@@ -122,21 +122,20 @@ def _matched(tool_calls: Sequence[ToolCall], observations: Sequence[_Observation
 
 
 def _observations(
-    call: Span, index: int, calls: Sequence[Span], following: Mapping[int, int]
+    call: Span, later: Sequence[Span], next_call: tuple[Span, Continuation] | None
 ) -> tuple[list[_Observation], Sequence[Message]]:
     """The results in the messages that the next call was sent beside the input of ``call``, and these messages."""
-    after = following.get(index)
-    if after is None:
-        return _rewritten(call, calls[index + 1 : index + 1 + _MOST_CANDIDATES]), ()
-    newest = calls[after].history.message
+    if next_call is None:
+        return _rewritten(call, later), ()
+    after, continuation = next_call
+    newest, new_messages = after.history.message, continuation.new_messages
     if newest is None or newest.role == "system":
         return [], ()
-    new_messages = continues(call, calls[after]).new_messages
     if any(message.tool_responses for message in new_messages):
         return [], ()
     users = (message for message in new_messages if message.role in {"user", "tool"} and message.text)
     observations = [observation for message in users for observation in _read(message.text)]
-    return observations or _rewritten(call, (calls[after],)), new_messages
+    return observations or _rewritten(call, (after,)), new_messages
 
 
 def _rewritten(call: Span, later: Sequence[Span]) -> list[_Observation]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from spanloop.messages import dump, parse_json_or_none
-from spanloop.messages.json_values import as_fields, as_list
+from spanloop.messages.json_values import as_fields, scalar_texts
 
 from ..linking import SpanKey, inherit
 from ..spans import Span, SpanKind
@@ -179,16 +179,8 @@ def _all_in(values: frozenset[str] | None, text: str, other: str) -> bool:
 
 def _argument_values(arguments: object) -> frozenset[str] | None:
     """The texts and numbers in decoded arguments, at any depth; None where they are neither object nor list."""
-    if not isinstance(arguments, (dict, list)):
-        return None
-    values: set[str] = set()
-    waiting: list[object] = [arguments]
-    while waiting:
-        value = waiting.pop()
-        waiting += [*as_fields(value).values(), *as_list(value)]
-        if isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            values.add(str(value))
-    return frozenset(values)
+    values = frozenset(scalar_texts(arguments))
+    return values if isinstance(arguments, (dict, list)) else None
 
 
 __all__ = ["have_other_arguments", "tool_span_calls"]
