@@ -58,6 +58,9 @@ def test_a_decision_by_the_rule_takes_two_clicks_and_the_last_promotion_is_taken
     assert champion(learned_environment) == "demo@v3"
     button(open_version("demo@v3"), "Take the promotion back: serve demo@v1").click().run()
     assert champion(learned_environment) == "demo@v1"
+    again = open_version("demo@v3")  # the guards of now, and the equal ones of the decision
+    assert "The rule would say" in text_of(again)
+    assert "**Decisions**" in text_of(again)
     ended = [entry[5:] for entry in AuditLog(learned_environment).read()]
     assert ended == [
         ("decide about version", "demo@v3", "ok", "promoted against demo@v1"),

@@ -33,7 +33,8 @@ def show(decisions: Sequence[Decision]) -> None:
         rival = f" against {escape_md(decision.champion)}" if decision.champion else ""
         heading = f"{MARKS[decision.outcome]}{rival}, {ago(decision.decided_at, resources.now())}"
         with st.expander(heading, expanded=number_of == 0):
-            show_evidence(decision.evidence, decision.candidate, decision.champion, decision.rule)
+            key = f"guards of decision {number_of + 1}"
+            show_evidence(decision.evidence, decision.candidate, decision.champion, decision.rule, key=key)
             if decision.job_id:
                 st.page_link(linked_page("jobs"), label="The job that decided", query_params={"job": decision.job_id})
 
@@ -50,7 +51,9 @@ def show_champion(name: str, decisions: Sequence[Decision]) -> None:
     st.altair_chart(chart)
 
 
-def show_evidence(evidence: Evidence, candidate: str, champion: str, rule: Promotion | None) -> None:
+def show_evidence(
+    evidence: Evidence, candidate: str, champion: str, rule: Promotion | None, *, key: str = "guards"
+) -> None:
     """Draw why a decision is what it is.
 
     Args:
@@ -58,6 +61,7 @@ def show_evidence(evidence: Evidence, candidate: str, champion: str, rule: Promo
         candidate: ``name@version``.
         champion: ``name@version``; empty when there was none.
         rule: What had to be shown; None when no rule was asked.
+        key: Names the table of guards; a page may show equal evidence twice.
     """
     st.markdown(escape_md(evidence.reason))
     if evidence.measured is not None:
@@ -71,6 +75,7 @@ def show_evidence(evidence: Evidence, candidate: str, champion: str, rule: Promo
                 "champion": tables.number_column(champion, form=".3f"),
                 "holds": tables.text_column(width=90),
             },
+            key=key,
         )
     notes = [
         f"Evaluations: {escape_md(' and '.join(evidence.evaluations))}." if evidence.evaluations else "",
