@@ -23,6 +23,12 @@ def test_the_recordings_fill_a_new_data_directory_once(tmp_path: Path) -> None:
         assert counted["episodes"] > 10
         assert counted["trainable_transitions"] > 10
         assert not store.query("dashboard_metric_jobs", max_rows=5).is_empty()
+        sessions = store.connection.query(
+            "SELECT uniq(session_id) FROM episodes WHERE session_id != ''", doing="counting"
+        )
+        assert sessions.item() == 3
+        evaluated = store.connection.query("SELECT DISTINCT model FROM evaluations", doing="listing")
+        assert set(evaluated["model"]) == {"tiny@v1", "tiny@v2"}
 
 
 def test_a_directory_with_other_data_is_left_alone(tmp_path: Path) -> None:
