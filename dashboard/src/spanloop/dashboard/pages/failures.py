@@ -158,7 +158,9 @@ def _tools(store: Store, filters: Filters) -> None:
             {
                 "tool": Column("tool"),
                 "failures": Column("failed", "number", "Failures with this tool, by whoever", 64),
-                "calls": Column("calls", "number", "Calls in messages of the model; – where only spans name the tool", 64),
+                "calls": Column(
+                    "calls", "number", "Calls in messages of the model; no number where only spans name the tool", 64
+                ),
                 "share": Column("share", "number", "Failures of all calls", 64),
                 "by_policy": Column("by policy", "number", "The policy called it wrongly", 74),
                 "by_tool": Column("by tool", "number", "The tool itself failed", 64),
