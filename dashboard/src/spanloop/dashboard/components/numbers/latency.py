@@ -18,8 +18,8 @@ _COUNTED: Final = {"agent": "episodes", "model": "calls", "tool": "calls"}
 _HELP: Final = {
     "agent": "Durations of an agent's episodes, from the first span to the last.",
     "model": "Durations of a model's calls.",
-    "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none. Calls "
-    "are those in messages of the model: a tool that only spans name is not listed.",
+    "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none. "
+    "Calls are those in messages of the model: a tool that only spans name is not listed.",
 }
 _MEASURED: Final = {"measured": Column("measured", "number", "Calls that have a duration: that of their span", 92)}
 _NOT_RECORDED: Final[dict[str, object]] = {"text": "not recorded", "key": -1.0}
