@@ -121,6 +121,7 @@ def test_composition_rejections_and_leakage_are_shown(feed: Feed, store: Store, 
     members += [
         counted | {"episode_id": "other", "task_id": "weather-0"},
         counted | {"episode_id": "far", "task_id": "x"},
+        counted | {"episode_id": trace_id("e1"), "task_id": "weather-1", "left_out": "training_task"},
     ]
     store.insert("evaluation_episodes", frame_of("evaluation_episodes", members))
     assert ["held:m@v1", "1", "5", "2", "1"] in table(spanloop("show", "shop"))

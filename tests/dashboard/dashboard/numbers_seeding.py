@@ -19,20 +19,18 @@ PRICES: Final = Prices(
 """From the second day on twice as dear, and without a price of cached tokens."""
 
 
-def seed_numbers(store: Store) -> None:
-    """Store the episodes a to d."""
-    insert(
-        store,
-        "transition_rows",
-        [
-            _step("a", 0, "gpt-1", took_s=1, first_ms=200, tokens=(1_000_000, 400_000, 100_000), tool=("search", 50)),
-            _step("a", 1, "gpt-1", took_s=3, tokens=(1_000_000, 0, 0), tool=("search", 150)),
-            _step("b", 0, "gpt-1", took_s=2, tokens=(0, 0, 0)),
-            _step("b", 1, "house", took_s=5, tokens=(7_000, 0, 1_000)),
-            _step("c", 0, "gpt-1", took_s=1, first_ms=400, tokens=(1_000_000, 500_000, 0), day=1),
-            _step("d", 0, "house", took_s=4, tokens=(500, 0, 0), tool=("search", 0), day=1),
-        ],
-    )
+def seed_numbers(store: Store, *, has_results: bool = True) -> None:
+    """Store the episodes a to d; without results in the form of converters that wrote no durations of tools."""
+    steps = [
+        _step("a", 0, "gpt-1", took_s=1, first_ms=200, tokens=(1_000_000, 400_000, 100_000), tool=("search", 50)),
+        _step("a", 1, "gpt-1", took_s=3, tokens=(1_000_000, 0, 0), tool=("search", 150)),
+        _step("b", 0, "gpt-1", took_s=2, tokens=(0, 0, 0)),
+        _step("b", 1, "house", took_s=5, tokens=(7_000, 0, 1_000)),
+        _step("c", 0, "gpt-1", took_s=1, first_ms=400, tokens=(1_000_000, 500_000, 0), day=1),
+        _step("d", 0, "house", took_s=4, tokens=(500, 0, 0), tool=("search", 0), day=1),
+    ]
+    left_out = set[str]() if has_results else {"result_tools", "result_durations_ns"}
+    insert(store, "transition_rows", [{name: step[name] for name in step.keys() - left_out} for step in steps])
     insert(
         store,
         "failures",

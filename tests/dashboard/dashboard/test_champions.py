@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spanloop.dashboard.view_models.champions import champion_series
+from spanloop.dashboard.view_models.champions import basis_text, champion_series
 from spanloop.foundation.settings.metric import Metric
 from spanloop.training.promotion.evidence import Decision, Evidence, Measured
 from spanloop.training.promotion.outcome import PromotionOutcome
@@ -45,6 +45,15 @@ def test_the_champion_moves_with_a_promotion_and_a_rollback_only() -> None:
     ]
     assert series["look"].to_list() == [0, 1, 2, 3, 4]
     assert series["why"].to_list()[1] == "reason 1"
+
+
+def test_values_say_what_they_are_means_over() -> None:
+    tasks = decision(1, PromotionOutcome.KEPT, ("m@v2", 0.6), ("m@v1", 0.4))
+    text = "Each value is a mean over the tasks that both versions attempted (100), not over all episodes of a version."
+    assert basis_text([tasks]) == text
+    canary = tasks.model_copy(update={"evidence": tasks.evidence.model_copy(update={"canary": "c1"})})
+    assert "mean over a canary's sessions (100)" in basis_text([canary])
+    assert "attempted or a canary's sessions" in basis_text([tasks, canary])
 
 
 @pytest.mark.parametrize("decisions", [[], [decision(1, PromotionOutcome.PROMOTED, ("m@v2", 1.0), ("", 0.0))]])

@@ -74,6 +74,9 @@ def test_a_version_without_an_evaluation_says_what_is_missing(learned_environmen
     new = registry.add("demo", registry.get("demo@v3").path).reference
     app = open_version(new)
     assert "The rule cannot decide yet." in text_of(app)
+    (commands,) = (each.value for each in app.code if "evaluate" in each.value)
+    option = f"--name NAME --run RUN --data-dir {learned_environment.path}"
+    assert commands == f"spanloop evaluate {new} {option}\nspanloop evaluate demo@v1 {option}"
     assert button(app, "Decide by the rule").disabled
 
 

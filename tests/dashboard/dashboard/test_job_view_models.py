@@ -126,6 +126,11 @@ def test_progress_is_a_share(job: Job, share: float) -> None:
     assert progress(job) == pytest.approx(share)
 
 
+def test_steps_of_the_setting_are_a_limit_until_the_runner_reports_its_own() -> None:
+    assert replace(JOB, state=JobState.QUEUED, step=0).steps_limit == "at most 10"
+    assert JOB.steps_limit == "10"
+
+
 def test_time_runs_until_the_end() -> None:
     assert run_duration(replace(JOB, started_at=None), NOW) == DASH
     assert run_duration(JOB, NOW + timedelta(seconds=65)) == "1 min 05 s"

@@ -95,7 +95,10 @@ def test_an_episode_is_marked_in_1_key(person: Person, shop: tuple[str, Browser,
     key(person, "g")
     assert person.actions == 1
     expect(person.page.get_by_role("button", name="Take back")).to_be_visible()
+    pending = person.page.get_by_text("counts after the next conversion")
+    expect(pending).to_be_visible()
     assert outcome(store, episode) == ("success", "")
+    expect(pending).to_be_hidden()
     entry = AuditLog(directory).read()[-1]
     assert (entry.action, entry.object, entry.result) == ("judge", f"{episode} the episode", "ok")
     person.open(f"episodes?episode={episode}")

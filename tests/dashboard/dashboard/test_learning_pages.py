@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from spanloop.dashboard.components.evaluation_figures import range_of_difference
+from spanloop.evaluation.results import Interval
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Promotion
 from spanloop.store import connect
@@ -141,6 +143,19 @@ def test_a_task_that_improved_is_shown_side_by_side(learned: Learned) -> None:
     parts = table(app, 1)
     assert parts["component"].to_list() == ["answer", "tool_use", "the episode's reward"]
     assert parts["difference"].to_list() == pytest.approx([0.7, 0.0, 0.7])
+
+
+@pytest.mark.usefixtures("learned")
+def test_tasks_of_the_training_are_counted_beside_the_comparison() -> None:
+    text = text_of(open_page("evaluations", view="Task by task"))
+    assert "demo@v3 was trained on 10 of these 50 tasks" in text
+    assert "demo@v1 was trained" not in text
+    assert "was trained on" not in text_of(open_page("evaluations", view="Task by task", tasks="test-"))
+
+
+@pytest.mark.parametrize(("tasks", "text"), [(2, "+0.5 to +0.5: may be chance"), (6, "+0.5 to +0.5")])
+def test_a_difference_over_few_tasks_may_be_chance(tasks: int, text: str) -> None:
+    assert range_of_difference(Interval(0.5, 0.5, 0.5), "+.1f", tasks=tasks) == text
 
 
 def test_another_task_is_picked_by_a_row_and_by_the_url(learned: Learned) -> None:

@@ -51,6 +51,13 @@ def test_a_tool_call_that_no_span_measured_has_no_duration(numbered: Store) -> N
     assert (row["value"], row["calls"], row["measured"], row["p99"]) == ("search", 3, 2, 150e6)
 
 
+def test_a_tool_call_of_an_earlier_converter_is_counted(clickhouse: Address, databases: ReusedDatabases) -> None:
+    with Store(replace(clickhouse, database=databases.take())) as store:
+        seed_numbers(store, has_results=False)
+        row = numbers.fetch_latency(store, Filters(), "tool").row(0, named=True)
+    assert (row["value"], row["calls"], row["measured"], row["p50"]) == ("search", 3, 0, None)
+
+
 def test_cost_follows_the_price_of_the_day_and_of_cached_tokens(numbered: Store) -> None:
     usage = numbers.fetch_usage(numbered, Filters(), PRICES, "agent")
     rows = {row["value"]: row for row in usage.rows.iter_rows(named=True)}

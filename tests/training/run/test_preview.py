@@ -14,6 +14,7 @@ from spanloop.training.models.base_model import read_base_model
 from spanloop.training.models.memory_estimate import MemoryFactors, estimate_on_gpus
 from spanloop.training.models.model_shape import ModelShape, read_shape
 from spanloop.training.models.registry import Registry
+from spanloop.training.models.time_estimate import LARGE_CARD
 from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.run.preview import preview, preview_memory
 from spanloop.training.spec.choices import Device
@@ -49,7 +50,8 @@ def test_a_preview_counts_what_an_export_would_take(
     assert result.response_tokens - result.trained_tokens == 3 * result.rows.accepted
 
 
-def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None:
+def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
     arguments = ["train", "tiny", "--data-dir", str(seeded.data_dir.path), "--dry-run", "--task-prefix"]
     completed = CliRunner().invoke(command_tree.app, [*arguments, "task-"])
     assert completed.exit_code == 0, completed.output
@@ -58,9 +60,14 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     assert "rows 24 of 30 accepted (rejected: reward_constant 6)" in lines
     assert "steps 4 of 4 groups: 4.00 passes over the data (max_passes of 4 leaves 6 out)" in lines
     assert any(line.startswith("memory about 2.") for line in lines)
-    assert any(line.startswith("on each GPU about") for line in lines)
-    assert "auto 32,768 tokens in a pass on H100 with 80 GB free" in lines
-    assert "time about 0.2 s a step, 0.00 h on H100 (measured on it: forward and backward of 1.5B)" in lines
+    assert "device CPU, as this host has no GPU" in lines
+    assert "auto 2,048 tokens in a pass on the CPU" in lines
+    assert not any(line.startswith(("on each GPU", "time")) for line in lines), "this host has no GPU"
+    completed = CliRunner().invoke(command_tree.app, [*arguments, "task-", "--preset", "gpu"])
+    named = [" ".join(line.split()) for line in completed.stdout.splitlines()]
+    assert any(line.startswith("on each GPU about") for line in named)
+    assert "auto 32,768 tokens in a pass on H100 with 80 GB free" in named
+    assert "time about 0.2 s a step, 0.00 h on H100 (measured on it: forward and backward of 1.5B)" in named
     completed = CliRunner().invoke(
         command_tree.app, [*arguments, "task-", "--coreset", "diversity", "--coreset-share", "0.5"]
     )
@@ -97,14 +104,17 @@ def test_a_dry_run_names_an_episode_whose_old_score_is_out_of_range(
 
 def test_the_estimates_are_of_the_devices_that_a_job_may_train_on() -> None:
     shape = ModelShape(parameters=1000, layers=2, hidden=8, key_value=4, intermediate=16, vocabulary=32)
-    anywhere = preview_memory(JobSpec.of(base="m"), shape, 10)
-    assert anywhere.auto_tokens == 32_768
-    expected = estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=32_768)
-    assert anywhere.gpus == expected
-    assert preview_memory(JobSpec.of(base="m", device=Device.CPU), shape, 10) == anywhere._replace(gpus=None)
-    chosen = preview_memory(JobSpec.of(base="m", device=Device.CUDA, micro_batch_tokens=64), shape, 100)
+    on_gpu = preview_memory(JobSpec.of(base="m"), shape, 10, LARGE_CARD)
+    assert (on_gpu.auto_tokens, on_gpu.cpu) == (32_768, None)
+    assert on_gpu.gpus == estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=32_768)
+    without = preview_memory(JobSpec.of(base="m"), shape, 3000, None)
+    assert (without.cpu_tokens, without.gpus) == (3000, None)
+    assert preview_memory(JobSpec.of(base="m", device=Device.CPU), shape, 3000, None) == without
+    chosen = preview_memory(JobSpec.of(base="m", device=Device.CUDA, micro_batch_tokens=64), shape, 100, None)
     assert chosen.cpu is None
     assert chosen.gpus == estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=100)
+    cluster = preview_memory(JobSpec.of(base="m", ray_address="auto"), shape, 10, None)
+    assert None not in (cluster.cpu, cluster.gpus), "its machines are not known here"
 
 
 def test_a_shape_counts_the_stored_weights(tiny_model: Path) -> None:

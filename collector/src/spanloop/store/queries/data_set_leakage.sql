@@ -1,5 +1,5 @@
 -- Evaluations that share tasks or episodes with a version of a data set. episodes: those of the data set that are attempts at a shared
--- task. shared_episodes: those of the data set that the evaluation counts.
+-- task. shared_episodes: those of the data set that the evaluation counts. Attempts that an evaluation leaves out share nothing.
 WITH members AS (
     SELECT episode_id, if(task_id = '', group_id, task_id) AS task
     FROM data_set_episodes FINAL
@@ -17,7 +17,7 @@ FROM (
             evaluation_id, evaluation_revision, task_id,
             countIf(episode_id IN (SELECT episode_id FROM members)) AS evaluated_members
         FROM evaluation_episodes FINAL
-        WHERE task_id IN (SELECT task FROM members)
+        WHERE left_out = '' AND task_id IN (SELECT task FROM members)
         GROUP BY evaluation_id, evaluation_revision, task_id
     ) AS x
     INNER JOIN (SELECT task, count() AS member_episodes FROM members GROUP BY task) AS m ON m.task = x.task_id

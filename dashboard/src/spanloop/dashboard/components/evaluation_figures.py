@@ -18,6 +18,9 @@ TITLES: Final = {
     "step_efficiency": "step efficiency",
 }
 """Figure → title; success and reward have columns of their own."""
+MIN_TASKS: Final = 6
+"""Of fewer tasks even equal signs of all differences occur by chance in more than 5 % of cases (2 / 2^5), and a
+bootstrap's interval is too narrow."""
 _OWN_COLUMNS: Final = ("success", "reward")
 _ERROR: Final = "error:"
 
@@ -50,7 +53,7 @@ def show_changes(store: Store, comparison: Comparison) -> None:
             "before": _with_interval(before.get(figure.name)),
             "after": _with_interval(after.get(figure.name)),
             "difference": figure.interval.value,
-            "interval": range_of_difference(figure.interval, "+.3g"),
+            "interval": range_of_difference(figure.interval, "+.3g", tasks=figure.tasks),
             "tasks": figure.tasks,
         }
         for figure in _shown(comparison.figures)
@@ -69,10 +72,18 @@ def show_changes(store: Store, comparison: Comparison) -> None:
         )
 
 
-def range_of_difference(interval: Interval, form: str, *, scale: float = 1.0, unit: str = "") -> str:
-    """Return a difference's interval as text, and that it may be chance; see `Interval.range_text`."""
+def range_of_difference(interval: Interval, form: str, *, tasks: int, scale: float = 1.0, unit: str = "") -> str:
+    """Return a difference's interval as text, and that it may be chance; see `Interval.range_text`.
+
+    Args:
+        interval: The difference over the tasks.
+        form: As for `Interval.range_text`.
+        tasks: Number of tasks; below `MIN_TASKS` every difference may be chance.
+        scale: As for `Interval.range_text`.
+        unit: As for `Interval.range_text`.
+    """
     text = f"{interval.range_text(form, scale=scale)}{unit}"
-    return text if interval.excludes_zero else f"{text}: may be chance"
+    return text if interval.excludes_zero and tasks >= MIN_TASKS else f"{text}: may be chance"
 
 
 def title(name: str) -> str:

@@ -108,7 +108,7 @@ def _state(job: Job) -> None:
         f"attempt {job.attempt} of {job.spec.run.max_attempts}" if job.attempt > 1 else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
-    st.progress(progress(job), text=f"step {job.step} of {job.steps_total}")
+    st.progress(progress(job), text=f"step {job.step} of {job.steps_limit}")
 
 
 def _buttons(job: Job) -> None:

@@ -12,7 +12,9 @@ from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.formatting import DASH, share
 from spanloop.dashboard.view_models.task_changes import CHANGES, Change, choose_pair, classify_changes
+from spanloop.foundation.paths import DataDir
 from spanloop.store import Store
+from spanloop.training.dataset.trained_tasks import trained_tasks
 
 _MAX_TASKS = 50
 
@@ -50,6 +52,8 @@ def show(store: Store) -> None:
         )
         return
     _summary(tasks)
+    for version in (before, after):
+        _training_tasks(store, tasks, version)
     _task(store, tasks, before, after)
 
 
@@ -65,6 +69,23 @@ def _summary(tasks: pl.DataFrame) -> None:
     columns[5].metric("As before", f"{counts[Change.SOLVED] + counts[Change.UNSOLVED]:,}")
     if tasks.height == policy_versions.MAX_TASKS:
         st.caption(f"Only the first {policy_versions.MAX_TASKS:,} tasks are compared.")
+
+
+def _training_tasks(store: Store, tasks: pl.DataFrame, version: str) -> None:
+    """Say how many of the compared tasks a version has seen in its training."""
+    trained = _trained_ids(store, resources.data_dir(), version)
+    seen = tasks.filter(pl.col("task_id").is_in(list(trained))).height
+    if seen:
+        st.warning(
+            f"{escape_md(version)} was trained on {seen:,} of these {tasks.height:,} tasks.",
+            icon=":material/warning:",
+        )
+
+
+@st.cache_resource(show_spinner=False, max_entries=20, ttl=600)
+def _trained_ids(_store: Store, directory: DataDir, version: str) -> frozenset[str]:
+    """Return the ids of the tasks that a version was trained on."""
+    return trained_tasks(_store, directory, version).ids
 
 
 def _percent(shares: pl.Series) -> str:

@@ -106,6 +106,13 @@ def _results(results: list[Evaluation]) -> None:
         f"Tasks: {escape_md('; '.join(task_sets))}. Line: {first.level:.0%} interval, a bootstrap over tasks "
         f"({first.resamples:,} resamples)."
     )
+    few = [evaluation for evaluation in results if evaluation.tasks < evaluation_figures.MIN_TASKS]
+    if few:
+        names = ", ".join(f"{escape_md(evaluation.model)} has {evaluation.tasks:,}" for evaluation in few)
+        st.warning(
+            f"Intervals over fewer than {evaluation_figures.MIN_TASKS} tasks are too narrow: {names}.",
+            icon=":material/warning:",
+        )
     for evaluation in results:
         if evaluation.training_tasks:
             st.warning(
@@ -185,9 +192,12 @@ def _differences(comparison: Comparison) -> None:
         f"{100 * comparison.success.value:+.1f} points",
         help="Mean difference over the tasks of both",
     )
-    columns[1].caption(evaluation_figures.range_of_difference(comparison.success, "+.1f", scale=100, unit=" points"))
+    success = evaluation_figures.range_of_difference(
+        comparison.success, "+.1f", tasks=comparison.tasks, scale=100, unit=" points"
+    )
+    columns[1].caption(success)
     columns[2].metric("Reward, after less before", f"{comparison.reward.value:+.3f}")
-    columns[2].caption(evaluation_figures.range_of_difference(comparison.reward, "+.3f"))
+    columns[2].caption(evaluation_figures.range_of_difference(comparison.reward, "+.3f", tasks=comparison.tasks))
     columns[3].metric(_IMPROVED, f"{len(comparison.mended):,}", help="Tasks that succeed more often than before")
     columns[3].caption(f"{len(comparison.broken):,} the other way round")
 

@@ -28,7 +28,7 @@ from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.queries import failures, lists, overview, sources
 from spanloop.dashboard.queries.data_sets import fetch_failing
 from spanloop.dashboard.view_models.filters import Filters
-from spanloop.dashboard.view_models.formatting import percent
+from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.store import Store
 
@@ -158,7 +158,9 @@ def _tools(store: Store, filters: Filters) -> None:
             {
                 "tool": Column("tool"),
                 "failures": Column("failed", "number", "Failures with this tool, by whoever", 64),
-                "calls": Column("calls", "number", width=64),
+                "calls": Column(
+                    "calls", "number", "Calls in messages of the model; no number where only spans name the tool", 64
+                ),
                 "share": Column("share", "number", "Failures of all calls", 64),
                 "by_policy": Column("by policy", "number", "The policy called it wrongly", 74),
                 "by_tool": Column("by tool", "number", "The tool itself failed", 64),
@@ -180,7 +182,8 @@ def _tool_row(row: dict[str, Any]) -> dict[str, object]:
     return {
         "tool": row["tool"],
         "failures": row["failures"],
-        "calls": row["calls"],
+        # only spans name the tools of some apps: their calls are in no message
+        "calls": row["calls"] or {"text": DASH, "key": 0},
         "share": {"text": percent(row["failures"], row["calls"]), "key": row["failures"] / max(1, row["calls"])},
         "by_policy": row["policy_failures"],
         "by_tool": row["tool_failures"],

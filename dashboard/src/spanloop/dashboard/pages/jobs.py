@@ -86,7 +86,7 @@ def _job_row(job: Job) -> dict[str, object]:
     return {
         "state": STATE_MARKS[job.state],
         "progress": progress(job),
-        "steps": f"{job.step} / {job.steps_total}",
+        "steps": f"{job.step} / {job.steps_limit}",
         "kind": recipe(job.spec),
         "base": job.spec.base,
         "result": job.model_version,

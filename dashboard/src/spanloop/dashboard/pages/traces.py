@@ -34,7 +34,8 @@ class TracesPage(Page):
             return
         with page(
             "Traces",
-            "All traces that your apps sent, converted into episodes or not. "
+            "All traces that are stored, converted into episodes or not: those that your apps sent, and those of "
+            "spanloop's training jobs. "
             "A click opens a row; press / to search and f to filter.",
         ):
             _list(context.store())

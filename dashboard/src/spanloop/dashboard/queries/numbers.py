@@ -43,6 +43,10 @@ ERRORS_BY: Final[Mapping[str, str]] = {
 OF_FAILURES: Final = ("owner", "class")
 """Fields that only failed episodes have: their rates are shares of all episodes."""
 _QUANTILES: Final = "quantilesExact(0.5, 0.95, 0.99)"
+_QUANTILES_OF_TOOLS: Final = "quantilesExactIf(0.5, 0.95, 0.99)(call.3, call.3 > 0)"
+_CALLED_TOOLS: Final = "arrayMap(tool -> (toString(tool), 1, toUInt64(0)), tool_names)"
+_MEASURED_TOOLS: Final = "arrayMap((tool, took) -> (toString(tool), 0, took), result_tools, result_durations_ns)"
+"""Tool, calls and nanoseconds. Steps of earlier converters lack results here; their actions have the calls."""
 _FIRST: Final = (
     "count(first_token_ns) AS first_tokens, "
     "quantilesExactIf(0.5, 0.95)(assumeNotNull(first_token_ns), first_token_ns IS NOT NULL) AS first_token_quantiles"
@@ -81,10 +85,10 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
         steps = _steps(filters)
         frame = _query(
             store,
-            "SELECT toString(tool) AS value, count() AS calls, countIf(took > 0) AS measured, "
-            "quantilesExactIf(0.5, 0.95, 0.99)(took, took > 0) AS quantiles FROM (SELECT result_tools, "
-            f"result_durations_ns FROM step_summaries FINAL WHERE {steps.sql}) ARRAY JOIN result_tools AS tool, "
-            f"result_durations_ns AS took WHERE tool != '' GROUP BY value ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
+            f"SELECT call.1 AS value, sum(call.2) AS calls, countIf(call.3 > 0) AS measured, {_QUANTILES_OF_TOOLS} AS "
+            f"quantiles FROM (SELECT arrayJoin(arrayConcat({_CALLED_TOOLS}, {_MEASURED_TOOLS})) AS call "
+            f"FROM step_summaries FINAL WHERE {steps.sql}) WHERE value != '' "
+            f"GROUP BY value ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
             steps,
         ).with_columns(
             pl.lit(0, pl.UInt64).alias("first_tokens"),

@@ -43,3 +43,17 @@ def champion_series(decisions: Sequence[Decision]) -> pl.DataFrame:
         after = new if decision.outcome is PromotionOutcome.PROMOTED else old
         rows.append((len(rows), new[0], decision.outcome.value, new[1], *after, decision.evidence.reason))
     return pl.DataFrame(rows, SCHEMA, orient="row")
+
+
+def basis_text(decisions: Sequence[Decision]) -> str:
+    """Return which tasks or sessions the values of `champion_series` are means over."""
+    compared = [each for each in decisions if each.evidence.measured is not None]
+    counts = sorted({each.evidence.measured.count for each in compared if each.evidence.measured is not None})
+    has_canary = any(each.evidence.canary for each in compared)
+    has_tasks = not all(each.evidence.canary for each in compared)
+    compared_on = " or ".join(
+        (["the tasks that both versions attempted"] if has_tasks else [])
+        + (["a canary's sessions"] if has_canary else [])
+    )
+    number = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    return f"Each value is a mean over {compared_on} ({number}), not over all episodes of a version."

@@ -58,6 +58,11 @@ class StoredJob(Generic[SpecT_co]):
         """Whether it is in a final state, which only a retry changes."""
         return self.state in FINAL_STATES
 
+    @property
+    def steps_limit(self) -> str:
+        """Text of the steps in total; before the runner's first figure the spec's, which the data may not reach."""
+        return str(self.steps_total) if self.step or self.is_finished else f"at most {self.steps_total}"
+
 
 @dataclass(frozen=True)
 class StoredSchedule(Generic[SpecT_co]):

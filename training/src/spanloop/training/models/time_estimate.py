@@ -28,7 +28,7 @@ class Card(NamedTuple):
     """Part of the name that nvidia-smi gives it."""
     memory_bytes: int
     peak_flops: float
-    """Dense bfloat16 operations a second, by the vendor's data sheet."""
+    """Dense bfloat16 operations a second, by the vendor's data sheet; 0 for a card outside :data:`CARDS`."""
     efficiency: float
     """Share of the peak that forward and backward of packed trees reach."""
     overhead_s: float
@@ -98,11 +98,12 @@ def find_card(name: str) -> Card | None:
 
 
 def local_card() -> Card | None:
-    """Return this machine's first GPU with its own memory, as far as its name is known; None without one."""
+    """Return this machine's first GPU with its own memory; None without one."""
     command = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits", "--id=0"]
     try:
         name, _, mebibytes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rpartition(",")
-        card = find_card(name)
-        return card and card._replace(memory_bytes=int(mebibytes) * 2**20)
+        memory_bytes = int(mebibytes) * 2**20
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
+    card = find_card(name) or Card(name.strip(), 0, 0.0, 0.0, 0.0, "")
+    return card._replace(memory_bytes=memory_bytes)

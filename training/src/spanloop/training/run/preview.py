@@ -41,19 +41,23 @@ from ..verl_plugin.drift import passes, steps_within
 from .planning import accumulated_batch, batch_multiple, batch_size, longest_computed_row
 
 _GB: Final = 1e9
+_PRESET_CARDS: Final = {Preset.GPU24: SMALL_CARD, Preset.GPU: LARGE_CARD, Preset.GPUS8: LARGE_CARD}
 
 
 class PreviewMemory(NamedTuple):
     """What a job needs on each device that it may train on."""
 
     cpu: MemoryEstimate | None
-    """None for a job that asks for CUDA."""
+    """None for a job that trains on a GPU."""
     gpus: GpuJobMemory | None
-    """None for a job that asks for the CPU."""
+    """None for a job that trains on the CPU."""
+    cpu_tokens: int
+    """Tokens in a pass on a CPU."""
     auto_tokens: int
-    """``micro_batch_tokens = auto`` where the whole card is free; 0 when the job does not fit."""
-    card: Card
-    """This machine's GPU, else the one that the preset names; the job itself asks its own for the free memory."""
+    """``micro_batch_tokens = auto`` where all of :attr:`card` is free; 0 when the job does not fit, or without a
+    card."""
+    card: Card | None
+    """The GPU that trains, see :func:`training_card`."""
 
 
 class PreviewTime(NamedTuple):
@@ -91,7 +95,7 @@ class Preview(NamedTuple):
     """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: PreviewMemory
     time: PreviewTime | None
-    """None for a job that asks for the CPU, and when nothing is accepted."""
+    """None without a GPU whose speed is known, and when nothing is accepted."""
     out_of_range: tuple[str, ...]
     """Ids of episodes that would be rejected as ``reward_out_of_range``."""
     strategies: tuple[StrategyReport, ...]
@@ -157,7 +161,8 @@ def preview(
     batch = batch_size(units, accumulated_batch(spec), multiple) if units >= multiple else 0
     steps = steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes) if batch else 0
     shape = read_shape(weights.path)
-    memory = preview_memory(spec, shape, longest_computed_row(spec, _largest(prompts + responses)))
+    longest = longest_computed_row(spec, _largest(prompts + responses))
+    memory = preview_memory(spec, shape, longest, training_card(spec))
     return Preview(
         base=version.reference,
         rows=selection.row_tally,
@@ -180,28 +185,39 @@ def preview(
     )
 
 
-def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int) -> PreviewMemory:
-    """Estimate the memory of ``spec`` on each device that it may train on."""
+def training_card(spec: JobSpec) -> Card | None:
+    """Return the GPU that would train ``spec``: this host's, else the one that the preset names.
+
+    None where the CPU trains, and for a job on a running Ray cluster or on CUDA whose GPU is not known here.
+    """
+    if spec.run.device is Device.CPU:
+        return None
+    card = None if spec.run.ray_address else local_card()
+    return card or _PRESET_CARDS.get(spec.run.preset)
+
+
+def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int, card: Card | None) -> PreviewMemory:
+    """Estimate the memory of ``spec`` on each device that it may train on; ``card`` is that of `training_card`."""
     factors = MemoryFactors.of(spec)
     tokens = spec.optimiser.micro_batch_tokens and max(spec.optimiser.micro_batch_tokens, longest_row_tokens)
+    cpu_tokens = tokens or max(MICRO_BATCH_TOKENS, longest_row_tokens)
+    auto_tokens = gpu_tokens(shape, factors, free_bytes=card.memory_bytes) if card else 0
+    is_elsewhere = bool(spec.run.ray_address)
     cpu = gpus = None
-    if spec.run.device is not Device.CUDA:
-        cpu_tokens = tokens or max(MICRO_BATCH_TOKENS, longest_row_tokens)
+    if spec.run.device is Device.CPU or (spec.run.device is Device.AUTO and (card is None or is_elsewhere)):
         bfloat16 = computes_bfloat16()
         cpu = estimate_on_cpu(shape, factors, micro_batch_tokens=cpu_tokens, bfloat16=bfloat16)
-    card = local_card() or (SMALL_CARD if spec.run.preset is Preset.GPU24 else LARGE_CARD)
-    auto_tokens = gpu_tokens(shape, factors, free_bytes=card.memory_bytes)
-    if spec.run.device is not Device.CPU:
-        gpu_pass = tokens or max(auto_tokens, longest_row_tokens)
+    if spec.run.device is Device.CUDA or card is not None or (spec.run.device is Device.AUTO and is_elsewhere):
+        gpu_pass = tokens or max(auto_tokens if card else MICRO_BATCH_TOKENS, longest_row_tokens)
         gpus = estimate_on_gpus(shape, factors, micro_batch_tokens=gpu_pass)
-    return PreviewMemory(cpu, gpus, auto_tokens, card)
+    return PreviewMemory(cpu, gpus, cpu_tokens, auto_tokens, card)
 
 
 def _time(
-    spec: JobSpec, shape: ModelShape, rows: pl.DataFrame, card: Card, *, steps: int, units: int, batch: int
+    spec: JobSpec, shape: ModelShape, rows: pl.DataFrame, card: Card | None, *, steps: int, units: int, batch: int
 ) -> PreviewTime | None:
     """Estimate the time of all steps, from the mean over the accepted rows."""
-    if spec.run.device is Device.CPU or not steps:
+    if card is None or not card.peak_flops or not steps:
         return None
     tokens = rows.select(pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()).to_series()
     # the engine computes more prefixes once: those of several groups too
@@ -255,9 +271,10 @@ def _rows(spec: JobSpec, result: Preview) -> Iterator[tuple[str, str]]:
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     yield "tokens", f"{tokens}, {result.prompt_tokens:,} in prompts"
     yield "steps", _steps_text(spec, result)
+    yield "device", _device_text(spec, result.memory.card)
     yield from _memory_rows(result.memory, is_automatic=spec.optimiser.micro_batch_tokens is None)
-    if result.time is not None:
-        card = result.memory.card
+    card = result.memory.card
+    if result.time is not None and card is not None:
         basis = f"measured on it: {card.measured}" if card.measured else "not measured on it, by its data sheet"
         yield "time", f"about {result.time.step_s:.1f} s a step, {result.time.hours:.2f} h on {card.name} ({basis})"
 
@@ -272,19 +289,34 @@ def _steps_text(spec: JobSpec, result: Preview) -> str:
     return text
 
 
+def _device_text(spec: JobSpec, card: Card | None) -> str:
+    if spec.run.device is Device.CPU:
+        return "CPU"
+    if card is not None:
+        return card.name
+    if spec.run.ray_address:
+        return f"that of the Ray cluster {spec.run.ray_address}"
+    return "CPU, as this host has no GPU" if spec.run.device is Device.AUTO else "CUDA; this host has no GPU"
+
+
 def _memory_rows(memory: PreviewMemory, *, is_automatic: bool) -> Iterator[tuple[str, str]]:
     if memory.cpu is not None:
         yield "memory", _estimate(memory.cpu)
-    if memory.gpus is None:
-        return
-    yield "on each GPU", _estimate(memory.gpus.gpu)
-    yield "GPU's host", _estimate(memory.gpus.host)
+    if memory.gpus is not None:
+        yield "on each GPU", _estimate(memory.gpus.gpu)
+        yield "GPU's host", _estimate(memory.gpus.host)
     if is_automatic:
+        yield "auto", " or ".join(_auto_texts(memory))
+
+
+def _auto_texts(memory: PreviewMemory) -> Iterator[str]:
+    if memory.cpu is not None:
+        yield f"{memory.cpu_tokens:,} tokens in a pass on the CPU"
+    if memory.card is not None:
         size = f"{memory.card.name} with {memory.card.memory_bytes / _GB:.0f} GB free"
-        yield (
-            "auto",
-            f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}",
-        )
+        yield f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}"
+    elif memory.gpus is not None:
+        yield "as many tokens in a pass as the GPU has memory for"
 
 
 def _estimate(memory: MemoryEstimate) -> str:

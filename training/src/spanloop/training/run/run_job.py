@@ -251,7 +251,7 @@ def _train(stage_run: StageRun, manifest: Manifest, base: BaseModelFacts, watch:
         )
         if plan.steps < spec.optimiser.steps:
             limits = spec.optimiser
-            _log(f"max_passes of {limits.max_passes:g} ends the training at step {plan.steps} of {limits.steps}")
+            _log(f"max_passes of {limits.max_passes:g} gives it {plan.steps} steps; the setting allows {limits.steps}")
         _log(
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
@@ -301,8 +301,10 @@ def _end_reason(stage_run: StageRun, steps: int) -> str:
     ended = read_ended(stage_run.folder)
     if ended is not None:
         return ended.reason
-    is_cut = steps < stage_run.spec.optimiser.steps
-    return f"max_passes ended it at step {steps} of {stage_run.spec.optimiser.steps}" if is_cut else ""
+    limits = stage_run.spec.optimiser
+    if steps >= limits.steps:
+        return ""
+    return f"max_passes of {limits.max_passes:g} gave it {steps} steps; the setting allows {limits.steps}"
 
 
 def _last_good(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:

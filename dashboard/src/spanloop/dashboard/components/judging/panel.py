@@ -43,6 +43,7 @@ _bar: Final[Any] = component(
 _KEY: Final = "judge"
 """One bar for every episode: a bar that the next run replaces would hear keys beside the new one. A key that was
 pressed before the bar showed the next episode names the former one, and counts for nothing."""
+_REFRESH_S: Final = 2
 _OTHERS: Final = [owner.value for owner in FaultOwner if owner is not FaultOwner.POLICY]
 
 
@@ -83,6 +84,8 @@ def show(store: Store, episode: episodes.Episode, *, moves: Moves | None = None)
     if has_judged:
         return True
     _judgements_so_far(store, episode, judgements)
+    if set(judgements["judgement_id"]) - set(episode.judgements):
+        _await_conversion(store, episode)
     _ratings(store, episode)
     if may_act():
         newest = judgements["judgement_id"].head(1).to_list()
@@ -199,6 +202,14 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
                 _take_back(store, row["episode_id"], identity)
                 st.rerun()
+
+
+@st.fragment(run_every=_REFRESH_S)
+def _await_conversion(store: Store, episode: episodes.Episode) -> None:
+    """Draw the page again once the episode is converted with the judgements that it shows as pending."""
+    newest = episodes.fetch_episode(store, episode.episode_id)
+    if newest is not None and newest.revision != episode.revision:
+        st.rerun()
 
 
 def _take_back(store: Store, episode_id: str, identity: str) -> None:

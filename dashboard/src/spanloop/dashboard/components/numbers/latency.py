@@ -18,8 +18,10 @@ _COUNTED: Final = {"agent": "episodes", "model": "calls", "tool": "calls"}
 _HELP: Final = {
     "agent": "Durations of an agent's episodes, from the first span to the last.",
     "model": "Durations of a model's calls.",
-    "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none.",
+    "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none. "
+    "Calls are those in messages of the model: a tool that only spans name is not listed.",
 }
+_MEASURED: Final = {"measured": Column("measured", "number", "Calls that have a duration: that of their span", 92)}
 _NOT_RECORDED: Final[dict[str, object]] = {"text": "not recorded", "key": -1.0}
 
 
@@ -41,7 +43,7 @@ def show(store: Store, filters: Filters, by: str) -> None:
                 "p95", "progress", "95 of 100 took at most this long; drawn in proportion to the slowest", 160
             ),
             "p99": Column("p99", "number", "99 of 100 took at most this long", 92),
-            **(_first_token_columns() if has_tokens else {}),
+            **(_first_token_columns() if has_tokens else _MEASURED),
         },
         [episodes_href(filters, FILTERS[by], row, sort="-duration") for row in rows["value"].to_list()],
         key=f"latency_{by}",
@@ -66,6 +68,7 @@ def _row(row: Mapping[str, Any], slowest: float, *, has_tokens: bool) -> dict[st
     cells: dict[str, object] = {
         "value": row["value"] or "(without a name)",
         "calls": row["calls"],
+        "measured": row["measured"],
         **{name: _time(row[name]) for name in ("p50", "p99")},
         "p95": {**_time(row["p95"]), "share": (row["p95"] or 0.0) / slowest if slowest else 0.0},
     }

@@ -9,7 +9,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page, show_error
+from spanloop.dashboard.components.page_frame import linked_page, show_command, show_error
 from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.errors import JobError, SpanloopError
 from spanloop.foundation.settings import Promotion, load_configuration
@@ -57,8 +57,9 @@ def _weigh(contest: Contest, rule: Promotion) -> bool:
         judgement = weigh(resources.store(), contest, rule, earlier=earlier)
     except EvaluationError as error:
         st.caption(escape_md(f"The rule cannot decide yet. {error.what}"))
-        if error.next_step:
-            st.caption(f"Next: {escape_md(error.next_step)}")
+        versions = (contest.candidate.reference, contest.champion_reference)
+        commands = (resources.cli_command(f"evaluate {version} --name NAME --run RUN") for version in versions)
+        show_command("Next: let both attempt the same tasks (spanloop run), then measure each:", "\n".join(commands))
         return False
     except SpanloopError as error:
         show_error(error)

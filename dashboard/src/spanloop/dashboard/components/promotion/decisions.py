@@ -10,7 +10,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import linked_page
-from spanloop.dashboard.view_models.champions import champion_series
+from spanloop.dashboard.view_models.champions import basis_text, champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
 from spanloop.foundation.settings import Promotion
 from spanloop.training.promotion.evidence import Decision, Evidence, GuardCheck, Measured
@@ -49,6 +49,7 @@ def show_champion(name: str, decisions: Sequence[Decision]) -> None:
     st.markdown(f"**The champion of {escape_md(name)}**")
     chart = charts.champion_by_decision(champion_series(same), title, is_share=metric.is_share)
     st.altair_chart(chart)
+    st.caption(basis_text(same))
 
 
 def show_evidence(
