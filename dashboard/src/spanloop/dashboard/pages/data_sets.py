@@ -237,14 +237,15 @@ def _leakage(leakage: pl.DataFrame) -> None:
 
 def _episodes(members: pl.DataFrame) -> None:
     shown = members.sort("started_at", "episode_id", descending=[True, False]).head(_MAX_LISTED)
+    agent = pl.when(pl.col("agent_name") == "").then("service_name").otherwise("agent_name").alias("agent")
     tables.show(
         shown.select(
-            "started_at", "outcome", "agent_name", "policy_version", "task_id", "reward", "error_class", "episode_id"
+            "started_at", "outcome", agent, "policy_version", "task_id", "reward", "error_class", "episode_id"
         ),
         {
             "started_at": tables.time_column("started"),
             "outcome": Column("outcome", "tag", width=78),
-            "agent_name": Column("agent", width=110),
+            "agent": Column("agent", help="The service where the agent has no name", width=110),
             "policy_version": Column("version", width=110),
             "task_id": Column("task"),
             "reward": Column("reward", "number", width=64, form="+.2f"),
