@@ -84,6 +84,7 @@ def test_error_rates_of_owners_are_shares_of_all_episodes(numbered: Store) -> No
     rows = numbers.fetch_errors_over_time(numbered, Filters(), "owner", 86_400)
     failed = rows.filter(rows["failures"] > 0).sort("bucket")
     assert failed.select("value", "episodes", "failures").rows() == [("policy", 2, 1), ("tool", 2, 1)]
+    assert failed["at"].to_list() == [START, START + timedelta(days=1)]  # not at the start of their days
     agents = numbers.fetch_errors_over_time(numbered, Filters(), "agent", 7 * 86_400)
     assert sorted(agents.select("value", "episodes", "failures").rows()) == [("planner", 2, 0), ("writer", 2, 2)]
 

@@ -1,5 +1,6 @@
 """The page Numbers in a real browser: a bar, a point and a row open exactly the episodes behind them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -88,6 +89,8 @@ def test_a_row_opens_the_failed_episodes_of_a_class(person: Person, world: tuple
     person.open("numbers?view=Errors+over+time&by=class")
     expect(person.page.get_by_text("● demo@v2")).to_be_visible()
     person.see("numbers-errors")
+    labels = person.page.locator("svg.marks .role-axis-label").first.locator("text").all_text_contents()
+    assert re.fullmatch(r"\d\d:\d\d(:\d\d)?2\d{3}-\d\d-\d\d|\d\d-\d\d", "".join(labels[0].split())), labels
     name = person.rows().first.locator("td").first.inner_text()
     person.click(person.rows().first)
     rows = world[2].connection.query(

@@ -314,6 +314,29 @@ def test_a_call_between_agents_opens_its_episodes_and_these_their_traces(person:
     expect(page.get_by_role("treeitem").filter(has_text="search_stock")).to_contain_text("TimeoutError")
 
 
+def test_the_menu_and_the_link_back_lead_out_of_a_detail_and_leave_its_address(person: Person) -> None:
+    page = person.page
+    person.open("episodes?agent=bare_loop&outcome=failure")
+    filtered = page.url
+    person.click(person.rows().first.locator("td.preview").first)
+    person.click(page.get_by_text("Rewards", exact=True).first)
+    person.click(page.get_by_role("link", name="All episodes"))
+    assert page.url == filtered
+    person.click(person.rows().first.locator("td.preview").first)
+    menu = page.get_by_test_id("stTopNav")
+    person.click(menu.get_by_role("link", name="Episodes"))
+    assert person.query == {}
+    page.reload()
+    person.settle()
+    expect(page.get_by_role("heading", name="Episodes", exact=True)).to_be_visible()
+    person.open("evaluations?view=Training")
+    person.see("evaluations-training")
+    person.click(menu.get_by_role("link", name="Evaluations"))
+    assert person.query == {}
+    expect(page.get_by_role("radio", name="Held out")).to_be_checked()
+    person.see("evaluations-from-its-menu-entry")
+
+
 def test_links_are_links_and_columns_are_remembered(person: Person) -> None:
     person.open("episodes")
     link = person.rows().first.get_by_role("link").first

@@ -32,6 +32,12 @@ def test_roles_positions_and_logprobs_line_up() -> None:
     assert [cell.logprob for cell in cells] == [None, None, -0.1, -3.0, None, -9.0]
 
 
+def test_what_a_step_sampled_that_is_not_trained_on_was_not_given() -> None:
+    untrained = replace(WINDOW, loss_mask=(0, 0, 0, 1), sampled=(True, True, False, True))
+    assert [cell.role for cell in untrained.cells()[2:]] == ["left out", "left out", "given", "sampled"]
+    assert token_strip(untrained.cells()) != token_strip(replace(untrained, sampled=()).cells())
+
+
 def test_a_later_window_counts_on() -> None:
     assert [cell.position for cell in replace(WINDOW, first_token=800, prompt_tail=()).cells()] == [800, 801, 802, 803]
 

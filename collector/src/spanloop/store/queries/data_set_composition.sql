@@ -4,7 +4,7 @@ FROM (
     SELECT arrayJoin([
         ('outcome', toString(outcome)),
         ('service', toString(service_name)),
-        ('agent', toString(agent_name)),
+        ('agent', toString(if(agent_name = '', service_name, agent_name))),
         ('model', toString(model)),
         ('policy', toString(policy_version)),
         ('owner', toString(fault_owner)),

@@ -2,14 +2,17 @@
 # pyright: reportUnknownMemberType=false
 
 from html import escape
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import streamlit as st
+from streamlit.components.v2 import component
 
 from spanloop.dashboard import navigation, visits
 from spanloop.dashboard.components import stored_text
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.spans import inspector
+from spanloop.dashboard.components.tables import asset
 
 # An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
@@ -31,6 +34,7 @@ _STYLE = """<style>
 [data-testid=stMainBlockContainer] [data-testid=stVerticalBlock] { gap: .6rem; }
 [data-testid=stCaptionContainer] p { font-size: .8125rem; }
 [data-testid=stMainBlockContainer] [data-testid=stCaptionContainer] { opacity: .8; }
+.st-key-links { display: none; }
 @media (max-width: 640px) {
   [data-testid=stMainBlockContainer] { padding: 3.8rem .8rem 2rem; }
   [data-testid=stMetric] [data-testid=stMetricValue] { font-size: 1.05rem; }
@@ -44,6 +48,7 @@ _VISITOR = (
     'z-index:999991;font-size:.875rem"><span title="{role}">{name} · {role}</span>{link}</div>'
 )
 _LOGOUT = '<a href="/logout" style="font-weight:600">Log out</a>'
+_links: Final[Any] = component("spanloop_links", js=asset("common.js") + asset("links.js"))
 
 
 def main() -> None:
@@ -51,6 +56,7 @@ def main() -> None:
     st.set_page_config(page_icon=_ICON, layout="wide")
     st.logo(_LOGO, size="medium")
     st.html(_STYLE.replace("</style>", f"{stored_text.STYLE}{inspector.STYLE}</style>"))
+    _links(key="links")
     visitor = visits.visitor()
     if visitor.name != visits.ANYONE:
         link = _LOGOUT if visitor.has_session else ""

@@ -21,6 +21,15 @@ _OWNER_COLOURS: Final = {
     "unknown": GREY,
 }
 
+_TIME: Final = alt.Axis(
+    # more ticks overlap, and the labels that remain of days and noons name no day
+    tickCount=8,
+    labelExpr="timeFormat(datum.value, '%H%M%S') == '000000' ? timeFormat(datum.value, '%m-%d') : "
+    "[timeFormat(datum.value, seconds(datum.value) ? '%H:%M:%S' : '%H:%M'), "
+    "datum.index == 0 ? timeFormat(datum.value, '%Y-%m-%d') : '']",
+)
+"""An axis of time: 24 hours a day, and the date at midnight and below the first label."""
+
 _SAME_TAB: Final = {"embedOptions": {"loader": {"target": "_self"}}}
 """Links of a chart open in the page's own tab."""
 
@@ -46,7 +55,7 @@ def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
         alt.Chart(long, height=_HEIGHT)
         .mark_bar(orient="vertical")
         .encode(
-            x=alt.X("bucket:T", title=None),
+            x=alt.X("bucket:T", title=None, axis=_TIME),
             x2="bucket_end:T",
             y=alt.Y("episodes:Q", title="episodes", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("outcome:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
@@ -62,8 +71,7 @@ def success_over_time(frame: pl.DataFrame) -> AnyChart:
         (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate")
     )
     base = alt.Chart(rated, height=_HEIGHT).encode(
-        # more ticks overlap, and the labels that remain of days and noons name no day
-        x=alt.X("bucket:T", title=None, axis=alt.Axis(tickCount=8)),
+        x=alt.X("bucket:T", title=None, axis=_TIME),
         y=alt.Y("rate:Q", title="success rate", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
     )
     points = base.mark_circle(color=GREEN, opacity=1).encode(
@@ -84,7 +92,7 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
         alt.Chart(long, height=_HEIGHT)
         .mark_bar(orient="vertical")
         .encode(
-            x=alt.X("bucket:T", title=None),
+            x=alt.X("bucket:T", title=None, axis=_TIME),
             x2="bucket_end:T",
             y=alt.Y("tokens:Q", title="tokens", axis=alt.Axis(format="~s")),
             color=alt.Color("kind:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
@@ -100,7 +108,7 @@ def cost_over_time(frame: pl.DataFrame, bucket_s: int, currency: str, zone: str)
         alt.Chart(frame.with_columns(_bucket_end(bucket_s)), height=_HEIGHT)
         .mark_bar(orient="vertical", color=BLUE, cursor="pointer")
         .encode(
-            x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
+            x=alt.X("bucket:T", title=f"time ({zone})", axis=_TIME),
             x2="bucket_end:T",
             y=alt.Y("cost:Q", title=currency),
             href="href:N",
@@ -115,8 +123,8 @@ def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence
     """Draw the error rate of each value over time, with deployments as lines.
 
     Args:
-        frame: Columns ``bucket``, ``value``, ``rate``, ``failures``, ``episodes`` and ``href``, which a click on the
-            point opens.
+        frame: Columns ``bucket``, ``at`` (where in the bucket the point stands), ``value``, ``rate``, ``failures``,
+            ``episodes`` and ``href``, which a click on the point opens.
         deployments: Columns ``at``, ``version`` and ``event``.
         values: The values in the order of the legend.
         zone: Name of the viewer's time zone.
@@ -124,7 +132,7 @@ def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence
     colours = [_OWNER_COLOURS[each] for each in values] if set(values) <= set(_OWNER_COLOURS) else None
     scale = alt.Scale(domain=list(values), range=colours) if colours else alt.Scale(domain=list(values))
     base = alt.Chart(frame).encode(
-        x=alt.X("bucket:T", title=f"time ({zone})", axis=alt.Axis(tickCount=8)),
+        x=alt.X("at:T", title=f"time ({zone})", axis=_TIME),
         y=alt.Y("rate:Q", title="error rate", axis=alt.Axis(format="%")),
         color=alt.Color("value:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
     )

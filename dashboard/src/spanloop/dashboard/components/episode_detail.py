@@ -12,7 +12,7 @@ from spanloop.dashboard.components import markup, tables, token_inspector
 from spanloop.dashboard.components.chat import choose_format, show_conversation
 from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page
+from spanloop.dashboard.components.page_frame import empty_state, link_back, linked_page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.queries import episodes
@@ -26,7 +26,7 @@ _MAX_TRACES: Final = 4
 
 def show(store: Store, episode_id: str) -> None:
     """Draw the episode, or a message when no episode has the id."""
-    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
+    link_back("episodes", "All episodes")
     episode = episodes.fetch_episode(store, episode_id)
     if episode is None:
         empty_state(

@@ -11,7 +11,7 @@ from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.components.episode_detail import show_failure_cards, step_errors
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page
+from spanloop.dashboard.components.page_frame import link_back, linked_page
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import signed
 from spanloop.evaluation.results import EpisodePair
@@ -28,7 +28,7 @@ def show(store: Store, pair: EpisodePair) -> None:
 
 def show_two(store: Store, left_id: str, right_id: str) -> None:
     """Draw two episodes of a reader's choice."""
-    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
+    link_back("episodes", "All episodes")
     _show(store, left_id, right_id, ("Left", "Right"))
 
 

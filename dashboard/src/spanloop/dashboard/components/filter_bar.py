@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.components.v2 import component
 
 from spanloop.dashboard import preferences, resources, visits
+from spanloop.dashboard.components import page_frame
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import asset, zone_name
@@ -89,6 +90,7 @@ def show(
         names: The fields that the page can be filtered by; all without.
         view: Parameters of the address that a change of a filter leaves as they are.
     """
+    page_frame.remember_list(page)
     zone = resources.time_zone()
     start, end = filters.time
     state = f"facet_{page}"

@@ -10,7 +10,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, charts, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page
+from spanloop.dashboard.components.page_frame import link_back, linked_page
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -36,7 +36,7 @@ _CURVES_IN_A_ROW: Final = 3
 
 def show(job_id: str) -> None:
     """Draw the job; raise JobError when no job has the id."""
-    st.page_link(linked_page("jobs"), label="All jobs", icon=":material/arrow_back:")
+    link_back("jobs", "All jobs")
     job = resources.job_api().get(job_id)
     _progress(job_id)
     _links(job)

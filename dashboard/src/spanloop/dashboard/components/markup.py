@@ -8,7 +8,7 @@ import re
 from html import escape
 from typing import Final
 
-from spanloop.dashboard.view_models.formatting import BLUE
+from spanloop.dashboard.view_models.formatting import AMBER, BLUE
 from spanloop.dashboard.view_models.token_cells import TokenCell
 
 _MARKDOWN: Final = re.compile(
@@ -36,7 +36,7 @@ _QUIET: Final = "opacity:.8"
 def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool = False) -> str:
     """Return tokens in order: sampled ones blue (stronger when unlikely), given ones grey, the prompt without colour.
 
-    A token without text always shows its id.
+    Sampled tokens that are left out of the loss are amber. A token without text always shows its id.
     """
     body = "".join(_token(cell, with_text=with_text, with_id=with_id) for cell in cells)
     style = "font-family:monospace;font-size:.8rem;line-height:1.9;overflow-wrap:anywhere"
@@ -49,6 +49,7 @@ def token_legend() -> str:
         ("transparent", "prompt"),
         (_rgba(BLUE, 0.15), "sampled by the policy, likely"),
         (_rgba(BLUE, 0.6), "sampled, unlikely (5 % or less)"),
+        (_rgba(AMBER, 0.3), "sampled in a step that is not trained on, masked out of the loss"),
         ("rgba(128,128,128,.25)", "given between turns, masked out of the loss"),
     )
     swatch = "display:inline-block;width:12px;height:12px;border:1px solid rgba(128,128,128,.5);margin:0 6px -1px 0"
@@ -96,6 +97,8 @@ def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
     match cell.role:
         case "sampled":
             background = _rgba(BLUE, 0.12 + 0.5 * cell.surprise)
+        case "left out":
+            background = _rgba(AMBER, 0.3)
         case "given":
             background = "rgba(128,128,128,.25)"
         case "prompt":

@@ -20,6 +20,8 @@ from spanloop.foundation.errors import NotRunningError, SpanloopError, StoreErro
 from spanloop.store import Store
 
 DEFAULT_RANGE: Final = "All"
+_LIST: Final = "newest_list"
+"""Session state: path and parameters of the list that was shown last."""
 
 
 @contextmanager
@@ -39,6 +41,20 @@ def page(title: str, subtitle: str = "") -> Generator[None]:
 def linked_page(name: str) -> StreamlitPage:
     """Return a built-in page, for ``st.page_link`` and ``st.switch_page``; Streamlit tells pages by their URL."""
     return st.Page(lambda: None, title=name.capitalize(), url_path=name)
+
+
+def remember_list(path: str) -> None:
+    """Remember the address of a list, to which `link_back` leads from what is opened there."""
+    pairs = [(name, value) for name in st.query_params for value in st.query_params.get_all(name)]
+    st.session_state[_LIST] = (path, pairs)
+
+
+def link_back(path: str, label: str) -> None:
+    """Draw the link to a list, with its filters where the visitor came from there."""
+    listed, pairs = st.session_state.get(_LIST, ("", []))
+    st.page_link(
+        linked_page(path), label=label, icon=":material/arrow_back:", query_params=pairs if listed == path else None
+    )
 
 
 def show_error(error: SpanloopError) -> None:

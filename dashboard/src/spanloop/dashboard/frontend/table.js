@@ -13,6 +13,16 @@ export default function (component) {
 
   const columns = () => data.columns.filter((column) => !state.hidden.has(column.id));
 
+  // Two sheets, drawn: many fonts lack the character.
+  const copyIcon = () => {
+    const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    for (const [name, value] of Object.entries({ class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" })) icon.setAttribute(name, value);
+    const sheets = document.createElementNS(icon.namespaceURI, "path");
+    sheets.setAttribute("d", "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3");
+    icon.append(sheets);
+    return icon;
+  };
+
   const copy = (text, button) => {
     const area = make("textarea", { style: "position:fixed;opacity:0", text });
     document.body.append(area);
@@ -20,7 +30,7 @@ export default function (component) {
     document.execCommand("copy");
     area.remove();
     button.textContent = "✓";
-    setTimeout(() => (button.textContent = "⧉"), 1200);
+    setTimeout(() => button.replaceChildren(copyIcon()), 1200);
   };
 
   const bars = (values) => {
@@ -47,9 +57,9 @@ export default function (component) {
     }
     if (column.kind !== "id") return shown;
     const button = make("button", {
-      class: "copy", type: "button", title: `Copy ${text}`, "aria-label": `Copy ${text}`, text: "⧉",
+      class: "copy", type: "button", title: `Copy ${text}`, "aria-label": `Copy ${text}`,
       tabindex: -1, onclick: (event) => { event.stopPropagation(); copy(value.id ?? text, button); },
-    });
+    }, copyIcon());
     return [...shown, button];
   };
 
@@ -169,8 +179,8 @@ export default function (component) {
           ? link(data.compareHref + chosen.map(encodeURIComponent).join(","), { class: "action" }, "Compare")
           : make("span", { class: "hint", text: "select two to compare" }));
       }
-      const button = make("button", { class: "action copy", type: "button", title: "Copy the ids", text: "⧉",
-        onclick: () => copy(chosen.join("\n"), button) });
+      const button = make("button", { class: "action copy", type: "button", title: "Copy the ids", "aria-label": "Copy the ids",
+        onclick: () => copy(chosen.join("\n"), button) }, copyIcon());
       actions.push(button, make("button", { class: "action", type: "button", text: "Clear", onclick: () => {
         state.selected.clear();
         select("", false);

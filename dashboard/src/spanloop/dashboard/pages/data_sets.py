@@ -15,7 +15,7 @@ from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import dialog
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_command
+from spanloop.dashboard.components.page_frame import empty_state, link_back, page, show_command
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -101,7 +101,7 @@ def _list(store: Store) -> None:
 
 
 def _version(store: Store, data_set: DataSet) -> None:
-    st.page_link(linked_page("data_sets"), label="All data sets", icon=":material/arrow_back:")
+    link_back("data_sets", "All data sets")
     columns = st.columns(4)
     columns[0].metric("Episodes", f"{data_set.episodes:,}")
     columns[1].metric("Added", f"{data_set.added:,}")
@@ -237,14 +237,15 @@ def _leakage(leakage: pl.DataFrame) -> None:
 
 def _episodes(members: pl.DataFrame) -> None:
     shown = members.sort("started_at", "episode_id", descending=[True, False]).head(_MAX_LISTED)
+    agent = pl.when(pl.col("agent_name") == "").then("service_name").otherwise("agent_name").alias("agent")
     tables.show(
         shown.select(
-            "started_at", "outcome", "agent_name", "policy_version", "task_id", "reward", "error_class", "episode_id"
+            "started_at", "outcome", agent, "policy_version", "task_id", "reward", "error_class", "episode_id"
         ),
         {
             "started_at": tables.time_column("started"),
             "outcome": Column("outcome", "tag", width=78),
-            "agent_name": Column("agent", width=110),
+            "agent": Column("agent", help="The service where the agent has no name", width=110),
             "policy_version": Column("version", width=110),
             "task_id": Column("task"),
             "reward": Column("reward", "number", width=64, form="+.2f"),

@@ -21,7 +21,7 @@ from spanloop.dashboard.components import (
 from spanloop.dashboard.components.job_form import dialog
 from spanloop.dashboard.components.judging import rules
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page, no_span_yet, page
+from spanloop.dashboard.components.page_frame import empty_state, link_back, linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -226,7 +226,7 @@ def _empty(store: Store, *, is_filtered: bool) -> None:
 
 
 def _group(store: Store, fingerprint: str) -> None:
-    st.page_link(linked_page("failures"), label="All groups", icon=":material/arrow_back:")
+    link_back("failures", "All groups")
     members = failures.fetch_latest(store, 0, fingerprint=fingerprint, max_rows=_MAX_MEMBERS)
     if members.is_empty():
         empty_state(

@@ -36,6 +36,9 @@ _MAX_EVALUATIONS = 3
 _MAX_SPANS = 200
 _MAX_DECISIONS = 10
 _MAX_SHOWN_DECISIONS = 50
+_CURVES = frozenset({"final_metrics"})
+_REPEATED = _CURVES | {"kind", "steps", "dataset_sha256", "mean_reward", "episodes"}
+"""What a training states of its version, where its job and its manifest state the same."""
 
 
 class ModelsPage(Page):
@@ -211,7 +214,7 @@ def _version(model: ModelVersion, serving: str) -> None:
         | {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in model.metadata.items()
-            if value != ""
+            if value != "" and name not in (_REPEATED if manifest else _CURVES)
         }
     )
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -11,7 +11,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import chat, filter_bar, record_list, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, page
+from spanloop.dashboard.components.page_frame import link_back, linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -125,7 +125,7 @@ def _columns() -> dict[str, Column]:
 
 
 def _conversation(store: Store, session_id: str) -> None:
-    st.page_link(linked_page("sessions"), label="All sessions", icon=":material/arrow_back:")
+    link_back("sessions", "All sessions")
     filters = filter_bar.read_filters()
     turns = sessions.fetch_turns(store, session_id, filters.time)
     if turns.is_empty():

@@ -9,7 +9,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import filter_bar, record_list, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page, no_span_yet, page
+from spanloop.dashboard.components.page_frame import link_back, linked_page, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.components.tables import Column
@@ -118,7 +118,7 @@ def _columns() -> dict[str, Column]:
 
 
 def _trace(store: Store, trace_id: str) -> None:
-    st.page_link(linked_page("traces"), label="All traces", icon=":material/arrow_back:")
+    link_back("traces", "All traces")
     trace = traces.fetch_trace(store, trace_id)
     if trace is None:
         st.info("No span of this trace is stored.", icon=":material/inbox:")

@@ -186,6 +186,7 @@ def fetch_token_window(
         response=tuple(row["response"]),
         loss_mask=tuple(row["loss_mask"]),
         logprobs=tuple(row["logprobs"]),
+        sampled=tuple(row["sampled"]),
     )
 
 

@@ -177,8 +177,9 @@ def fetch_time_span(store: Store, filters: Filters) -> float:
 
 
 def fetch_errors_over_time(store: Store, filters: Filters, by: str, bucket_s: int) -> pl.DataFrame:
-    """Return ``bucket``, ``value``, ``episodes`` and ``failures`` for each value of `ERRORS_BY`, oldest first.
+    """Return ``bucket``, ``at``, ``value``, ``episodes`` and ``failures`` for each value of `ERRORS_BY`, oldest first.
 
+    ``at`` is the mean start of the episodes, which came after a promotion even where their bucket began before it.
     Where only failed episodes have the field, ``episodes`` are all of the bucket, and rows without a failure are left
     out but for the value ``""``, so that a bucket without a failure is there.
     """
@@ -189,11 +190,16 @@ def fetch_errors_over_time(store: Store, filters: Filters, by: str, bucket_s: in
     frame = _query(
         store,
         f"SELECT {_bucket(conditions, bucket_s)} AS bucket, {shown} AS value, count() AS episodes, "
-        f"countIf(outcome = 'failure') AS failures FROM episode_summaries FINAL WHERE {conditions.sql} "
-        "GROUP BY bucket, value ORDER BY bucket, value",
+        f"countIf(outcome = 'failure') AS failures, avg(toUnixTimestamp64Milli(started_at)) AS at "
+        f"FROM episode_summaries FINAL WHERE {conditions.sql} GROUP BY bucket, value ORDER BY bucket, value",
         conditions,
     )
-    return frame.with_columns(pl.col("episodes").sum().over("bucket")) if is_of_failures else frame
+    if is_of_failures:
+        every = pl.col("episodes").sum()
+        frame = frame.with_columns(
+            ((pl.col("at") * pl.col("episodes")).sum() / every).over("bucket").alias("at"), every.over("bucket")
+        )
+    return frame.with_columns(pl.from_epoch(pl.col("at").cast(pl.Int64), "ms").dt.replace_time_zone("UTC"))
 
 
 def fetch_wasted(store: Store, filters: Filters, prices: Prices) -> pl.DataFrame:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-TokenRole = Literal["prompt", "sampled", "given"]
+TokenRole = Literal["prompt", "sampled", "left out", "given"]
 
 UNSURE_BELOW: Final = -3.0
 """Natural log probability at and below which a sampled token has full colour: about 5 %."""
@@ -18,7 +18,8 @@ class TokenCell:
     """From 0 within the response; negative within the prompt, -1 its last token."""
     token_id: int
     role: TokenRole
-    """``sampled``: written by the policy, in the loss. ``given``: between its turns, masked out."""
+    """``sampled``: written by the policy, in the loss. ``left out``: sampled in a step that is not trained on.
+    ``given``: between its turns. Both are masked out."""
     logprob: float | None
     """Natural log; None where the policy did not sample the token or no log probability is known."""
     text: str = ""
@@ -44,6 +45,8 @@ class TokenWindow:
     response: tuple[int, ...]
     loss_mask: tuple[int, ...]
     logprobs: tuple[float, ...]
+    sampled: tuple[bool, ...] = ()
+    """Whether a step sampled the token, trained on or not; empty where only the mask tells."""
 
     def mismatch(self) -> str:
         """Return the lengths of arrays that are not parallel; empty when they are."""
@@ -60,7 +63,8 @@ class TokenWindow:
         for index, token_id in enumerate(self.response):
             is_sampled = index < len(self.loss_mask) and self.loss_mask[index] == 1
             logprob = self.logprobs[index] if is_sampled and index < len(self.logprobs) else None
-            role: TokenRole = "sampled" if is_sampled else "given"
+            is_left_out = index < len(self.sampled) and self.sampled[index]
+            role: TokenRole = "sampled" if is_sampled else "left out" if is_left_out else "given"
             response.append(TokenCell(self.first_token + index, token_id, role, logprob))
         return prompt + response
 

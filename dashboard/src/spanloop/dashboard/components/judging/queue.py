@@ -12,7 +12,7 @@ import streamlit as st
 from spanloop.dashboard.components import episode_detail, filter_bar
 from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.judging.panel import Moves
-from spanloop.dashboard.components.page_frame import linked_page
+from spanloop.dashboard.components.page_frame import link_back
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.queries.queue import fetch_sample
 from spanloop.dashboard.view_models.filters import Filters
@@ -28,7 +28,7 @@ def show(store: Store) -> None:
     """Draw the episode of the queue that the address names, else the first one that nobody has judged."""
     filters = filter_bar.read_filters()
     size, seed = _number("queue", DEFAULT_SIZE, _MAX_SIZE), _number("seed", 0, 2**31)
-    st.page_link(linked_page("episodes"), label="All episodes", icon=":material/arrow_back:")
+    link_back("episodes", "All episodes")
     ids = _sample(store, filters, size, seed)
     if not ids:
         st.info("No episode matches, so there is nothing to judge.", icon=":material/filter_alt_off:")

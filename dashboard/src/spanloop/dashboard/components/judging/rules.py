@@ -7,7 +7,7 @@ import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
-from spanloop.dashboard.components.page_frame import empty_state, linked_page
+from spanloop.dashboard.components.page_frame import empty_state, link_back
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.view_models.formatting import percent
@@ -58,7 +58,7 @@ def show(store: Store) -> None:
 
 def show_rule(store: Store, rule: str) -> None:
     """Draw each judgement of a rule's verdicts, disagreements first."""
-    st.page_link(linked_page("failures"), label="All failures", icon=":material/arrow_back:")
+    link_back("failures", "All failures")
     judgements = compare_with_rules(store, rule, limit=_MAX_ROWS)
     if judgements.is_empty():
         st.info("Nobody has judged what this rule says.", icon=":material/inbox:")

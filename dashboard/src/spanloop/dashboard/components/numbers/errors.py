@@ -69,12 +69,12 @@ def _most_frequent(rates: pl.DataFrame) -> list[str]:
 
 def _points(rates: pl.DataFrame, values: list[str], by: str) -> pl.DataFrame:
     """Return a row for each value and bucket that has episodes; without a failure the rate is zero."""
-    frame = rates.select("bucket", "value", pl.col("episodes", "failures").cast(pl.Int64))
+    frame = rates.select("bucket", "at", "value", pl.col("episodes", "failures").cast(pl.Int64))
     if by not in numbers.OF_FAILURES:
         return frame.filter(pl.col("value").is_in(values))
-    buckets = frame.select("bucket", "episodes").unique(maintain_order=True)
+    buckets = frame.select("bucket", "at", "episodes").unique(maintain_order=True)
     every = buckets.join(pl.DataFrame({"value": values}), how="cross")
-    return every.join(frame.drop("episodes"), on=["bucket", "value"], how="left").with_columns(
+    return every.join(frame.drop("at", "episodes"), on=["bucket", "value"], how="left").with_columns(
         pl.col("failures").fill_null(0)
     )
 
