@@ -94,6 +94,7 @@ def _failure(
         "fault_owner": owner,
         "error_class": error,
         "is_recovered": is_recovered,
+        "tool_name": "fetch" if owner == "tool" else "",
         "message": f"it was {fingerprint}",
         "occurred_at": START + timedelta(days=day, seconds=1),
     }

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
@@ -54,6 +55,21 @@ def test_a_row_of_latency_opens_its_episodes() -> None:
     opened = follow(links(app)[0])
     assert not opened.exception
     assert sorted(table(opened)["duration"].to_list()) == [10e9, 30e9]
+
+
+@pytest.mark.usefixtures("directory")
+def test_latency_of_tools_says_how_many_calls_have_a_duration() -> None:
+    assert table(open_page("numbers", by="tool")).select("value", "calls", "measured").rows() == [("search", 3, 2)]
+
+
+@pytest.mark.usefixtures("directory")
+def test_a_failed_tool_whose_calls_are_in_no_message_has_no_number_of_calls() -> None:
+    (tools,) = (
+        each for each in tables(open_page("failures")) if any("by_tool" in row["cells"] for row in each["rows"])
+    )
+    rows = {row["cells"]["tool"]: row["cells"] for row in tools["rows"]}
+    texts = {tool: [cells[name]["text"] for name in ("failures", "calls", "share")] for tool, cells in rows.items()}
+    assert texts == {"fetch": ["2", DASH, DASH], "search": ["0", "3", "0 %"]}
 
 
 @pytest.mark.usefixtures("directory")

@@ -1,11 +1,12 @@
 """The time of a job's steps, by the one table of cards."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spanloop.training.models.model_shape import ModelShape
-from spanloop.training.models.time_estimate import CARDS, StepWork, find_card, passes_of, step_seconds
+from spanloop.training.models.time_estimate import CARDS, StepWork, find_card, local_card, passes_of, step_seconds
 from spanloop.training.spec.job_spec import JobSpec
 
 QWEN25_1_5B = ModelShape(
@@ -48,3 +49,16 @@ def test_ranks_and_a_faster_card_take_less_time() -> None:
 )
 def test_each_recipe_has_its_passes(kind: str, settings: dict[str, Any], passes: float) -> None:
     assert passes_of(spec(kind, **settings)) == pytest.approx(passes)
+
+
+def test_a_gpu_outside_the_table_has_its_memory_and_no_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert local_card() is None
+    for name, speed in (("Some Card 9", 0.0), ("NVIDIA L4", 121e12)):
+        program.write_text(f"#!/bin/sh\necho '{name}, 16384'\n")
+        program.chmod(0o755)
+        card = local_card()
+        assert card is not None
+        assert (card.memory_bytes, card.peak_flops) == (2**34, speed)
+        assert card.name in name
