@@ -26,7 +26,7 @@ def test_a_version_is_evaluated_decided_about_promoted_and_rolled_back(models: D
         "[promotion]\nmin_tasks = 5\n[promotion.guards.crashes]\nat_most = 0.9\n"
     )
     assert say(models, "models", "alias", "m@v1", "champion") == "m@champion is m@v1\n"
-    with pytest.raises(EvaluationError, match="no evaluation of one name"):
+    with pytest.raises(EvaluationError, match="no evaluation with the same name"):
         run(models, "promote", "m")
     for model in ("m@champion", "m@v2"):
         run(models, "evaluate", model, "--task-prefix", "test-")

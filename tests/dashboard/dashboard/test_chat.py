@@ -41,7 +41,7 @@ def test_a_constant_is_drawn_as_one() -> None:
     noise = [0.76071435, 0.76071424, 0.76071435]
     for values, has_domain in ((noise, True), ([0.0, 0.0], True), ([0.1, 0.9], False)):
         frame = pl.DataFrame({"job": ["a"] * len(values), "step": range(len(values)), "value": values})
-        scale = json.loads(metric_by_step(frame, "reward").to_json())["encoding"]["y"]["scale"]
+        scale = json.loads(metric_by_step(frame).to_json())["encoding"]["y"]["scale"]
         assert ("domain" in scale) == has_domain
         if has_domain:
-            assert scale["domain"][0] < min(values) <= max(values) < scale["domain"][1]
+            assert scale["domain"][0] <= min(values) <= max(values) < scale["domain"][1]

@@ -144,7 +144,7 @@ def test_without_tasks_and_evaluations_the_version_waits_as_the_candidate(
     log = finish(trained(deploy=True))
     (decision,) = Decisions(data_dir).list()
     assert decision.outcome is PromotionOutcome.UNDECIDED
-    assert "no evaluation of one name" in decision.evidence.reason
+    assert "no evaluation with the same name" in decision.evidence.reason
     assert "spanloop run" in log[-1]
     assert served(gateway) == []
     assert {alias.alias: alias.version for alias in Aliases(data_dir).list("m")} == {

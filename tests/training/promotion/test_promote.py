@@ -133,7 +133,9 @@ def test_what_cannot_be_compared_is_said_and_nothing_is_stored(
     store: Store, data_dir: DataDir, registry: Registry
 ) -> None:
     Aliases(data_dir).set("m@v1", "champion")
-    with pytest.raises(EvaluationError, match="no evaluation of one name: m@v2 has none, m@v1 has none") as caught:
+    with pytest.raises(
+        EvaluationError, match="no evaluation with the same name: m@v2 has none, m@v1 has none"
+    ) as caught:
         promote(store, "m@v2", RULE, Actions(data_dir))
     assert "spanloop evaluate m@v2" in caught.value.next_step
     attempted(store, "m@v1", "1" * 5)

@@ -295,7 +295,6 @@ def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChar
 
 def metric_by_step(
     frame: pl.DataFrame,
-    title: str,
     *,
     smoothing: float = 0.0,
     steps: tuple[int, int] | None = None,
@@ -305,7 +304,6 @@ def metric_by_step(
 
     Args:
         frame: Columns ``job``, ``step``, ``value``.
-        title: Title of the values' axis.
         smoothing: Weight of the past in an exponential moving average, from 0 to below 1; above 0 the values
             themselves are drawn faintly behind it.
         steps: The first and the last step that are drawn; None for all.
@@ -329,7 +327,7 @@ def metric_by_step(
         color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
     )
     tooltip = ["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")]
-    y = alt.Y("value:Q", title=title, scale=value_scale)
+    y = alt.Y("value:Q", title=None, scale=value_scale)
     zoom = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
     height = 280 if is_tall else 180
     if not smoothing:
@@ -337,7 +335,7 @@ def metric_by_step(
         chart: AnyChart = base.mark_line(point=points).encode(y=y, tooltip=tooltip).properties(height=height)
         return chart.add_params(zoom)
     raw = base.mark_line(opacity=0.25, strokeWidth=1).encode(y=y).add_params(zoom)
-    average = alt.Y("smoothed:Q", title=title, scale=value_scale)
+    average = alt.Y("smoothed:Q", title=None, scale=value_scale)
     line = base.mark_line(point=alt.OverlayMarkDef(size=36, filled=True, opacity=0)).encode(
         y=average, tooltip=[*tooltip, alt.Tooltip("smoothed:Q", format=".5g")]
     )
@@ -348,8 +346,14 @@ def _value_scale(values: pl.Series) -> alt.Scale:
     """Return a scale that shows a constant as a flat line instead of magnifying its rounding noise."""
     finite = [float(value) for value in values.drop_nulls() if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    margin = max(abs(low), abs(high)) * 0.01 or 1.0
-    return alt.Scale(zero=False) if high - low > margin / 100 else alt.Scale(domain=[low - margin, high + margin])
+    margin = max(abs(low), abs(high)) * 0.01
+    if not margin:
+        return alt.Scale(domain=[0, 1])
+    return (
+        alt.Scale(zero=False, padding=8)
+        if high - low > margin / 100
+        else alt.Scale(domain=[low - margin, high + margin])
+    )
 
 
 def _bucket_end(bucket_s: int) -> pl.Expr:

@@ -89,7 +89,7 @@ def _summary(store: Store, episode: episodes.Episode) -> None:
         f"version **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
         f"model **{escape_md(episode.model)}**" if episode.model and episode.model != episode.policy_version else "",
         f"agent **{escape_md(agent)}**" if agent else "",
-        f"{episode.step_count} steps",
+        f"{episode.step_count} step{'' if episode.step_count == 1 else 's'}",
         f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed" if episode.tool_call_count else "",
         tokens,
         f"took {duration(episode.duration_ns)}",
@@ -125,10 +125,8 @@ def _deciding_failure(store: Store, episode: episodes.Episode) -> None:
         (pl.col("error_class") == episode.error_class) & (pl.col("fault_owner") == episode.fault_owner)
     )
     message = f" {escape_md(one_line(same['message'][0], 400))}" if not same.is_empty() else ""
-    st.markdown(
-        f":red[✕ Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
-        f"{message}"
-    )
+    owner = "unknown owner" if episode.fault_owner == "unknown" else f"owner **{escape_md(episode.fault_owner)}**"
+    st.markdown(f":red[✕ Decided by a failure of {owner}: {escape_md(episode.error_class)}]{message}")
 
 
 def _conversation(store: Store, episode: episodes.Episode) -> None:

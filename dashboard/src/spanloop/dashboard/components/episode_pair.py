@@ -72,7 +72,7 @@ def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
     facts = [
         _OUTCOMES.get(episode.outcome, ":gray[unknown outcome]"),
         f"reward **{signed(episode.reward)}**",
-        f"{episode.step_count} steps",
+        f"{episode.step_count} step{'' if episode.step_count == 1 else 's'}",
         f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed",
     ]
     st.markdown(" · ".join(facts))

@@ -65,7 +65,7 @@ def show_changes(store: Store, comparison: Comparison) -> None:
                 "figure": tables.text_column(width=200),
                 "before": tables.text_column("before, over all its tasks", width=200),
                 "after": tables.text_column("after, over all its tasks", width=200),
-                "difference": tables.number_column("difference on the tasks of both", form="+.3g", width=110),
+                "difference": tables.number_column("difference on the tasks of both", form="+.3g", width=210),
                 "interval": tables.text_column("its interval", width=220),
                 "tasks": tables.number_column("tasks of both", form=",.0f", width=80),
             },

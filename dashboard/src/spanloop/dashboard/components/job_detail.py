@@ -71,7 +71,7 @@ def _curves(job_id: str) -> None:
         row = drawn[first : first + _CURVES_IN_A_ROW]
         for column, (curve, points) in zip(st.columns(_CURVES_IN_A_ROW), row, strict=False):
             column.markdown(f"**{curve.title}**", help=curve.help)
-            column.altair_chart(charts.metric_by_step(points, curve.title))
+            column.altair_chart(charts.metric_by_step(points))
 
 
 @st.fragment(run_every=_REFRESH_S)

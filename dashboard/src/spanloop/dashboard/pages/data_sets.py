@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import polars as pl
 import streamlit as st
 
-from spanloop.dashboard import resources
+from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import dialog
@@ -107,7 +107,8 @@ def _version(store: Store, data_set: DataSet) -> None:
     columns[1].metric("Added", f"{data_set.added:,}")
     columns[2].metric("Not added", f"{sum(data_set.rejected.values()):,}")
     columns[3].metric("Forgotten", f"{data_set.forgotten:,}")
-    made = f"By {escape_md(data_set.created_by)}, from {escape_md(data_set.source)}."
+    by = "" if data_set.created_by == visits.ANYONE else f" by {escape_md(data_set.created_by)}"
+    made = f"Added{by}: {escape_md(data_set.source)}."
     st.caption(f"{made} {escape_md(data_set.comment)}")
     _buttons(store, data_set)
     left, right = st.columns([3, 2], gap="medium")

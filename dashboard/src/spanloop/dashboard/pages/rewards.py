@@ -132,7 +132,7 @@ def show_training(store: Store) -> None:
             if points.is_empty():
                 st.caption(f"{escape_md(name)}: no finite value.")
             else:
-                st.altair_chart(charts.metric_by_step(points, "value", smoothing=smoothing, steps=steps))
+                st.altair_chart(charts.metric_by_step(points, smoothing=smoothing, steps=steps))
 
 
 def _keep_in_address(name: str, values: list[str], default: list[str]) -> None:

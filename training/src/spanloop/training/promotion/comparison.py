@@ -39,7 +39,7 @@ def find_evaluations(store: Store, candidate: str, champion: str, *, name: str =
     """Return the evaluations to compare: those of ``name``, else the newest of the candidate that the champion has too.
 
     Raises:
-        EvaluationError: They have no evaluation of one name.
+        EvaluationError: They have no evaluation with the same name.
     """
     if name:
         return Compared(load_evaluation(store, f"{name}:{candidate}"), load_evaluation(store, f"{name}:{champion}"))
@@ -50,8 +50,8 @@ def find_evaluations(store: Store, candidate: str, champion: str, *, name: str =
     common = sorted(ours.keys() & theirs.keys(), key=lambda each: ours[each].created_at)
     if not common:
         raise EvaluationError(
-            f"{candidate} and {champion} have no evaluation of one name: {candidate} has {', '.join(ours) or 'none'}, "
-            f"{champion} has {', '.join(theirs) or 'none'}.",
+            f"{candidate} and {champion} have no evaluation with the same name: "
+            f"{candidate} has {', '.join(ours) or 'none'}, {champion} has {', '.join(theirs) or 'none'}.",
             next_step="Let both attempt the same tasks (spanloop run), then: "
             f"spanloop evaluate {candidate} --name NAME; spanloop evaluate {champion} --name NAME",
         )

@@ -58,7 +58,7 @@ def weigh(
         earlier: Decisions about the candidate, newest first; looks of the same comparison are continued.
 
     Raises:
-        EvaluationError: The versions have no evaluation of one name, or no task in common.
+        EvaluationError: The versions have no evaluation with the same name, or no task in common.
         ConfigurationError: A reward is outside the rule's range.
     """
     if contest.champion is None:
@@ -91,7 +91,7 @@ def promote(store: Store, reference: str, rule: Promotion, actions: Actions, *, 
         evaluation: Name of the evaluations to compare.
 
     Raises:
-        EvaluationError: The versions have no evaluation of one name, or no task in common; nothing is stored.
+        EvaluationError: The versions have no evaluation with the same name, or no task in common; nothing is stored.
         JobError: There is no such version, it is the champion, or the champion has changed meanwhile.
         SpanloopError: A promoted version cannot be served; nothing is stored.
     """
@@ -140,7 +140,7 @@ def roll_back_by_rule(
     """Go back to the champion before when stored evaluations show that the current one is worse; None otherwise.
 
     Raises:
-        EvaluationError: The versions have no evaluation of one name, or no task in common.
+        EvaluationError: The versions have no evaluation with the same name, or no task in common.
         JobError: There is no champion before.
         SpanloopError: It cannot be served; nothing is stored.
     """
