@@ -204,6 +204,7 @@ def test_numbers_of_the_overview_lead_to_their_rows_and_its_range_stays(person: 
     assert person.query == {"range": ["7 d"]}
     person.page.reload()
     person.settle()
+    person.see("overview")
     person.click(person.page.locator(".figures a").first)
     assert person.query == {"time": ["7d"]}
     expect(person.page.locator(".total")).to_contain_text("episodes")

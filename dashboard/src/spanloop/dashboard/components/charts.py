@@ -24,6 +24,7 @@ _OWNER_COLOURS: Final = {
 _TIME: Final = alt.Axis(
     # more ticks overlap, and the labels that remain of days and noons name no day
     tickCount=8,
+    labelOverlap="greedy",
     labelExpr="timeFormat(datum.value, '%H%M%S') == '000000' ? timeFormat(datum.value, '%m-%d') : "
     "[timeFormat(datum.value, seconds(datum.value) ? '%H:%M:%S' : '%H:%M'), "
     "datum.index == 0 ? timeFormat(datum.value, '%Y-%m-%d') : '']",
@@ -94,7 +95,7 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
         .encode(
             x=alt.X("bucket:T", title=None, axis=_TIME),
             x2="bucket_end:T",
-            y=alt.Y("tokens:Q", title="tokens", axis=alt.Axis(format="~s")),
+            y=alt.Y("tokens:Q", title="tokens", axis=alt.Axis(labelExpr="format(datum.value, '~s')")),
             color=alt.Color("kind:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
             tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), "kind:N", alt.Tooltip("tokens:Q", format=",")],
         )
