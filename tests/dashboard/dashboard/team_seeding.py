@@ -92,7 +92,7 @@ def _turn(session: str, number: int, turn: int, at: datetime) -> Iterator[dict[s
             {"type": "tool_call", "id": f"ask-{turn}", "name": helper, "arguments": {"question": QUESTIONS[turn]}}
         ],
     }
-    told = {"role": "tool", "parts": [{"type": "tool_call_response", "id": f"ask-{turn}", "response": "Known."}]}
+    answered = {"role": "tool", "parts": [{"type": "tool_call_response", "id": f"ask-{turn}", "response": "Known."}]}
     look = {
         "role": "assistant",
         "parts": [
@@ -140,7 +140,13 @@ def _turn(session: str, number: int, turn: int, at: datetime) -> Iterator[dict[s
         (3, "chat small", (1.6, 0.9), _model(helper, question, look), ""),
         (3, f"execute_tool {tool}", (2.6, 2), tool_attributes, failure),
         (3, "chat small", (4.7, 1.1), _model(helper, [*question, look, seen], _text("assistant", "Known.")), ""),
-        (0, "chat large", (6.5, 2.2), _model("planner", [*history, ask, told], _text("assistant", ANSWERS[turn])), ""),
+        (
+            0,
+            "chat large",
+            (6.5, 2.2),
+            _model("planner", [*history, ask, answered], _text("assistant", ANSWERS[turn])),
+            "",
+        ),
     ]
     for index, (parent, name, when_s, attributes, error) in enumerate(plan):
         yield _span(trace, index, parent, name, at, when_s, attributes | shared, error=error)

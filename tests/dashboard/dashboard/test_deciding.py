@@ -1,16 +1,18 @@
 """Decisions about versions by button: what the rule says first, and what becomes of each button."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.keys.users import Role
 from spanloop.foundation.paths import DataDir
+from spanloop.foundation.settings.metric import Metric
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
+from spanloop.training.promotion.evidence import Decision, Evidence, GuardCheck
 from spanloop.training.promotion.outcome import PromotionOutcome
 
 from ...training.gateway_stand_in import GatewayStandIn, gateway_stand_in
@@ -58,14 +60,31 @@ def test_a_decision_by_the_rule_takes_two_clicks_and_the_last_promotion_is_taken
     assert champion(learned_environment) == "demo@v3"
     button(open_version("demo@v3"), "Take the promotion back: serve demo@v1").click().run()
     assert champion(learned_environment) == "demo@v1"
-    again = open_version("demo@v3")  # the guards of now, and the equal ones of the decision
-    assert "The rule would say" in text_of(again)
-    assert "**Decisions**" in text_of(again)
-    ended = [entry[5:] for entry in AuditLog(learned_environment).read()]
-    assert ended == [
-        ("decide about version", "demo@v3", "ok", "promoted against demo@v1"),
-        ("roll back model", "demo", "ok", "demo@v1 serves"),
-    ]
+
+
+def draw_equal_guards(decision: "Decision") -> None:
+    from spanloop.dashboard.components.promotion import decisions  # noqa: PLC0415 - the source is the whole script
+
+    decisions.show_evidence(decision.evidence, decision.candidate, decision.champion, decision.rule)
+    decisions.show([decision, decision])
+
+
+def test_equal_guards_of_several_decisions_are_drawn_on_one_page() -> None:
+    guard = GuardCheck(metric=Metric.CRASHES, limit="at_most 0.25", holds=True, candidate=0.0, champion=0.0)
+    decision = Decision(
+        id=1,
+        decided_at=datetime(2026, 1, 2, tzinfo=UTC),
+        name="m",
+        candidate="m@v2",
+        champion="m@v1",
+        rule=None,
+        outcome=PromotionOutcome.UNDECIDED,
+        evidence=Evidence(reason="Not enough to decide.", guards=(guard,)),
+        job_id=None,
+    )
+    app = AppTest.from_function(draw_equal_guards, default_timeout=60, args=(decision,)).run()
+    assert not app.exception
+    assert text_of(app).count("Not enough to decide.") == 3
 
 
 @pytest.mark.usefixtures("gateway")

@@ -115,5 +115,5 @@ def test_a_span_that_is_no_step_shows_its_own_messages_or_arguments() -> None:
     call = text_of(open_page("traces", trace=waiting, span=lines["id"][1]))
     assert "Can I get a refund" in call
     assert "names a span that is none of these" in text_of(open_page("traces", trace=waiting, span="none"))
-    found = open_page("traces", trace=converted, find="render_offer")
-    assert not found.exception
+    app = open_page("traces", trace=converted, find="render_offer")
+    assert not app.exception

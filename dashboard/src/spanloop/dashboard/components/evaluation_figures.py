@@ -19,8 +19,8 @@ TITLES: Final = {
 }
 """Figure → title; success and reward have columns of their own."""
 MIN_TASKS: Final = 6
-"""Of fewer tasks even equal signs of all differences occur by chance in more than 5 % of cases (2 / 2^5), and a
-bootstrap's interval is too narrow."""
+"""The fewest tasks that can show a difference: with five, equal signs of all differences occur by chance in more than
+5 % of cases (2 / 2^5), and a bootstrap's interval is too narrow."""
 _OWN_COLUMNS: Final = ("success", "reward")
 _ERROR: Final = "error:"
 

@@ -24,8 +24,8 @@ export default function (component) {
     state.index = new Map(state.lines.map((line, number) => [line.id, number]));
   }
   const { lines, index } = state;
-  if (state.key !== data.key) Object.assign(state, { key: data.key, collapsed: new Set(), isFailed: false, text: data.found.text, active: "", isNew: true });
-  const found = new Set(data.found.ids);
+  if (state.key !== data.key) Object.assign(state, { key: data.key, collapsed: new Set(), isFailed: false, text: data.matching.text, active: "", isNew: true });
+  const matching = new Set(data.matching.ids);
   // The address has more parameters than the tree knows of, such as the view of the span.
   const address = (changes) => {
     const url = new URL(document.location.href);
@@ -50,7 +50,7 @@ export default function (component) {
       });
       return { shown, matches: null };
     }
-    const isInside = state.text.trim() === data.found.text;
+    const isInside = state.text.trim() === data.matching.text;
     const matches = new Set();
     const kept = new Set();
     const path = [];
@@ -58,7 +58,7 @@ export default function (component) {
       path.length = line.depth;
       path.push(number);
       if (state.isFailed && !line.error) return;
-      if (text && !line.words.includes(text) && !(isInside && found.has(line.id))) return;
+      if (text && !line.words.includes(text) && !(isInside && matching.has(line.id))) return;
       matches.add(number);
       for (let at = path.length - 1; at >= 0 && !kept.has(path[at]); at -= 1) kept.add(path[at]);
     });

@@ -38,7 +38,7 @@ _MAX_DECISIONS = 10
 _MAX_SHOWN_DECISIONS = 50
 _CURVES = frozenset({"final_metrics"})
 _REPEATED = _CURVES | {"kind", "steps", "dataset_sha256", "mean_reward", "episodes"}
-"""What a training states of its version, where its job and its manifest state the same."""
+"""Metadata of a version that its job and its manifest state too."""
 
 
 class ModelsPage(Page):

@@ -20,7 +20,7 @@ _MARGIN_S: Final = 86_400
 
 
 class Calls(NamedTuple):
-    """What agents did in some episodes."""
+    """The steps of some episodes, and how their spans lie in each other."""
 
     episodes: pl.DataFrame
     """Newest first: ``episode_id``, ``started_at``, ``outcome``, ``task_id``, ``agent``, ``trace_id`` (of the first

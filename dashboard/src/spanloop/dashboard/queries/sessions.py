@@ -30,7 +30,7 @@ class Turn:
     last_step: int
     """The last step of any agent."""
     steps: int
-    """Of all agents."""
+    """Number of steps of all agents."""
     revision: int
     helpers: tuple[str, ...]
     """Names of the other agents."""
@@ -55,15 +55,15 @@ def fetch_turn_steps(store: Store, turns: pl.DataFrame) -> dict[str, Turn]:
         agents = store.query("dashboard_turn_steps", episode_id=episode_id, revision=revision, trace_id=trace_id)
         if agents.is_empty():
             continue
-        asked = agents.row(0, named=True)
+        first_agent = agents.row(0, named=True)
         first, last = (
-            _records(store, episode_id, revision, trace_id, range(asked[name], asked[name] + 1))[0]
+            _records(store, episode_id, revision, trace_id, range(first_agent[name], first_agent[name] + 1))[0]
             for name in ("first_step", "last_step")
         )
         steps[trace_id] = Turn(
             trace_id,
             episode_id,
-            asked["agent_name"],
+            first_agent["agent_name"],
             first,
             last,
             max(agents["last_step"].to_list()),

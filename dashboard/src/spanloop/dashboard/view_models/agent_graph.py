@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     agent: str
     span: SpanKey
-    """Of its model call; empty texts where it is not known."""
+    """The span of its model call; empty texts where it is not known."""
     tools: tuple[str, ...]
     """Names of the tools that it called, one for each call."""
     failed_tools: Mapping[str, int]
@@ -175,7 +175,7 @@ def _path(span: SpanKey, parents: Mapping[SpanKey, SpanKey]) -> list[SpanKey]:
 
 
 class Place(NamedTuple):
-    """Where a node is drawn."""
+    """The place of a node in the drawing."""
 
     column: int
     row: int

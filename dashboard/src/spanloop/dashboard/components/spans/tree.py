@@ -31,8 +31,8 @@ def show(tree: str, *, key: str, find: str, matches: Collection[str], above_px: 
         matches: Ids of the spans that have the text in an attribute.
         above_px: Height of what is above the tree; the tree fills the rest of the window.
     """
-    found = {"text": find, "ids": sorted(matches)}
-    _tree(data={"key": key, "lines": tree, "found": found, "above": above_px}, key="span_tree")
+    matching = {"text": find, "ids": sorted(matches)}
+    _tree(data={"key": key, "lines": tree, "matching": matching, "above": above_px}, key="span_tree")
 
 
 def pack(lines: Sequence[SpanLine]) -> str:
