@@ -171,7 +171,7 @@ def measure_size(results: Results, part: str, folder: Path, device: torch.device
 
 def measure_alone(results: Results, part: str, size: Size, folder: Path, device: torch.device) -> None:
     """Measure forward and backward of a model alone, then free its memory."""
-    names = ("alone", "one_task", "recomputed")
+    names = ("alone", "one_task", "recomputed", "one_task_recomputed")
     if all(name in results.part(part) for name in names) or size.lora_rank:
         return
     measured = Passes(make_model(size, device), size, PASS_TOKENS)
@@ -182,6 +182,7 @@ def measure_alone(results: Results, part: str, size: Size, folder: Path, device:
     results.measure(part, "one_task", lambda: compare_layouts(measured, one_task, None, repetitions=3))
     measured.kept.recompute_all()
     results.measure(part, "recomputed", lambda: compare_layouts(measured, tasks, turns, repetitions=3))
+    results.measure(part, "one_task_recomputed", lambda: compare_layouts(measured, one_task, None, repetitions=3))
     measured.free()
 
 

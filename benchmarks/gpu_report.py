@@ -25,7 +25,12 @@ all rows.
 """
 
 
-_TITLES: Final = {"alone": "", "recomputed": "all layers recomputed, ", "one_task": "16 attempts at one task, "}
+_TITLES: Final = {
+    "alone": "",
+    "recomputed": "all layers recomputed, ",
+    "one_task": "16 attempts at one task, ",
+    "one_task_recomputed": "16 attempts at one task, all layers recomputed, ",
+}
 """Of the measurements of a model alone."""
 
 
