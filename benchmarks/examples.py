@@ -1,7 +1,7 @@
 """What the example agents learn in the loop of their ``app.toml``: success on held-out tasks before and after it.
 
     python benchmarks/examples.py [sql math countdown lake patient apps werewolves] [--seeds 3] [--first-seed 0]
-        [--folder FOLDER] [--other NAME=FILE.toml] [--table]
+        [--folder FOLDER] [--results FOLDER] [--other NAME=FILE.toml] [--table]
 
 For each example and seed: ``tasks.py`` writes the tasks, and ``spanloop loop`` runs as many rounds as the file has
 trainings, each with SmolLM2-135M and the seed. Compared are the base and the last version that was trained, whatever
@@ -12,7 +12,8 @@ attempt these too, and nothing is trained on them.
 A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval of the paired difference over
 the tasks of all seeds; an example whose interval is not above zero is "not learned", and one without a result "not
 measured". Ctrl-C or a kill ends a sitting: the same command continues in the round and step where it stopped, and a
-seed with a result is not run again. ``--table`` runs nothing. A seed takes about half an hour on two cores.
+seed with a result is not run again. Results are kept in ``benchmarks/example_results``, one file for each seed, so that
+another machine goes on with the next seed. ``--table`` runs nothing. A seed takes about half an hour on two cores.
 
 The last line is ``ratio sql=… math=…``: the gain of each example in points, or - where it was not measured.
 """
@@ -26,6 +27,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,8 +57,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = ("sql", "math", "countdown", "lake", "patient", "apps", "werewolves")
+RESULTS = Path(__file__).parent / "example_results"
 APP = "app.toml"
-RESULT = "result.json"
 
 
 class Result(NamedTuple):
@@ -70,6 +72,8 @@ class Result(NamedTuple):
     """The same of the last version that was trained."""
     seconds: float
     """The duration of all steps."""
+    date: str
+    """The day on which it ended, in UTC."""
     other_base: dict[str, float] | None = None
     """The base's success on other tasks; None without any."""
     other_trained: dict[str, float] | None = None
@@ -85,6 +89,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds; default: %(default)s")
     parser.add_argument("--first-seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, default=cache / "spanloop" / "examples", help="default: %(default)s")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="default: %(default)s")
     parser.add_argument("--other", action="append", default=[], metavar="NAME=FILE", help="default: none")
     parser.add_argument("--table", action="store_true", help="print the table of what was measured, and run nothing")
     arguments = parser.parse_args()
@@ -92,16 +97,18 @@ def main() -> None:
     results: dict[str, list[Result]] = {name: [] for name in arguments.names}
     for name in arguments.names:
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-            folder = arguments.folder.absolute() / name / f"seed-{seed}"
-            if not (folder / RESULT).exists() and not arguments.table:
-                run_seed(name, folder, seed, Path(other[name]) if name in other else None)
-            if (folder / RESULT).exists():
-                results[name].append(Result(**json.loads((folder / RESULT).read_text())))
+            path = arguments.results / f"{name}-seed-{seed}.json"
+            if not path.exists() and not arguments.table:
+                folder = arguments.folder.absolute() / name / f"seed-{seed}"
+                result = run_seed(name, folder, seed, Path(other[name]) if name in other else None)
+                write_result(path, result)
+            if path.exists():
+                results[name].append(Result(**json.loads(path.read_text())))
     print_table(results)
 
 
-def run_seed(name: str, folder: Path, seed: int, other: Path | None) -> None:
-    """Run the loop of one seed, or the rest of it, and write its result."""
+def run_seed(name: str, folder: Path, seed: int, other: Path | None) -> Result:
+    """Run the loop of one seed, or the rest of it, and return its result."""
     data_dir = DataDir(folder).open()
     app = prepare(name, folder / "app", seed)
     err.print(f"{name}, seed {seed}: {folder}", markup=False)
@@ -116,9 +123,15 @@ def run_seed(name: str, folder: Path, seed: int, other: Path | None) -> None:
             result = result_of(store, end.rounds, app.with_name("test.jsonl"))
             if other is not None:
                 result = result._replace(**measure_other(data_dir, store, app, end.rounds, other))
-    partial = folder / f".{RESULT}.partial"
-    partial.write_text(json.dumps(result._asdict()))
-    partial.replace(folder / RESULT)
+    return result
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write the result of a seed, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(result._asdict()) + "\n")
+    partial.replace(path)
 
 
 def prepare(name: str, folder: Path, seed: int) -> Path:
@@ -138,7 +151,8 @@ def result_of(store: "Store", rounds: "tuple[LoopRound, ...]", tasks: Path) -> R
     """Return what the rounds of a loop measured on the test tasks."""
     evaluations = [(rounds[at].step(name).result or {})["evaluation"] for at, name in ENDS]
     base, trained = (successes(store, str(each)) for each in evaluations)
-    return Result(difficulties(tasks), base, trained, sum(each.seconds for each in rounds))
+    today = datetime.now(UTC).date().isoformat()
+    return Result(difficulties(tasks), base, trained, sum(each.seconds for each in rounds), today)
 
 
 ENDS = ((0, StepName.MEASURE), (-1, StepName.TEST))
@@ -198,7 +212,7 @@ def print_table(results: dict[str, list[Result]]) -> None:
         gains[name] = print_row(name, measured, [list(each.difficulty) for each in measured], minutes)
         print_difficulties(name, measured)
         others = [
-            Result(each.other_difficulty or {}, each.other_base, each.other_trained, 0.0)
+            Result(each.other_difficulty or {}, each.other_base, each.other_trained, 0.0, each.date)
             for each in measured
             if each.other_base and each.other_trained
         ]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Recipe(NamedTuple):
-    """The settings; the defaults are those of the demo (examples/office/app.toml)."""
+    """The settings; the defaults train longer than the demo (examples/office/app.toml), on more tasks."""
 
     source: str = "smollm2"
     """The model's source, as for ``spanloop models add``."""

@@ -221,7 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="created if missing")
     parser.add_argument("--seed", type=int, default=0, help="seed of the questions")
-    parser.add_argument("--train", type=int, default=96, help="number of training questions")
+    parser.add_argument("--train", type=int, default=80, help="number of training questions")
     parser.add_argument("--test", type=int, default=160, help="number of test questions")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ import typer
 from spanloop.demo import command
 from spanloop.demo.learning_demo import DemoSettings
 
-changes = {"attempts = 4": "attempts = 3", "steps = 6": "steps = 2", "steps = 10": "steps = 6"}
+changes = {"attempts = 4": "attempts = 3", "steps = 5": "steps = 2", "steps = 8": "steps = 6"}
 grpo = {"batch_groups = 16          # tasks": "batch_groups = 8           # tasks", "group_size = 4": "group_size = 3"}
 settings = DemoSettings(test_tasks=48, train_tasks=32, changes=changes | grpo)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it

@@ -32,10 +32,9 @@ def write_results(folder: Path, name: str, seeds: list[tuple[list[float], list[f
             "base": dict(zip(tasks, base, strict=True)),
             "trained": dict(zip(tasks, trained, strict=True)),
             "seconds": 60.0,
+            "date": "2026-11-27",
         }
-        path = folder / name / f"seed-{seed}" / "result.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(result))
+        (folder / f"{name}-seed-{seed}.json").write_text(json.dumps(result))
 
 
 def table(
@@ -52,7 +51,7 @@ def test_gains_are_pooled_and_an_interval_at_zero_is_not_learned(
     write_results(tmp_path, "lake", [([0.0] * 20, [1.0] * 15 + [0.0] * 5), ([0.0] * 20, [1.0] * 5 + [0.0] * 15)])
     write_results(tmp_path, "apps", [([0.0, 1.0] * 10, [1.0, 0.0] * 10)])
     monkeypatch.setattr(examples, "run_seed", Mock(side_effect=AssertionError("a seed with a result ran again")))
-    rows = table(examples, monkeypatch, capsys, "lake", "apps", "math", "--folder", str(tmp_path), "--table")
+    rows = table(examples, monkeypatch, capsys, "lake", "apps", "math", "--results", str(tmp_path), "--table")
     lake, _, apps, _, maths = rows[2:7]
     assert lake.startswith("| lake | 20, 20 | 0%, 0% | 75%, 25% | +50.0 [+")  # 20 of 40 tasks
     assert lake.endswith("| learned | 1.0, 1.0 |")
@@ -62,11 +61,17 @@ def test_gains_are_pooled_and_an_interval_at_zero_is_not_learned(
     assert rows[-1] == "ratio lake=+50.0 apps=+0.0 math=-"
 
 
-def test_only_seeds_without_a_result_run(
+def test_only_seeds_without_a_result_run_and_their_results_are_written(
     examples: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_results(tmp_path, "lake", [([0.0], [1.0])])
-    run_seed = Mock()
+    results = tmp_path / "results"
+    results.mkdir()
+    write_results(results, "lake", [([0.0], [1.0])])
+    measured = examples.Result({"t0": "easy"}, {"t0": 0.0}, {"t0": 0.0}, 120.0, "2026-11-27")
+    run_seed = Mock(return_value=measured)
     monkeypatch.setattr(examples, "run_seed", run_seed)
-    table(examples, monkeypatch, capsys, "lake", "--seeds", "2", "--folder", str(tmp_path))
+    arguments = ("lake", "--seeds", "2", "--folder", str(tmp_path), "--results", str(results))
+    rows = table(examples, monkeypatch, capsys, *arguments)
     run_seed.assert_called_once_with("lake", tmp_path / "lake" / "seed-1", 1, None)
+    assert rows[2].startswith("| lake | 1, 1 | 0%, 0% | 100%, 0% | +50.0 [")
+    assert table(examples, monkeypatch, capsys, *arguments, "--table")[2] == rows[2]

@@ -55,7 +55,7 @@ def test_the_demo_trains_as_its_measured_recipe() -> None:
     app = tomllib.loads(app_text((office_folder() / "app.toml").read_text(), DemoSettings()))
     sft, grpo = (build_spec(each | {"base": "office"}, where="app.toml") for each in app["train"])
     assert (sft.steps, sft.optimiser.batch_groups, sft.optimiser.learning_rate) == (8, 16, 3e-5)
-    assert (grpo.steps, grpo.optimiser.batch_groups, grpo.optimiser.learning_rate) == (6, 16, 3e-6)
+    assert (grpo.steps, grpo.optimiser.batch_groups, grpo.optimiser.learning_rate) == (5, 16, 3e-6)
 
 
 def test_the_same_settings_continue_and_others_are_refused(offices: Path) -> None:
