@@ -17,6 +17,10 @@ FAMILIES: Final[metrics.Families] = {
     "redacted_total": ("counter", "Values that were dropped or masked, by redaction rule."),
     "inserted_total": ("counter", "Rows that ClickHouse has confirmed."),
     "refused_rows_total": ("counter", "Rows that ClickHouse refuses for good; they are dead letters."),
+    "restored_rows_total": (
+        "counter",
+        "Rows that a killed ClickHouse had lost of a block, and that were stored again.",
+    ),
     "unreadable_records_total": ("counter", "Records of the spool that the writer could not turn into rows."),
     "insert_failures_total": ("counter", "Attempts to insert a block that failed; each is retried."),
     "insert_seconds": ("histogram", "How long ClickHouse took to confirm a block."),

@@ -1,7 +1,8 @@
 """Write the spool to ClickHouse, one block after the other.
 
 Invariant: a block is committed only after ClickHouse confirmed all of it, and no newer block is sent before. After an
-unknown outcome the same block is inserted again under the same deduplication tokens, so it is stored once.
+unknown outcome the same block is inserted again under the same deduplication tokens, so it is stored once. If the
+server started again meanwhile, the block is also compared with the tables: a killed server may ignore what it has lost.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from spanloop.spool import Spool, SpoolDamageError
 from spanloop.store import Store
 
 from .blocks.frame_blocks import BlockStrategy, InsertResult, PreparedBlock
+from .blocks.lost_rows import Servers
 from .blocks.protobuf_blocks import ProtobufStrategy
 from .health import Health
 from .metrics import Metrics
@@ -69,6 +71,9 @@ class Writer:
         self._block_bytes = settings.block_bytes or min(_BLOCK_BYTES, default_memory_cap_bytes() // _BLOCK_SHARE)
         self._strategy: BlockStrategy = strategy or ProtobufStrategy()
         self._store: Store | None = None
+        self._servers = Servers()
+        self._is_outcome_unknown = spool.stats.records > 0
+        """Whether the oldest block may have been sent before, by this process or the one before it."""
         self._stopping = asyncio.Event()
         self._deadline_s = float("inf")
         # One thread uses one malloc arena; asyncio's default executor uses several.
@@ -142,9 +147,19 @@ class Writer:
         return False
 
     def _insert(self, block: PreparedBlock) -> InsertResult:
-        if self._store is None:
-            self._store = self._connect()
-        return block.insert(self._store)
+        store = self._store = self._store or self._connect()
+        may_be_noted, self._is_outcome_unknown = self._is_outcome_unknown, True
+        result = block.insert(store)
+        if may_be_noted:
+            start = self._servers.start_of(store)
+            if self._servers.is_new(start):
+                restored = block.restore(store, f"-{time.time_ns()}")
+                if restored:
+                    _log.warning("ClickHouse was killed and had lost %d rows of a block: they are stored now", restored)
+                self._metrics.count("restored_rows_total", restored)
+            self._servers.remember(start)
+        self._is_outcome_unknown = False
+        return result
 
     async def _try_to_connect(self) -> None:
         """Connect, so that the health report states the store's availability before the first span arrives."""

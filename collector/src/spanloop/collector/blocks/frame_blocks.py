@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spanloop.foundation.errors import StoreError
 from spanloop.spool import AnyRecord, Batch
 from spanloop.store import Store
+from spanloop.store.refilled_views import refill_views
 
 from .. import dead_letters
 from ..dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
@@ -23,6 +24,7 @@ from ..otlp.wire import parse
 from ..validation import PROTOBUF, count_items, dead_letter_of_items, select_item
 from .insert_errors import RefusedRanges, is_permanent
 from .log_rows import LogRows
+from .lost_rows import lost_rows, time_range
 from .record_kinds import signal_of
 from .span_rows import SpanRows
 
@@ -54,6 +56,18 @@ class PreparedBlock(Protocol):
 
     def insert(self, store: Store) -> InsertResult:
         """Insert the block. Raises StoreError after an outage or an unknown outcome: then insert it again."""
+        ...
+
+    def restore(self, store: Store, token_suffix: str) -> int:
+        """Store what a killed server has lost of the block after `insert`; return the number of spans and log records.
+
+        Args:
+            store: The store.
+            token_suffix: Distinguishes the tokens from those that the server may have noted.
+
+        Raises:
+            StoreError: As `insert`: insert and restore the block again.
+        """
         ...
 
 
@@ -95,6 +109,20 @@ class FrameBlock(NamedTuple):
                 refused_rows.add(*self._dead_letter_of_row(signal, row, error))
             self._insert_dead_letters(store, refused_rows.to_frame(), "-refused")
         return InsertResult(rows, len(refused))
+
+    def restore(self, store: Store, token_suffix: str) -> int:
+        """Compare the frames with their tables; rows that ClickHouse refuses for good are dead letters already."""
+        again = self._replace(token_suffix=f"{self.token_suffix}{token_suffix}")
+        restored = 0
+        for signal, frame in self.frames:
+            lost = lost_rows(store, signal, frame)
+            if not lost.is_empty():
+                ranges = again._insert_range(store, signal, lost, 0, lost.height)  # noqa: SLF001 - of this class
+                restored += sum(end - first for first, end, error in ranges if not error)
+            refill_views(store, _TABLES[signal], frame["TraceId"].unique().to_list(), *time_range(frame))
+        # a dead letter that is stored twice is one
+        self._insert_dead_letters(store, self.dead_letter_rows, f"{self.token_suffix}{token_suffix}")
+        return restored
 
     def _insert_range(
         self, store: Store, signal: Signal, frame: pl.DataFrame, first: int, end: int

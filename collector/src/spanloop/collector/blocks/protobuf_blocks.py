@@ -71,6 +71,14 @@ class ProtobufBlock(NamedTuple):
         frames = self.frames.insert(store)
         return InsertResult(spans.rows + frames.rows, spans.refused + frames.refused)
 
+    def restore(self, store: Store, token_suffix: str) -> int:
+        """Compare the spans, as frames, and the frames with their tables."""
+        spans = self._as_frames().restore(store, token_suffix) if self.spans else 0
+        return spans + self.frames.restore(store, token_suffix)
+
+    def _as_frames(self) -> FrameBlock:
+        return PolarsStrategy(self.refused_ranges, "-rows").prepare(self.traces)
+
     def _insert_spans(self, store: Store) -> InsertResult:
         token = deduplication_token(self.traces.block_id, "otel_traces")
         if token not in self.refused_ranges:
@@ -85,7 +93,7 @@ class ProtobufBlock(NamedTuple):
                 self.refused_ranges.add(self.traces.block_id, token)
             else:
                 return InsertResult(self.spans, 0)
-        return PolarsStrategy(self.refused_ranges, "-rows").prepare(self.traces).insert(store)
+        return self._as_frames().insert(store)
 
 
 class ProtobufStrategy:
