@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
@@ -76,8 +76,11 @@ def files() -> dict[str, str]:
     texts["base/shared.yaml"] = _text(shared_manifests(services["dashboard"]["image"]))
     texts["base/spanloop.toml"] = (HERE / "spanloop.toml").read_text(encoding="utf-8")
     texts["base/kustomization.yaml"] = _text([kustomization()])
-    texts["overlays/gpu/kustomization.yaml"] = _text([gpu_overlay(read_compose("compose.gpu.yaml"))])
-    return texts
+    patches = dict(gpu_patches(read_compose("compose.gpu.yaml")))
+    texts |= {f"overlays/gpu/{name}.yaml": _text([patch]) for name, patch in patches.items()}
+    overlay = {"resources": ["../../base"], "patches": [{"path": f"{name}.yaml"} for name in patches]}
+    texts["overlays/gpu/kustomization.yaml"] = _text([_KUSTOMIZATION | overlay])
+    return {path: f"{HEADER}{text}" if path.endswith(".yaml") else text for path, text in texts.items()}
 
 
 def read_compose(name: str) -> dict[str, Manifest]:
@@ -148,8 +151,7 @@ def kustomization() -> Manifest:
     keys = [f"secrets/services/{name}.key" for name in ("scheduler", "runner", "dashboard")]
     addresses = [f"secrets/services/{name}" for name in ("clickhouse-url", "control-url")]
     return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
+        **_KUSTOMIZATION,
         "namespace": "spanloop",
         "resources": ["shared.yaml", *(f"{name}.yaml" for name in ROLES)],
         "configMapGenerator": [{"name": "spanloop-settings", "files": ["spanloop.toml"]}],
@@ -160,22 +162,14 @@ def kustomization() -> Manifest:
     }
 
 
-def gpu_overlay(services: Mapping[str, Manifest]) -> Manifest:
-    """Return the overlay that gives roles a GPU, the images for it, and their limits."""
-    patches: list[Manifest] = []
+def gpu_patches(services: Mapping[str, Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """Yield for each role with a GPU what differs: the image, the limits and the sizes of its volumes in memory."""
     for name, service in services.items():
         resources = {"limits": {"memory": _quantity(service["mem_limit"]), "nvidia.com/gpu": 1}}
         container = {"name": name, "image": service["image"], "resources": resources}
         volumes = [_memory_volume("tmp", _tmp_size(service)), _memory_volume("shm", _quantity(service["shm_size"]))]
-        pod = {"containers": [container], "volumes": volumes}
-        patch = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}}
-        patches.append({"patch": yaml.safe_dump(patch | {"spec": {"template": {"spec": pod}}}, sort_keys=False)})
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["../../base"],
-        "patches": patches,
-    }
+        spec = {"template": {"spec": {"containers": [container], "volumes": volumes}}}
+        yield name, {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
 
 def _stateful_set(name: str, role: RoleOnKubernetes, service: Manifest, ports: list[Manifest]) -> Manifest:
@@ -227,6 +221,7 @@ def _stateful_set(name: str, role: RoleOnKubernetes, service: Manifest, ports: l
     }
 
 
+_KUSTOMIZATION: Final = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
 _HEALTH: Final = "SPANLOOP_HEALTH_URL"
 _POD_SECURITY: Final = {
     "runAsNonRoot": True,
@@ -244,7 +239,7 @@ _CONTAINER_SECURITY: Final = {
 
 def _probes(service: Manifest) -> Manifest:
     """Return the probes: a role is ready, and alive, while its health route answers 200."""
-    url = urlsplit(service["environment"][_HEALTH])
+    url = _health_url(service)
     get = {"httpGet": {"path": url.path, "port": url.port}, "timeoutSeconds": 10}
     return {
         # A database that is away, or a model that loads, makes a role unready for a while; a restart helps neither.
@@ -257,11 +252,15 @@ def _probes(service: Manifest) -> Manifest:
 def _ports(service: Manifest) -> Iterator[Manifest]:
     """Yield the ports of a role: those that compose publishes, else that of its health route."""
     numbers = [int(str(port).rpartition(":")[2]) for port in service.get("ports", ())]
-    for number in numbers or [urlsplit(service["environment"][_HEALTH]).port]:
+    for number in numbers or [_health_url(service).port or 80]:
         yield {"name": "grpc" if number == _GRPC_PORT else "http", "port": number, "targetPort": number}
 
 
 _GRPC_PORT: Final = 4317
+
+
+def _health_url(service: Manifest) -> SplitResult:
+    return urlsplit(str(service["environment"][_HEALTH]))
 
 
 def _resources(service: Manifest) -> Manifest:
@@ -309,8 +308,9 @@ class _PlainDumper(yaml.SafeDumper):
 
 
 def _text(manifests: Iterator[Manifest] | list[Manifest]) -> str:
-    documents = yaml.dump_all(manifests, Dumper=_PlainDumper, sort_keys=False, width=140)
-    return HEADER + documents
+    options: Manifest = {"Dumper": _PlainDumper, "sort_keys": False, "width": 140}
+    text: str = yaml.dump_all(manifests, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return text
 
 
 if __name__ == "__main__":
