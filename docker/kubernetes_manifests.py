@@ -9,6 +9,7 @@ docs/how-to/run-on-kubernetes.md.
 """
 
 import argparse
+import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -308,9 +309,9 @@ class _PlainDumper(yaml.SafeDumper):
 
 
 def _text(manifests: Iterator[Manifest] | list[Manifest]) -> str:
-    options: Manifest = {"Dumper": _PlainDumper, "sort_keys": False, "width": 140}
-    text: str = yaml.dump_all(manifests, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return text
+    text = io.StringIO()
+    yaml.dump_all(manifests, text, Dumper=_PlainDumper, sort_keys=False, width=140)  # pyright: ignore[reportUnknownMemberType]
+    return text.getvalue()
 
 
 if __name__ == "__main__":
