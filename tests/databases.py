@@ -31,7 +31,7 @@ class ReusedDatabases:
         self._server = server
         self._folder = folder
         self._used: list[str] = []
-        self._made: dict[str, frozenset[tuple[str, int, int]]] = {}
+        self._made: dict[str, tuple[frozenset[tuple[str, int, int]], dict[str, str]]] = {}
 
     def take(self) -> str:
         """Return the name of a database whose tables are those of the migrations, and empty."""
@@ -60,13 +60,16 @@ class ReusedDatabases:
         for statement in (f"CREATE DATABASE {MIGRATED}", *self._schema, journal):
             renamed = statement.replace(f" {MIGRATED}", f" {name}")
             self._server.command(renamed, doing="making a store", settings={"fsync_metadata": "0"})
-        self._made[name] = self._definitions(name)
+        self._made[name] = self._files(name), self._definitions(name)
         return name
 
     def _empty(self, name: str) -> bool:
-        """Remove all rows; False when a test changed the schema."""
-        if self._definitions(name) != self._made[name]:
-            return False
+        """Remove all rows; False when a test changed the schema and did not change it back."""
+        files, definitions = self._made[name]
+        if self._files(name) != files:
+            if self._definitions(name) != definitions:
+                return False
+            self._made[name] = self._files(name), definitions
         rows = self._rows(name)
         if rows.pop("schema_migrations", 0) != self._applied:
             return False
@@ -77,11 +80,18 @@ class ReusedDatabases:
             )
         return True
 
-    def _definitions(self, name: str) -> frozenset[tuple[str, int, int]]:
+    def _files(self, name: str) -> frozenset[tuple[str, int, int]]:
         """Name, inode and time of the file of each table's definition, which each change of the table replaces."""
-        folder = self._folder / "metadata" / name
-        states = {path.name: path.stat() for path in folder.iterdir()} if folder.exists() else {}
+        states = {path.name: path.stat() for path in self._paths(name)}
         return frozenset((file, state.st_ino, state.st_mtime_ns) for file, state in states.items())
+
+    def _definitions(self, name: str) -> dict[str, str]:
+        """Definition of each table, by the name of its file."""
+        return {path.name: path.read_text() for path in self._paths(name)}
+
+    def _paths(self, name: str) -> list[Path]:
+        folder = self._folder / "metadata" / name
+        return list(folder.iterdir()) if folder.exists() else []
 
     def _rows(self, name: str) -> dict[str, int]:
         """Return the number of rows of each table that has some."""

@@ -4,9 +4,10 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 MARKS: Final = (
@@ -78,12 +79,18 @@ def make_tokenizer(marks: Sequence[str] = MARKS) -> Tokenizer:
     return tokenizer
 
 
+@cache
+def compiled(template: str) -> Template:
+    """A template, which is compiled once: that takes longer than a rendering."""
+    return Environment(autoescape=False, keep_trailing_newline=True).from_string(template)
+
+
 class Renderer:
     """Renders messages as an engine does."""
 
     def __init__(self, tokenizer: Tokenizer, family: str) -> None:
         template, self.end_of_turn, self.thinking = TEMPLATES[family]
-        self._template = Environment(autoescape=False).from_string(template)
+        self._template = compiled(template)
         self._tokenizer = tokenizer
 
     def text(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool = True) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from jinja2 import Environment
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from .chat_templates import compiled
 
 LETTERS: Final = 'abcdefgh éß🙂日\n{}[]":,.0159'
 THINKING: Final = ("none", "dropped", "emptied", "kept")
@@ -47,8 +48,7 @@ class DrawnModel:
 
     def text(self, messages: list[dict[str, Any]]) -> str:
         """The rendering of a chat."""
-        template = Environment(autoescape=False, keep_trailing_newline=True).from_string(_TEMPLATE)
-        return template.render(messages=messages, d=self, written=self.written, add_generation_prompt=True)
+        return compiled(_TEMPLATE).render(messages=messages, d=self, written=self.written, add_generation_prompt=True)
 
     def written(self, call: dict[str, Any]) -> str:
         """A call as the template writes it."""

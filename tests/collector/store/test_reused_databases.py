@@ -17,6 +17,12 @@ def test_a_database_is_emptied_and_used_again_unless_its_tables_were_changed(
     rows = server.query(f"SELECT count() FROM `{name}`.training_metrics", doing="counting rows")
     assert rows.item() == 0
 
-    server.command(f"ALTER TABLE `{name}`.training_metrics MODIFY COMMENT 'changed'", doing="changing a table")
+    table = f"`{name}`.training_metrics"
+    server.command(f"ALTER TABLE {table} ADD CONSTRAINT c CHECK job_id != 'two'", doing="changing a table")
+    server.command(f"ALTER TABLE {table} DROP CONSTRAINT c", doing="changing it back")
+    databases.give_back(name)
+    assert databases.take() == name
+
+    server.command(f"ALTER TABLE {table} MODIFY COMMENT 'changed'", doing="changing a table")
     databases.give_back(name)
     assert databases.take() != name

@@ -222,8 +222,10 @@ def _with_neighbours(
     if required.may_exceed_limit:
         over_limit = _traces_sharing_ids(store, batch, candidates, by_session=by_session).over_limit
         candidates = [trace_id for trace_id in candidates if trace_id not in over_limit]
-    near_ids, near_stored, near_sizes = _select_neighbours(
-        store, batch, required, candidates, max_bytes - _size_bytes(sizes)
+    near_ids, near_stored, near_sizes = (
+        _select_neighbours(store, batch, required, candidates, max_bytes - _size_bytes(sizes))
+        if candidates
+        else (frozenset[str](), required.stored.clear(), sizes.clear())
     )
     times = pl.concat([sizes, near_sizes])
     return AffectedTraces(

@@ -80,10 +80,8 @@ def _generations(store: Store, spans: pl.DataFrame, trace_ids: Iterable[str]) ->
 
 def _by_any_id(store: Store, query_name: str, ids_by_kind: dict[str, set[str]], **bounds: int) -> pl.DataFrame:
     no_ids: dict[str, Sequence[str] | int] = {**bounds, **{kind: [] for kind in ids_by_kind}}
-    captures = [store.query(query_name, **no_ids)]
-    for kind, ids in ids_by_kind.items():
-        captures += [store.query(query_name, **{**no_ids, kind: part}) for part in slices(ids)]
-    return _concat(captures)
+    parts = [{**no_ids, kind: part} for kind, ids in ids_by_kind.items() for part in slices(ids)]
+    return _concat(store.query(query_name, **part) for part in parts or [no_ids])
 
 
 def _concat(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:

@@ -5,6 +5,7 @@ Importing the class, and pydantic with it, would slow every other command down.
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_args, get_origin
@@ -89,12 +90,11 @@ class GeneratedCommand(TyperCommand):
         """Return the command's own parameters and the generated ones."""
         own = super().get_params(ctx)
         *parameters, help_option = own
-        return [*parameters, *_parameters(self.generate()), help_option]
+        return [*parameters, *self._generated, help_option]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; the generated options are not arguments of its function."""
-        names = [option.name for option in self.generate()]
-        values = {name: ctx.params.pop(name) for name in names}
+        values = {parameter.name: ctx.params.pop(parameter.name) for parameter in self._generated}
         # What a variable says is not an option: its reader finds it, and a secret stays out of the process list.
         ctx.meta[_META_KEY] = {
             name: value
@@ -102,6 +102,11 @@ class GeneratedCommand(TyperCommand):
             if value not in (None, [], ()) and ctx.get_parameter_source(name).name == "COMMANDLINE"
         }
         return super().invoke(ctx)
+
+    @cached_property
+    def _generated(self) -> list[Any]:
+        """The parameters of the generated options, for which typer asks several times in one call."""
+        return _parameters(self.generate())
 
 
 def _parameters(options: Iterable[GeneratedOption]) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -136,9 +136,7 @@ def check_schema_version(version: int, url: str) -> None:
 def _version(connection: Connection) -> int:
     if not inspect(connection).has_table(SchemaRow.__tablename__):
         return 0
-    with Session(connection, join_transaction_mode="create_savepoint") as session:
-        row = session.get(SchemaRow, SCHEMA_NAME)
-        return row.version if row else 0
+    return connection.scalar(select(SchemaRow.version).where(SchemaRow.name == SCHEMA_NAME)) or 0
 
 
 def _sqlite_url(paths: ControlPaths) -> str:

@@ -4,14 +4,15 @@ Invariant: there is one writer at a time (SQLite's BEGIN IMMEDIATE, an advisory 
 the state of one moment (SQLite's snapshot, REPEATABLE READ in PostgreSQL). A URL is shown without user, password and
 options.
 
-SQLite connections are not pooled: opening one takes less than a millisecond. A PostgreSQL connection takes several, so
-all users of one URL in a process share a pool. It is disposed at the end of the process; a forked child has its own.
+All users of one URL in a process share its engine, which compiles each statement once. SQLite connections are not
+pooled: opening one takes less than a millisecond. A PostgreSQL connection takes several: the engine's pool is disposed
+at the end of the process; a forked child has its own.
 """
 
 import atexit
 import os
 import time
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -116,6 +117,7 @@ def _parse(url: str) -> URL:
     return parsed.set(drivername=_POSTGRESQL_DRIVER)
 
 
+@lru_cache(maxsize=8)
 def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(url, poolclass=NullPool)
     event.listen(engine, "connect", _set_pragmas)
