@@ -7,7 +7,6 @@ Invariant: a capture with ``is_complete`` has prompt ids, a finish reason, and e
 token id. An inconsistent capture is stored as it is and marked incomplete, never repaired.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import orjson
 from spanloop.foundation.surrogates import dump_json
 
 from ..chat.request import TraceContext
+from ..client.json_codec import decode_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,8 @@ def decode_captures(body: bytes) -> list[Capture]:
         ValueError: ``body`` was not made by `encode_captures`.
     """
     try:
-        return [Capture(**row) for row in json.loads(body)]
+        rows: Any = decode_json(body)
+        return [Capture(**row) for row in rows]
     except TypeError as error:
         raise ValueError(str(error)) from error
 
