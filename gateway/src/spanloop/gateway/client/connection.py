@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
         except FramingError as error:
             self._fail(EngineConnectionError(f"{error}"))
             self.abort()
-        if self._waiter is None or self._is_wake_pending and not self._is_urgent:
+        if self._waiter is None or (self._is_wake_pending and not self._is_urgent):
             return
         if self._is_urgent or self._pace.is_due(self._loop.time()):
             self._wake()
