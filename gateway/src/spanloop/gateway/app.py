@@ -306,6 +306,7 @@ class Gateway:
             data_dir=self._data_dir,
             weights=weights,
             is_shared=is_shared,
+            on_end=lambda: self._factory.release(engine),
         )
 
     def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:
