@@ -60,10 +60,18 @@ class _RecordKind(NamedTuple):
     to_frame: Callable[[Sequence[Any]], pl.DataFrame]
 
 
+def _decode_call(body: bytes) -> list[CanaryCall]:
+    return [decode_call(body)]
+
+
+def _decode_shadow(body: bytes) -> list[ShadowAnswer]:
+    return [decode_shadow(body)]
+
+
 _KINDS: Final = {
     _KIND: _RecordKind(_TABLE, decode_captures, to_frame),
-    CANARY_KIND: _RecordKind(CANARY_TABLE, lambda body: [decode_call(body)], calls_frame),
-    SHADOW_KIND: _RecordKind(SHADOW_TABLE, lambda body: [decode_shadow(body)], shadow_frame),
+    CANARY_KIND: _RecordKind(CANARY_TABLE, _decode_call, calls_frame),
+    SHADOW_KIND: _RecordKind(SHADOW_TABLE, _decode_shadow, shadow_frame),
 }
 
 
