@@ -82,10 +82,14 @@ test-gpu: ## Recipes, step times and memory on a GPU, in eight minutes; PYTHON h
 	$(PYTHON) benchmarks/gpu.py --record --folder $(GPU_FOLDER)
 	$(PYTHON) benchmarks/gpu.py --folder $(GPU_FOLDER) $(PARTS)
 
-test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (45 minutes; ROWS="crewai dspy")
+test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (45 minutes; ROWS="crewai dspy"); MODEL=FOLDER: chats with a served model
+ifdef MODEL
+	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix --model $(MODEL) $(ROWS)
+else
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.dependency_range
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)
+endif
 	$(BIN)/python docs/generate.py
 
 test-openenv: $(STAMP) ## Environments on OpenEnv's own server, in an environment of its own; needs the package index

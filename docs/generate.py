@@ -485,6 +485,7 @@ every answer of the model. Empty: the program has no such task.
 | stream | streamed answers |
 | tool round trip | a tool call that fails, one that works and two parallel ones, each with its result |
 | schema | an answer that must have the form of a JSON schema |
+| SmolLM2 | one chat with the real model on vLLM; not for programs whose prompts are longer than its context |
 """
 
 
@@ -522,12 +523,12 @@ def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
 def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of the programs that ran through the gateway."""
     clients = [row for row in rows if row["gateway"]]
-    columns = {column: None for row in clients for column in row["gateway"]}
+    columns = {column: None for row in clients for column in row["gateway"]} | {"SmolLM2": None}
     lines = (
         (
             row["title"] + (" (JavaScript)" if row["is_javascript"] else ""),
             row["gateway_version"],
-            *(_mark(row["gateway"], column) for column in columns),
+            *(_mark(row["gateway"] | {"SmolLM2": row["served"]}, column) for column in columns),
         )
         for row in clients
     )
@@ -536,7 +537,8 @@ def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str | None]:
     """Return the results of a row, recorded and through the gateway."""
-    return {**row["cells"], **{f"gateway: {column}": reason for column, reason in row["gateway"].items()}}
+    gateway = {**row["gateway"], "SmolLM2": row["served"]}
+    return {**row["cells"], **{f"gateway: {column}": reason for column, reason in gateway.items()}}
 
 
 def _mark(cells: Mapping[str, str | None], column: str) -> str:

@@ -61,20 +61,23 @@ def _await_health(url: str, process: "subprocess.Popen[bytes]") -> None:
 
 
 def throughput_loss(engine_port: int, gateway_port: int, pid: int, *, rounds: int, requests: int) -> Loss:
-    """Return the loss over alternating rounds of 8 streams of 64 tokens with ids and log-probabilities."""
+    """Return the loss over rounds of 8 streams of 64 tokens with ids and log-probabilities.
+
+    Each round measures the engine alone and through the gateway; which of them is first alternates.
+    """
+
+    def rate(port: int) -> float:
+        fields = {"ignore_eos": True, "logprobs": True, "return_token_ids": True}
+        return asyncio.run(run_load(port, pid, requests=requests, clients=8, is_stream=True, **fields)).requests_per_s
+
     losses: list[float] = []
-    for _ in range(rounds):
-        alone, through = (
-            asyncio.run(
-                run_load(
-                    port, pid, requests=requests, clients=8, is_stream=True, ignore_eos=True, logprobs=True,
-                    return_token_ids=True,
-                )
-            ).requests_per_s
-            for port in (engine_port, gateway_port)
-        )  # fmt: skip
+    rate(gateway_port)  # warms up
+    for number in range(rounds):
+        order = (engine_port, gateway_port)
+        rates = {port: rate(port) for port in (order if number % 2 else order[::-1])}
+        alone, through = rates[engine_port], rates[gateway_port]
         losses.append(1 - through / alone)
-        print(f"{'vLLM, 8 streams':24} {alone:7.2f}/s alone, {through:7.2f}/s through the gateway")
+        print(f"{'vLLM, 8 streams':24} {alone:7.2f}/s alone, {through:7.2f}/s through the gateway", flush=True)
     width = _T_OF_FIVE * stdev(losses) / len(losses) ** 0.5 if len(losses) > 1 else float("nan")
     return Loss(mean(losses), width)
 

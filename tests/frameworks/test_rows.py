@@ -53,9 +53,15 @@ def test_programs_through_the_gateway_are_judged_by_answers_and_captures() -> No
     assert cells(row, AppRun({}, {}, "no such module", 1), 0) == {"chat": "the app failed: no such module"}
 
 
-def test_a_new_result_keeps_the_oldest_release_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_result_keeps_the_oldest_release_and_the_chat_with_a_served_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
     results.save("app", RESULT)
     results.save_oldest("app", "1.0")
+    results.save_served("app", "no answer")
+    assert not results.load()["app"].is_right
+    results.save_served("app", "")
     results.save("app", RESULT._replace(version="3.0"))
-    assert results.load() == {"app": RESULT._replace(version="3.0", oldest="1.0")}
+    assert results.load() == {"app": RESULT._replace(version="3.0", oldest="1.0", served="")}
+    assert results.load()["app"].is_right

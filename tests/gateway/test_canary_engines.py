@@ -162,3 +162,47 @@ def test_adapters_of_one_base_share_the_engine(
         ("load", "m@v2"), ("unload", "m@v2"),
         ("load", "m@v2"), ("unload", "m@v1"),
     ]  # fmt: skip
+
+
+def test_a_candidate_gets_gpus_that_no_engine_uses(
+    start_gateway: Callable[..., RunningGateway], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_serving_environment(tmp_path / "serving", "vllm-1.0", monkeypatch, _SERVER)
+    first, second, other = (
+        {"name": name, "version": f"v{number}", "path": str(write_model(tmp_path / f"{name}{number}", number))}
+        for name, number in (("m", 1), ("m", 2), ("other", 1))
+    )
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    gateway = start_gateway()
+    assert gateway.admin("deploy", **first).status_code == 200
+    assert gateway.admin("canary", **second, share=0.5).status_code == 200
+    candidate = gateway.gateway.canaries.candidate
+    assert candidate is not None
+    reaper = candidate.lifecycle.status.engine_pid
+    assert reaper is not None
+    environment = (Path("/proc") / str(descendants(reaper)[0]) / "environ").read_text().split("\0")
+    assert "CUDA_VISIBLE_DEVICES=1" in environment
+    assert gateway.admin("canary/stop").status_code == 200
+    assert gateway.admin("deploy", **other, beside=True).status_code == 200
+    full = gateway.admin("canary", **second, share=0.5)
+    assert full.status_code == 400
+    assert "m@v2 needs 1 GPU (CUDA_VISIBLE_DEVICES): 2 are visible, and 0 of them are free." in full.text
+    assert ask(gateway, "s") == ("m@v1", "1")
+
+
+@pytest.mark.parametrize(("share", "status"), [("0.45", 200), ("0.6", 400)])
+def test_on_one_gpu_a_candidate_shares_it_if_both_engines_leave_room(
+    start_gateway: Callable[..., RunningGateway],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    share: str,
+    status: int,
+) -> None:
+    write_serving_environment(tmp_path / "serving", "vllm-1.0", monkeypatch, _SERVER)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    gateway = start_gateway(vllm_args=f"--gpu-memory-utilization {share}")
+    first, second = ({"name": "m", "version": f"v{n}", "path": str(write_model(tmp_path / f"v{n}", n))} for n in (1, 2))
+    assert gateway.admin("deploy", **first).status_code == 200
+    answer = gateway.admin("canary", **second, share=0.5)
+    assert answer.status_code == status, answer.text
+    assert len(_engines()) == (2 if status == 200 else 1)

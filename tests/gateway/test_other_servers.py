@@ -94,6 +94,16 @@ def test_a_server_that_is_not_vllm_answers_with_its_key(
     assert [capture.is_complete for capture in gateway.captures()] == [False]
 
 
+def test_a_server_that_refuses_the_key_is_named(start_gateway: Start, url: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("sk-another")
+    gateway = start_gateway(upstream=url, upstream_key_file=wrong)
+    wait_until(lambda: gateway.health()["engine"] == "restarting")
+    message = gateway.chat().json()["error"]["message"]
+    server = url.removesuffix("/v1")
+    assert f"{server} refuses the gateway's key (status 401). It restarts" in message
+
+
 def test_tokens_that_such_a_server_reports_count_for_the_key(
     start_gateway: Start, other: OtherServer, url: str, key_file: Path
 ) -> None:

@@ -61,6 +61,10 @@ FORM = {
 """The JSON schema of an answer."""
 
 
+CHAT = "What is the capital of France? Answer in one sentence."
+"""What a real model is asked."""
+
+
 def question(ticket: str) -> str:
     return f"Report the weather of Oslo and Paris for {ticket}."
 
@@ -76,6 +80,9 @@ def drive(
 ) -> None:
     if sys.argv[1:] == ["crash"]:
         ask(question("ticket-crash-1"))
+        return
+    if os.environ.get("MATRIX_GATEWAY") == "chat":
+        _attempt("ticket-chat-1", lambda _: ask(CHAT))
         return
     for ticket in ("ticket-report-1", "ticket-report-2"):
         _attempt(ticket, ask)

@@ -24,7 +24,7 @@ from .results import SCENARIOS, RowResult
 from .rows import ROWS as PYTHON_ROWS
 from .rows import Row
 from .scripted_model.server import scripted_model
-from .through_gateway import run_through_gateway
+from .through_gateway import run_through_gateway, serving
 
 ROWS = (*PYTHON_ROWS, *javascript.ROWS)
 _MEMORY_BYTES = 1 << 30
@@ -39,10 +39,13 @@ def main() -> int:
     parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
     parser.add_argument("--oldest", action="store_true", help="find the oldest release that is recorded completely")
     parser.add_argument("--gateway", action="store_true", help="run through the gateway only")
+    parser.add_argument("--model", type=Path, help="chat with this model folder through the gateway, and nothing else")
     options = parser.parse_args()
     if unknown := set(options.rows) - {row.name for row in ROWS}:
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
     chosen = [row for row in ROWS if row.name in (options.rows or {row.name for row in ROWS})]
+    if options.model:
+        return 1 if run_chats(chosen, options.model) else 0
     if options.gateway:
         return 1 if run_clients(chosen) else 0
     if options.tried or options.oldest:
@@ -98,6 +101,35 @@ def run_clients(rows: list[Row]) -> list[str]:
             results.save(row.name, result)
             print(_line(result), flush=True)
             missing += [f"{row.title}: {column}" for column, reason in result.gateway.items() if reason]
+    return missing
+
+
+def run_chats(rows: list[Row], model: Path) -> list[str]:
+    """Let the rows that speak an API of the gateway chat with a model that it serves.
+
+    Returns:
+        What is missing.
+    """
+    work = environments.FOLDER / "served"
+    shutil.rmtree(work, ignore_errors=True)
+    wheel, missing = environments.build_wheel(), list[str]()
+    directory = DataDir(work / "clickhouse").open()
+    with (
+        EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES),
+        serving(model, embedded_address(directory), work) as chat,
+    ):
+        for row in rows:
+            if not row.is_gateway_client or row.has_long_prompts:
+                continue
+            try:
+                environment = javascript.prepare(row) if row.is_javascript else environments.prepare(row, wheel)
+            except CommandFailedError as error:
+                reason = f"not installable: {error}"
+            else:
+                reason = chat(row, environment)
+                results.save_served(row.name, reason)
+            print(f"{row.title}: {reason or 'right'}", flush=True)
+            missing += [f"{row.title}: {reason}"] if reason else []
     return missing
 
 

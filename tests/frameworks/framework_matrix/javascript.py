@@ -15,10 +15,10 @@ APPS: Final = ROOT / "tests" / "frameworks" / "javascript"
 _SDK: Final = ("@opentelemetry/sdk-node", "@opentelemetry/api")
 
 _CLIENTS: Final = (
-    ("js_openai_responses", "OpenAI SDK, Responses", "openai@7.59.0", "openai_responses"),
-    ("js_anthropic", "Anthropic SDK", "@anthropic-ai/sdk@1.14.0", "anthropic"),
-    ("codex", "Codex", "@openai/codex@0.171.0", "codex"),
-    ("claude_code", "Claude Code", "@anthropic-ai/claude-code@2.1.332", "claude_code"),
+    ("js_openai_responses", "OpenAI SDK, Responses", "openai@7.59.0", "openai_responses", False),
+    ("js_anthropic", "Anthropic SDK", "@anthropic-ai/sdk@1.14.0", "anthropic", False),
+    ("codex", "Codex", "@openai/codex@0.171.0", "codex", True),
+    ("claude_code", "Claude Code", "@anthropic-ai/claude-code@2.1.332", "claude_code", True),
 )
 ROWS: Final = (
     Row(
@@ -49,8 +49,17 @@ ROWS: Final = (
         is_javascript=True,
     ),
     *(
-        Row(name, title, (package,), app=app, is_gateway_client=True, is_recorded=False, is_javascript=True)
-        for name, title, package, app in _CLIENTS
+        Row(
+            name,
+            title,
+            (package,),
+            app=app,
+            is_gateway_client=True,
+            has_long_prompts=has_long_prompts,
+            is_recorded=False,
+            is_javascript=True,
+        )
+        for name, title, package, app, has_long_prompts in _CLIENTS
     ),
 )
 

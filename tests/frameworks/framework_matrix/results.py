@@ -32,13 +32,15 @@ class RowResult(NamedTuple):
     """Column of the run through the gateway → what is missing, as in `cells`; empty for apps that do not run there."""
     gateway_version: str = ""
     """The release that ran through the gateway."""
+    served: str | None = None
+    """What is missing in a chat with a real model through the gateway; None where it was not tried."""
     oldest: str = ""
     """The oldest release that was tried and is recorded completely; empty where only the newest one was tried."""
 
     @property
     def is_right(self) -> bool:
         """Whether nothing is missing."""
-        results = self.cells | self.gateway
+        results = self.cells | self.gateway | ({} if self.served is None else {"served model": self.served})
         return bool(results) and not any(results.values())
 
 
@@ -86,10 +88,19 @@ def load() -> dict[str, RowResult]:
 
 
 def save(name: str, result: RowResult) -> None:
-    """Store a row's result at once: a killed run loses only the row that it was at. The oldest release stays."""
+    """Store a row's result at once: a killed run loses only the row that it was at.
+
+    The oldest release stays, and so does the chat with a real model.
+    """
     earlier = load()
-    oldest = earlier[name].oldest if name in earlier else ""
-    _write(earlier | {name: result._replace(oldest=oldest)})
+    before = earlier.get(name, result)
+    _write(earlier | {name: result._replace(oldest=before.oldest, served=before.served)})
+
+
+def save_served(name: str, reason: str) -> None:
+    """Store what was missing in a row's chat with a real model; empty for nothing."""
+    rows = load()
+    _write(rows | {name: rows[name]._replace(served=reason)})
 
 
 def save_oldest(name: str, version: str) -> None:

@@ -32,6 +32,8 @@ class Row(NamedTuple):
     """Whether the model writes its tool calls into its text, where they have no ids."""
     is_gateway_client: bool = False
     """Whether the app speaks an API of the gateway; it runs there, too."""
+    has_long_prompts: bool = False
+    """Whether its prompts are longer than the context of a small model, as those of coding agents are."""
     is_recorded: bool = True
     """Whether the app runs with telemetry; others run through the gateway only."""
     is_javascript: bool = False
@@ -192,6 +194,7 @@ ROWS: tuple[Row, ...] = (
         ("claude-agent-sdk",),
         app="claude_agent_sdk_app",
         is_gateway_client=True,
+        has_long_prompts=True,
         delegated_steps=5,
         oldest=("0.2.100", "0.2.150"),
     ),

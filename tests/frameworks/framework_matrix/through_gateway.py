@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import httpx
 
+from spanloop.foundation.keys.local_tokens import admin_token
 from spanloop.foundation.paths import DataDir
 from spanloop.gateway.model_names import ModelNames
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
@@ -24,6 +25,9 @@ from .recording import TIMED_OUT, TIMEOUT_S, AppRun, app_environment, database_u
 from .rows import Row
 from .scripted_model.script import COMMAND, MODEL, SCHEMA_ANSWER
 
+_SERVED: Final = "served"
+"""The name of a real model."""
+_CONTEXT_TOKENS: Final = 4096
 _NAMES: Final = ("gpt-4o", "claude-sonnet-5")
 """Models that the apps' sources name."""
 COLUMNS: Final = {
@@ -43,7 +47,9 @@ def run_through_gateway(
     """Return what is wrong in each column; empty where everything is right, None where the app has no such task."""
     work.mkdir(parents=True)
     database = replace(address, database=f"g_{work.parent.name}_{work.name}")
-    with _gateway(database, model_url, work) as url:
+    ModelNames(DataDir(work / "data").open()).set(MODEL, list(_NAMES))
+    with _gateway(database, work, "--upstream", model_url) as url:
+        wait_until(lambda: _health(url)["engine"] == "serving", "the gateway does not serve")
         more = row.environment | {"MATRIX_GATEWAY": "1"}
         run = run_app(environment.plain_command, app_environment(url, work, more))
         (work / "app.stderr").write_text(run.stderr + "".join(f"\n{t}: {e}" for t, e in run.errors.items()))
@@ -52,13 +58,44 @@ def run_through_gateway(
 
 
 @contextmanager
-def _gateway(database: Address, model_url: str, work: Path) -> Generator[str]:
+def serving(model: Path, address: Address, work: Path) -> Generator[Callable[[Row, Environment], str]]:
+    """Serve a model folder by a gateway with vLLM.
+
+    Yields what runs the chat of a row, and returns what is wrong with it; empty where nothing is.
+    """
+    database = replace(address, database="served")
     directory = DataDir(work / "data").open()
-    ModelNames(directory).set(MODEL, list(_NAMES))
+    ModelNames(directory).set(_SERVED, list(_NAMES))
+    with _gateway(database, work, "--max-model-len", str(_CONTEXT_TOKENS)) as url:
+        document = {"name": _SERVED, "version": "v1", "path": str(model.resolve())}
+        headers = {"authorization": f"Bearer {admin_token(directory)}"}
+        httpx.post(f"{url}/admin/deploy", json=document, headers=headers, timeout=2 * TIMEOUT_S).raise_for_status()
+
+        stored = 0
+
+        def chat(row: Row, environment: Environment) -> str:
+            nonlocal stored
+            variables = app_environment(url, work, row.environment | {"MATRIX_GATEWAY": "chat"})
+            run = run_app(environment.plain_command, variables)
+            (work / f"{row.name}.json").write_text(json.dumps(run._asdict(), indent=1))
+            wait_until(lambda: not _health(url)["captures"]["waiting_records"], "the gateway does not store captures")
+            for error in run.errors.values():
+                return f"the app failed: {_last_line(error)}"
+            if not any(answer.strip() for answer in run.answers.values()):
+                return f"no answer: {_last_line(run.stderr)}"
+            before, stored = stored, _captured(database, with_tokens=True)
+            return "" if stored > before else "the answer's tokens are not captured"
+
+        yield chat
+
+
+@contextmanager
+def _gateway(database: Address, work: Path, *options: str) -> Generator[str]:
+    directory = DataDir(work / "data").open()
     command = (sys.executable, "-m", "spanloop.gateway", "--data-dir", str(directory.path), "--port", "0")
     with (work / "gateway.log").open("wb") as log:
         process = subprocess.Popen(
-            [*command, "--upstream", model_url],
+            [*command, *options],
             env=os.environ | {CLICKHOUSE_URL_ENV: database_url(database)},
             stdout=log,
             stderr=log,
@@ -67,7 +104,6 @@ def _gateway(database: Address, model_url: str, work: Path) -> Generator[str]:
         wait_until(lambda: directory.running("gateway") is not None, "the gateway does not start")
         running = directory.running("gateway")
         assert running is not None
-        wait_until(lambda: _health(running.url)["engine"] == "serving", "the gateway does not serve")
         yield running.url
     finally:
         process.terminate()
@@ -79,11 +115,12 @@ def _health(url: str) -> dict[str, Any]:
     return document
 
 
-def _captured(database: Address) -> int:
-    """Return how many answers of the model are stored."""
+def _captured(database: Address, *, with_tokens: bool = False) -> int:
+    """Return how many answers of the model are stored, all of them or those with their tokens."""
     connection = Connection(database)
     try:
-        rows = connection.query("SELECT uniqExact(response_id) AS answers FROM generations", doing="reading captures")
+        query = "SELECT uniqExact(response_id) AS answers FROM generations WHERE is_complete >= {least: UInt8}"
+        rows = connection.query(query, doing="reading captures", parameters={"least": int(with_tokens)})
         return int(rows["answers"].item())
     finally:
         connection.close()

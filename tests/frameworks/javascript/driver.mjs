@@ -21,6 +21,7 @@ export const FORM = {
   additionalProperties: false,
 };
 
+const CHAT = "What is the capital of France? Answer in one sentence.";
 const question = (ticket) => `Report the weather of Oslo and Paris for ${ticket}.`;
 const tell = (values) => process.stdout.write(`\n${JSON.stringify(values)}\n`);
 
@@ -39,6 +40,10 @@ export async function driveCommand(askCommand) {
 export async function drive({ ask, askStream, delegate, askSchema }) {
   if (process.argv[2] === "crash") {
     await ask(question("ticket-crash-1"));
+    return;
+  }
+  if (process.env.MATRIX_GATEWAY === "chat") {
+    await attempt("ticket-chat-1", () => ask(CHAT));
     return;
   }
   for (const ticket of ["ticket-report-1", "ticket-report-2"]) await attempt(ticket, ask);

@@ -37,6 +37,7 @@ from .canary.canary import Canary
 from .canary.candidate import Candidate
 from .canary.shadow import Shadows
 from .capture.recorder import Recorder
+from .chat.completions import HISTORY_HEADER
 from .client.engine_client import EngineClient
 from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
@@ -173,7 +174,12 @@ class Gateway:
         origins = self._settings.cors_origins.split()
         if not origins:
             return []
-        return [Middleware(CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"])]
+        every, exposed = ["*"], ["x-request-id", "retry-after", HISTORY_HEADER]
+        return [
+            Middleware(
+                CORSMiddleware, allow_origins=origins, allow_methods=every, allow_headers=every, expose_headers=exposed
+            )
+        ]
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
@@ -306,6 +312,7 @@ class Gateway:
             data_dir=self._data_dir,
             weights=weights,
             is_shared=is_shared,
+            on_end=lambda: self._factory.release(engine),
         )
 
     def _read_ids(self, response_ids: list[str]) -> dict[str, list[int]]:

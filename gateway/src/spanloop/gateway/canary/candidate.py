@@ -6,7 +6,7 @@ Invariant: requests reach the candidate only while its engine serves its weights
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from spanloop.foundation.errors import ServiceError
@@ -50,6 +50,7 @@ class Candidate:
         data_dir: The gateway's.
         weights: Of an external server.
         is_shared: Whether the engine is the champion's too.
+        on_end: Called when the engine has ended.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class Candidate:
         data_dir: DataDir,
         weights: UpstreamWeights,
         is_shared: bool,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.canary = canary
         self.is_shared: Final = is_shared
         self.admission: Final = AdmissionControl(NO_CANARY)
         self._engine = engine
+        self._on_end = on_end
         self._champion = champion
         self.lifecycle: Final = EngineLifecycle(
             engine,
@@ -141,3 +144,4 @@ class Candidate:
         gate.close(NO_CANARY)
         await gate.drain(5.0)
         await self.lifecycle.close()
+        self._on_end()

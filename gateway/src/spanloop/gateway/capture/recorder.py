@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -50,6 +50,29 @@ def to_frame(captures: Sequence[Capture]) -> pl.DataFrame:
         OverflowError: A number is out of its column's range.
     """
     return GENERATIONS.from_records(captures, {"started_at": "started_ns"})
+
+
+class _RecordKind(NamedTuple):
+    """How records of one kind become rows."""
+
+    table: str
+    decode: Callable[[bytes], Sequence[Any]]
+    to_frame: Callable[[Sequence[Any]], pl.DataFrame]
+
+
+def _decode_call(body: bytes) -> list[CanaryCall]:
+    return [decode_call(body)]
+
+
+def _decode_shadow(body: bytes) -> list[ShadowAnswer]:
+    return [decode_shadow(body)]
+
+
+_KINDS: Final = {
+    _KIND: _RecordKind(_TABLE, decode_captures, to_frame),
+    CANARY_KIND: _RecordKind(CANARY_TABLE, _decode_call, calls_frame),
+    SHADOW_KIND: _RecordKind(SHADOW_TABLE, _decode_shadow, shadow_frame),
+}
 
 
 class Recorder:
@@ -174,11 +197,11 @@ class Recorder:
             batch = self._spool.read(_BLOCK_BYTES)
             if batch is None:
                 return False
+            if self._store is None:
+                self._store = self._connect()
             frames = self._to_rows(batch)
             for table, frame in frames.items():
                 if frame.height:
-                    if self._store is None:
-                        self._store = self._connect()
                     self._store.insert(table, frame, token=batch.block_id)
             self._spool.commit(batch)
             self._rejected_seqs.clear()
@@ -188,18 +211,21 @@ class Recorder:
 
     def _to_rows(self, batch: Batch) -> dict[str, pl.DataFrame]:
         """Return rows by table."""
-        frames = {_TABLE: [to_frame([])], CANARY_TABLE: [calls_frame([])], SHADOW_TABLE: [shadow_frame([])]}
+        records: dict[str, list[AnyRecord]] = {kind: [] for kind in _KINDS}
         for record in batch.records:
-            try:
-                if record.kind == CANARY_KIND:
-                    frames[CANARY_TABLE].append(calls_frame([decode_call(record.body)]))
-                elif record.kind == SHADOW_KIND:
-                    frames[SHADOW_TABLE].append(shadow_frame([decode_shadow(record.body)]))
-                else:
-                    frames[_TABLE].append(to_frame(decode_captures(record.body)))
-            except (ValueError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
-                self._reject(record, error)
-        return {table: pl.concat(each) for table, each in frames.items()}
+            records[record.kind if record.kind in _KINDS else _KIND].append(record)
+        return {_KINDS[kind].table: self._frame(_KINDS[kind], each) for kind, each in records.items()}
+
+    def _frame(self, kind: _RecordKind, records: Sequence[AnyRecord]) -> pl.DataFrame:
+        """Return the rows of records of one kind. Where they make no frame, halves do, down to the invalid record."""
+        try:
+            return kind.to_frame([row for record in records for row in kind.decode(record.body)])
+        except (ValueError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
+            if len(records) == 1:
+                self._reject(records[0], error)
+                return kind.to_frame([])
+        middle = len(records) // 2
+        return pl.concat([self._frame(kind, records[:middle]), self._frame(kind, records[middle:])])
 
     def _reject(self, record: AnyRecord, error: Exception) -> None:
         """Write a record that can never become a row to the rejected file, once, to unblock newer records."""

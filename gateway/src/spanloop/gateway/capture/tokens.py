@@ -7,7 +7,6 @@ Invariant: a capture with ``is_complete`` has prompt ids, a finish reason, and e
 token id. An inconsistent capture is stored as it is and marked incomplete, never repaired.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ import orjson
 from spanloop.foundation.surrogates import dump_json
 
 from ..chat.request import TraceContext
+from ..client.json_codec import decode_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,8 @@ def decode_captures(body: bytes) -> list[Capture]:
         ValueError: ``body`` was not made by `encode_captures`.
     """
     try:
-        return [Capture(**row) for row in json.loads(body)]
+        rows: Any = decode_json(body)
+        return [Capture(**row) for row in rows]
     except TypeError as error:
         raise ValueError(str(error)) from error
 
@@ -111,6 +112,8 @@ class CaptureBuilder:
         self._prompt_token_ids: list[int] = []
         self._response_id = ""
         self._reported_usage: Mapping[str, Any] = {}
+        self._finished = 0
+        """Choices with a finish reason."""
         self._is_built = False
 
     def add(self, document: Mapping[str, Any]) -> None:
@@ -119,14 +122,21 @@ class CaptureBuilder:
         if not self._prompt_token_ids:
             self._prompt_token_ids = list[int](document.get("prompt_token_ids") or ())
         self._reported_usage = document.get("usage") or self._reported_usage
-        choices: list[dict[str, Any]] = document.get("choices") or []
-        for fragment in choices:
-            choice = self._choices.setdefault(int(fragment["index"]), _Choice())
-            choice.token_ids.extend(fragment.get("token_ids") or ())
-            logprobs: dict[str, Any] = fragment.get("logprobs") or {}
-            entries: list[dict[str, Any]] = logprobs.get("content") or []
-            choice.logprobs.extend(float(entry["logprob"]) for entry in entries)
-            choice.finish_reason = fragment.get("finish_reason") or choice.finish_reason
+        fragments: list[dict[str, Any]] = document.get("choices") or []
+        for fragment in fragments:
+            index = int(fragment["index"])
+            choice = self._choices.get(index)
+            if choice is None:
+                choice = self._choices[index] = _Choice()
+            if token_ids := fragment.get("token_ids"):
+                choice.token_ids.extend(token_ids)
+            if logprobs := fragment.get("logprobs"):
+                entries: list[dict[str, Any]] = logprobs.get("content") or []
+                for entry in entries:
+                    choice.logprobs.append(float(entry["logprob"]))
+            if reason := fragment.get("finish_reason"):
+                self._finished += not choice.finish_reason
+                choice.finish_reason = reason
 
     @property
     def usage(self) -> Usage:
@@ -139,8 +149,7 @@ class CaptureBuilder:
     @property
     def is_finished(self) -> bool:
         """Whether every choice has a finish reason."""
-        finished = sum(1 for choice in self._choices.values() if choice.finish_reason)
-        return finished >= self._choice_count
+        return self._finished >= self._choice_count
 
     @property
     def is_empty(self) -> bool:

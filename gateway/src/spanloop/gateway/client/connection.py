@@ -1,13 +1,15 @@
 """One HTTP/1.1 connection to an engine, as an asyncio protocol.
 
 Invariant: at most one response is in progress. A reader that falls behind stops the reading from the socket, so a slow
-client bounds the memory of its stream.
+client bounds the memory of its stream. A reader is woken at once for the end of a response and for each part of a slow
+stream; `pacing` wakes it for the parts of a fast one.
 """
 
 import asyncio
 from typing import Final, cast
 
 from .framing import MAX_HEAD_BYTES, Body, FramingError, Head, body_of, parse_head
+from .pacing import Pace, Pacer
 
 _HIGH_WATER_BYTES: Final = 1 << 20
 _LOW_WATER_BYTES: Final = 1 << 18
@@ -18,9 +20,18 @@ class EngineConnectionError(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """A connection; made by the event loop."""
+    """A connection; made by the event loop.
 
-    def __init__(self) -> None:
+    Args:
+        loop: The event loop.
+        pacer: Of the connections of one client.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pacer: Pacer) -> None:
+        self._loop = loop
+        self._pacer = pacer
+        self._pace = Pace()
+        self._is_wake_pending = False
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: EngineConnectionError | None = None
@@ -52,6 +63,7 @@ class Connection(asyncio.Protocol):
         """Send a request."""
         self._raw_head, self._head, self._body = b"", None, None
         self._content, self._content_bytes = [], 0
+        self._pace = Pace()
         self._is_busy = True
         if self._transport is None:
             raise self._error or EngineConnectionError("the connection is closed")
@@ -73,6 +85,7 @@ class Connection(asyncio.Protocol):
             if self.is_complete:
                 return b""
             await self._wait()
+        self._pace.count(self._loop.time())
         content = self._content[0] if len(self._content) == 1 else b"".join(self._content)
         self._content, self._content_bytes = [], 0
         self._resume_below(_LOW_WATER_BYTES)
@@ -107,7 +120,13 @@ class Connection(asyncio.Protocol):
         except FramingError as error:
             self._fail(EngineConnectionError(f"{error}"))
             self.abort()
-        self._wake()
+        if self._waiter is None or (self._is_wake_pending and not self._is_urgent):
+            return
+        if self._is_urgent or self._pace.is_due(self._loop.time()):
+            self._wake()
+        else:
+            self._is_wake_pending = True
+            self._pacer.wake_later(self._wake_paced)
 
     def eof_received(self) -> bool:
         """Close the transport."""
@@ -168,11 +187,20 @@ class Connection(asyncio.Protocol):
     async def _wait(self) -> None:
         if self._error is not None:
             raise self._error
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
+
+    @property
+    def _is_urgent(self) -> bool:
+        """Whether the reader is to be woken at once: there is nothing more to wait for, or no room for it."""
+        return self.is_complete or self._error is not None or self._is_reading_paused
+
+    def _wake_paced(self) -> None:
+        self._is_wake_pending = False
+        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from .connection import Connection, EngineConnectionError
 from .json_codec import encode_json
+from .pacing import Pacer
 
 SOCKET_DOMAIN: Final = ".engine"
 """Of the host names that stand for a Unix socket."""
@@ -89,6 +90,7 @@ class EngineClient:
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, str, int], list[Connection]] = {}
+        self._pacer = Pacer()
         self._authorizations: dict[tuple[str, str, int], Mapping[str, str]] = {}
 
     async def __aenter__(self) -> Self:
@@ -145,7 +147,7 @@ class EngineClient:
     ) -> AsyncGenerator[EngineStream]:
         """Send a request; the block reads the response."""
         target = _split(url)
-        connection = self._take_idle(target.origin) or await _connect(target.origin)
+        connection = self._take_idle(target.origin) or await _connect(target.origin, self._pacer)
         is_read = False
         try:
             fields = {**(headers or {}), **self._authorizations.get(target.origin, {})}
@@ -198,16 +200,20 @@ def _request(method: str, target: _Target, content: bytes, headers: Mapping[str,
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + content
 
 
-async def _connect(origin: tuple[str, str, int]) -> Connection:
+async def _connect(origin: tuple[str, str, int], pacer: Pacer) -> Connection:
     scheme, host, port = origin
     loop = asyncio.get_running_loop()
+
+    def make() -> Connection:
+        return Connection(loop, pacer)
+
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             if host.endswith(SOCKET_DOMAIN):
                 path = str(socket_path(host.removesuffix(SOCKET_DOMAIN)))
-                return (await loop.create_unix_connection(Connection, path))[1]
+                return (await loop.create_unix_connection(make, path))[1]
             tls = _tls_context() if scheme == "https" else None
-            return (await loop.create_connection(Connection, host, port, ssl=tls))[1]
+            return (await loop.create_connection(make, host, port, ssl=tls))[1]
     except (OSError, TimeoutError, UnicodeError) as error:
         raise EngineConnectionError(f"no connection to {host} port {port}: {error or type(error).__name__}") from error
 

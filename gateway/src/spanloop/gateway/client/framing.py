@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 MAX_HEAD_BYTES: Final = 64 * 1024
 _MAX_LINE_BYTES: Final = 8 * 1024
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
-_CHUNK_SIZE: Final = re.compile(rb"[0-9a-fA-F]{1,15}")
+_CHUNK_SIZE: Final = re.compile(rb"\s*([0-9a-fA-F]{1,15})\s*(?:;.*)?", re.DOTALL)
 _NO_BODY: Final = frozenset({204, 304})
 
 
@@ -140,7 +140,10 @@ class ChunkedBody:
                 parts.append(part)
                 at += len(part)
                 self._left -= len(part)
-                self._is_after_chunk = not self._left
+                if not self._left and buffer.startswith(b"\r\n", at):
+                    at += 2
+                else:
+                    self._is_after_chunk = not self._left
                 continue
             line_end = buffer.find(b"\r\n", at)
             if line_end < 0:
@@ -162,10 +165,10 @@ class ChunkedBody:
                 raise FramingError(f"a chunk is followed by {line[:80]!r}, expected the end of the line")
             self._is_after_chunk = False
         else:
-            size = line.partition(b";")[0].strip()
-            if _CHUNK_SIZE.fullmatch(size) is None:
+            size = _CHUNK_SIZE.fullmatch(line)
+            if size is None:
                 raise FramingError(f"a chunk has the size {line[:80]!r}, expected hexadecimal digits")
-            self._left = int(size, 16)
+            self._left = int(size[1], 16)
             self._is_trailer = not self._left
 
     def end(self) -> None:

@@ -362,7 +362,7 @@ class EngineLifecycle:
         self._gate.open(EngineEndpoint(deployment, self._engine.api.base_url, name, self._engine.facts))
 
     def _set_restarting(self, reason: str, failures: int) -> None:
-        wait_s = self._backoff_s(failures)
+        wait_s, reason = self._backoff_s(failures), reason.removesuffix(".")
         _log.error("%s; restarting it in %.0f s", reason, wait_s)
         self._state, self._error = EngineState.RESTARTING, reason
         self._gate.close(
@@ -377,7 +377,9 @@ class EngineLifecycle:
         _log.error("the engine stays stopped: %s", error)
         self._state, self._error = EngineState.FAILED, str(error)
         self._gate.close(
-            UnavailableError(f"The engine does not run: {error.what}; {_DEPLOY_NEXT}", code="engine_failed")
+            UnavailableError(
+                f"The engine does not run: {error.what.removesuffix('.')}; {_DEPLOY_NEXT}", code="engine_failed"
+            )
         )
 
     def _backoff_s(self, failures: int) -> float:

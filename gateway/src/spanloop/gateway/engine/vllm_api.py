@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 from spanloop.foundation.errors import ServiceError
@@ -47,9 +48,12 @@ class VllmApi:
         self._model = model
         self.has_health_route = True
         """Whether ``/health`` exists, as the last check said; other servers than vLLM and SGLang have none."""
+        self.health_status = 0
+        """Status that the last check was answered with; 0 for no answer."""
 
     async def is_healthy(self) -> bool:
         """Return whether ``/health``, or ``/v1/models`` of a server without it, responds with 200."""
+        self.health_status = 0
         try:
             response = await self._client.get(f"{self.base_url}/health", timeout_s=_HEALTH_TIMEOUT_S)
             self.has_health_route = not 400 <= response.status_code < 500
@@ -57,7 +61,8 @@ class VllmApi:
                 response = await self._client.get(f"{self.base_url}/v1/models", timeout_s=_HEALTH_TIMEOUT_S)
         except EngineConnectionError:
             return False
-        return response.status_code == 200
+        self.health_status = response.status_code
+        return response.status_code == HTTPStatus.OK
 
     async def served_model(self) -> str:
         """Return the model's id.

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -344,6 +345,12 @@ class ExternalEngine:
     async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:  # noqa: ARG002 - it serves its own model
         """Read the name of the model it serves, and its settings."""
         if not await self.api.is_healthy():
+            status = self.api.health_status
+            if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                raise ServiceError(
+                    f"The upstream {self.api.base_url} refuses the gateway's key (status {status}).",
+                    next_step="put the upstream's key into a file, and name that in upstream_key_file",
+                )
             raise ServiceError(
                 f"The upstream {self.api.base_url} does not respond.",
                 next_step="start it, or omit --upstream so that the gateway starts vLLM",

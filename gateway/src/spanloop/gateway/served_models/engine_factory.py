@@ -1,6 +1,7 @@
 """Makes the engines of a gateway: those of the first model, of further models, and of a canary's candidate.
 
-Invariant: no two engines share a GPU, and a further engine is made only where the machine has room for it.
+Invariant: a further engine is made only where the machine has room for it. No two engines share a GPU, but for those
+of a canary whose settings give each at most half of its memory.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +22,7 @@ from ..engine.served_adapter import ServedAdapter
 from ..engine.serving_environment import find_serving_environment
 from ..engine.upstream_weights import UpstreamWeights
 from ..engine.vllm_server import ChildEngine, Engine, ExternalEngine
-from .engine_room import check_memory, free_gpus
+from .engine_room import check_memory, free_gpus, leaves_half_a_gpu
 
 
 class _Child(NamedTuple):
@@ -121,12 +122,7 @@ class EngineFactory:
                 f"The gateway uses upstreams, which it did not start, so it starts no engine for {target.label}.",
                 next_step="start a server for it, and add its URL to upstream in [serve.gateway]",
             )
-        gpus: tuple[str, ...] = ()
-        if find_serving_environment().is_cpu:
-            check_memory(target.label, Path(target.path), self._settings.kv_cache_gib)
-        else:
-            gpus = free_gpus(target.label, self._settings.tensor_parallel, visible_gpus(), self._used_gpus())
-        return self._child(f"engine-{target.name.replace('/', '-')}.log", gpus, gpus)
+        return self._separate_child(f"engine-{target.name.replace('/', '-')}.log", target)
 
     def candidate_engine(
         self, upstream: str, candidate: Deployment, champion: Deployment | None
@@ -137,19 +133,34 @@ class EngineFactory:
             upstream: URL of a server that serves it; empty for none.
             candidate: The version.
             champion: The version that it is compared with.
+
+        Raises:
+            ConfigurationError: There is no GPU or no memory for it.
         """
         if upstream:
             return ExternalEngine(upstream, self.client), False
         hosts = [engine for engine, served_path in self._served_paths() if served_path == candidate.path]
         if hosts and fits_beside(champion, candidate):
             return SecondAdapter(hosts[0], self._settings.start_timeout_s), True
-        return ChildEngine(self._settings, self.client, self._data_dir.logs / "engine-candidate.log"), False
+        log = "engine-candidate.log"
+        try:
+            return self._separate_child(log, candidate), False
+        except ConfigurationError:
+            shared = self._gpus_of(champion) if leaves_half_a_gpu(self._settings.extra_args) else ()
+            if not shared:
+                raise
+        return self._child(log, shared, shared), False
+
+    def release(self, engine: Engine) -> None:
+        """Give the room of an engine that ended to others."""
+        self._children = [child for child in self._children if child.engine is not engine]
 
     def forget(self, lifecycles: Collection[EngineLifecycle]) -> None:
-        """Give the room of engines that ended to others."""
-        ended = [engine for lifecycle, engine in self._lifecycles if lifecycle in lifecycles]
+        """Give the room of further models that ended to others."""
+        for lifecycle, engine in self._lifecycles:
+            if lifecycle in lifecycles:
+                self.release(engine)
         self._lifecycles = [each for each in self._lifecycles if each[0] not in lifecycles]
-        self._children = [child for child in self._children if child.engine not in ended]
 
     def _first_engine(self, at: int) -> Engine:
         settings = self._settings
@@ -161,10 +172,24 @@ class EngineFactory:
             visible = used = assign_gpus(settings.engines, settings.tensor_parallel, visible_gpus())[at]
         return self._child(f"engine{f'-{at}' if at else ''}.log", visible, used or visible_gpus()[:1])
 
+    def _separate_child(self, log: str, target: Deployment) -> ChildEngine:
+        """Return an engine beside the others; ConfigurationError: there is no GPU or no memory for it."""
+        gpus: tuple[str, ...] = ()
+        if find_serving_environment().is_cpu:
+            check_memory(target.label, Path(target.path), self._settings.kv_cache_gib)
+        else:
+            gpus = free_gpus(target.label, self._settings.tensor_parallel, visible_gpus(), self._used_gpus())
+        return self._child(log, gpus, gpus)
+
     def _child(self, log: str, visible: tuple[str, ...], used: tuple[str, ...]) -> ChildEngine:
         engine = ChildEngine(self._settings, self.client, self._data_dir.logs / log, visible)
         self._children.append(_Child(engine, used))
         return engine
+
+    def _gpus_of(self, deployment: Deployment | None) -> tuple[str, ...]:
+        """Return the GPUs of the engine that serves a version."""
+        engines = [engine for lifecycle, engine in self._lifecycles if lifecycle.status.deployment == deployment]
+        return next((child.gpus for child in self._children if child.engine in engines), ())
 
     def _used_gpus(self) -> set[str]:
         return {gpu for child in self._children for gpu in child.gpus}

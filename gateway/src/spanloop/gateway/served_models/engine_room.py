@@ -1,5 +1,6 @@
 """Whether this machine has room for another engine: GPUs that no engine uses, or memory for its weights."""
 
+import argparse
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -8,9 +9,13 @@ from spanloop.foundation.errors import ConfigurationError
 
 from ..engine.gpus import VISIBLE_ENV
 
+_HALF: Final = 0.5
 _GIB: Final = 1 << 30
 _MEMORY: Final = Path("/proc/meminfo")
-_NEXT_STEP: Final = "stop a model (spanloop models stop NAME), or serve adapters of one base (max_adapters)"
+_NEXT_STEP: Final = (
+    "stop a model (spanloop models stop NAME), or serve adapters of one base (max_adapters); for a canary, name a "
+    "server of its own (--upstream), or let both engines share a GPU: --vllm-args '--gpu-memory-utilization 0.45'"
+)
 
 
 def free_gpus(label: str, count: int, visible: Sequence[str], used: Collection[str]) -> tuple[str, ...]:
@@ -33,6 +38,18 @@ def free_gpus(label: str, count: int, visible: Sequence[str], used: Collection[s
             next_step=_NEXT_STEP,
         )
     return tuple(free[:count])
+
+
+def leaves_half_a_gpu(vllm_args: Sequence[str]) -> bool:
+    """Return whether arguments of vLLM give an engine at most half of the memory of its GPU."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--gpu-memory-utilization", type=float, default=1.0)
+    try:
+        known, _ = parser.parse_known_args(vllm_args)
+    except argparse.ArgumentError:
+        return False
+    share: float = known.gpu_memory_utilization
+    return share <= _HALF
 
 
 def check_memory(label: str, folder: Path, cache_gib: int, meminfo: Path = _MEMORY) -> None:
