@@ -49,7 +49,9 @@ def _run(stop: StopRequest, process: Process[RunnerSettings]) -> None:
 
 def job_runner(data_dir: DataDir, settings: RunnerSettings) -> JobRunner:
     """Return the job runner that the settings describe."""
-    return JobRunner(data_dir, parse_any_spec, command=shlex.split(settings.runner) or DEFAULT_RUNNER, settings=settings)
+    return JobRunner(
+        data_dir, parse_any_spec, command=shlex.split(settings.runner) or DEFAULT_RUNNER, settings=settings
+    )
 
 
 if __name__ == "__main__":
