@@ -14,6 +14,7 @@ from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import dialog
+from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, link_back, page, show_command
 from spanloop.dashboard.components.record_list import address
@@ -128,10 +129,12 @@ def _buttons(store: Store, data_set: DataSet) -> None:
     with st.container(horizontal=True):
         about = f"The {data_set.episodes:,} episodes of {data_set.reference}."
         dialog.train_button({data_set.reference: {"data_set": data_set.reference}}, about)
-        with st.popover("Evaluate", icon=":material/fact_check:"):
-            options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
-            commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))
-            show_command("Run your agent on the data set's tasks, then evaluate the model:", "\n".join(commands))
+        options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
+        commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))
+        evaluate_button(
+            data_set=data_set.reference,
+            commands={"Or run your agent on the data set's tasks, then evaluate the model:": "\n".join(commands)},
+        )
         with st.popover("Export", icon=":material/download:"):
             _export(store, data_set)
         if actions.may_act():

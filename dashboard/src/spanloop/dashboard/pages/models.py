@@ -11,6 +11,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
+from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
 from spanloop.dashboard.components.promotion import canary, controls, decisions
@@ -219,6 +220,8 @@ def _version(model: ModelVersion, serving: str) -> None:
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
+        if not model.is_pruned:
+            evaluate_button(version=model.reference)
         st.page_link(
             linked_page("episodes"),
             label="Its episodes",

@@ -14,7 +14,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from spanloop.evaluation.runner.planning import check_agent, check_request, requested_tasks
-from spanloop.evaluation.tasks import Rejected
 from spanloop.foundation.errors import ConfigurationError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
@@ -62,14 +61,16 @@ def plan_evaluation(data_dir: DataDir, spec: EvaluationSpec) -> EvaluationPlan:
     runs = [EvaluationRun.of(registry.get(reference), settings) for reference in spec.versions]
     required = check_request(data_dir, runs[0].request()).required
     check_agent(data_dir, runs[0].request())
-    rejected: list[Rejected] = []
+    rejected: list[str] = []
     with connect(data_dir) as store:
-        reading = requested_tasks(runs[0].request(), store, required=required, on_reject=rejected.append)
+        reading = requested_tasks(
+            runs[0].request(), store, required=required, on_reject=lambda each: rejected.append(str(each))
+        )
         tasks = sum(1 for _ in reading)
     return EvaluationPlan(
         tasks=tasks,
         rejected=len(rejected),
-        rejections=tuple(str(each) for each in rejected[:_SHOWN_REJECTED]),
+        rejections=tuple(rejected[:_SHOWN_REJECTED]),
         source=f"data set {spec.data_set}" if spec.data_set else settings.tasks,
         agent=settings.agent,
         grader=settings.grader,

@@ -168,7 +168,7 @@ def _train_and_register(stage_run: StageRun) -> ModelVersion:
                 "dataset_sha256": manifest.data_sha256,
                 "episodes": manifest.episodes.accepted,
                 "mean_reward": manifest.mean_reward,
-                "final_metrics": final_metrics(stage_run.folder),
+                "final_metrics": dict(final_metrics(stage_run.folder)),
                 **({ADAPTER_BASE: kept_adapter.base} if kept_adapter else {}),
             },
         )
