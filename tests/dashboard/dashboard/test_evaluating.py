@@ -59,7 +59,7 @@ def plan_of(app: AppTest) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("gateway")
-def test_an_evaluation_is_planned_started_and_watched(configured: DataDir) -> None:
+def test_an_evaluation_is_planned_before_it_starts(configured: DataDir) -> None:
     app = open_form()
     text = text_of(app)
     assert "The gateway serves the versions in turns meanwhile" in text
@@ -67,18 +67,23 @@ def test_an_evaluation_is_planned_started_and_watched(configured: DataDir) -> No
     assert rows["versions"] == "demo@v3, demo@v1"
     assert rows["tasks"] == f"4 from {configured.path}/tasks.jsonl"
     assert rows["agent"] == "solver:solve"
+    assert not button(app, "Start it").disabled
     assert EvaluationApi(configured).list() == ()
-    button(app, "Start it").click().run()
-    assert not app.exception
-    (job,) = EvaluationApi(configured).list()
-    assert job.state is JobState.QUEUED
-    assert job.spec == EvaluationSpec(versions=("demo@v3", "demo@v1"))
+
+
+@pytest.mark.usefixtures("gateway")
+def test_an_open_evaluation_is_watched_and_refuses_another_one(configured: DataDir) -> None:
+    job = EvaluationApi(configured).submit(EvaluationSpec(versions=("demo@v3", "demo@v1")))
     app = open_page("jobs", job=job.id)
     assert not app.exception
-    assert "evaluation of **demo@v3** and **demo@v1**" in text_of(app)
-    assert any(row[3] == "evaluation" for row in table(open_page("jobs")).rows())
-    # two at once
+    text = text_of(app)
+    assert "evaluation of **demo@v3** and **demo@v1**" in text
+    assert button(app, "Cancel this job")
+    row = table(open_page("jobs")).row(0, named=True)
+    assert (row["kind"], row["base"], row["steps"], row["job"]) == ("evaluation", "demo@v3", "", job.id)
     assert f"{job.id} evaluates demo@v3, demo@v1 already (queued)." in text_of(open_form("demo@v2")).replace("\\", "")
+    button(app, "Cancel this job").click().run()
+    assert EvaluationApi(configured).get(job.id).state is JobState.CANCELLED
 
 
 @pytest.mark.usefixtures("gateway")

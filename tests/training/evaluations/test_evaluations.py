@@ -105,7 +105,7 @@ def test_a_plan_says_what_would_be_attempted_and_stores_nothing(data_dir: DataDi
     configure(data_dir)
     plan = fetch_plan(data_dir, BOTH)
     assert (plan.tasks, plan.rejected, plan.attempts, plan.agent, plan.grader) == (TASKS, 1, 1, "solver:solve", "exact")
-    assert "id" in plan.rejections[0]
+    assert plan.rejections == ("tasks.jsonl:4: field 'answer' is missing; the record has: number",)
     assert plan.attempted == ()
     assert store.query("attempt_runs", run_id="").is_empty()
     assert EvaluationApi(data_dir).list() == ()

@@ -31,6 +31,7 @@ JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as 
 
 
 def queue_api(data_dir: DataDirOption) -> "AnyJobsApi":
+    """Return the API of the jobs of every kind."""
     from spanloop.training.jobs.queue_api import QueueApi
     from spanloop.training.spec.stored_spec import parse_any_spec
 

@@ -47,7 +47,7 @@ class JobsPage(Page):
             return
         with page(
             "Jobs",
-            "A job trains a version on stored episodes into the next one, or evaluates versions. Click a row to open it.",
+            "A job trains a version on episodes into the next one, or evaluates versions. Click a row to open it.",
         ):
             directory = resources.data_dir()
             if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):

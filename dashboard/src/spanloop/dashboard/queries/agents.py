@@ -8,7 +8,14 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from spanloop.dashboard.queries.conditions import AGENT, REVISION, Conditions, episode_conditions, parse_words
+from spanloop.dashboard.queries.conditions import (
+    AGENT,
+    CALLED_TOOLS,
+    REVISION,
+    Conditions,
+    episode_conditions,
+    parse_words,
+)
 from spanloop.dashboard.view_models.agent_graph import EpisodeSteps, SpanKey, Step
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
@@ -44,7 +51,8 @@ def fetch_calls(store: Store, filters: Filters) -> Calls:
         return Calls(episodes, [], {})
     steps = _query(
         store,
-        "SELECT episode_id, step, toString(agent_name) AS agent_name, trace_id, span_id, started_at, tool_names, "
+        "SELECT episode_id, step, toString(agent_name) AS agent_name, trace_id, span_id, started_at, "
+        f"{CALLED_TOOLS} AS tools, "
         "error_class != '' AS is_failed FROM step_summaries FINAL WHERE {within} ORDER BY started_at, step",
         _within(episodes, "started_at"),
     )
@@ -76,7 +84,7 @@ def _grouped(episodes: pl.DataFrame, steps: pl.DataFrame, failures: pl.DataFrame
         failed.setdefault((episode_id, step), {})[tool] = count
     agents = dict(episodes.select("episode_id", "agent").iter_rows())
     grouped: dict[str, list[Step]] = {episode_id: [] for episode_id in agents}
-    columns = ("episode_id", "step", "agent_name", "trace_id", "span_id", "tool_names", "is_failed")
+    columns = ("episode_id", "step", "agent_name", "trace_id", "span_id", "tools", "is_failed")
     for episode_id, step, agent, trace_id, span_id, tools, is_failed in steps.select(columns).iter_rows():
         of_step = failed.get((episode_id, step), {})
         grouped[episode_id].append(
