@@ -154,4 +154,5 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
         if stage.title:
             out.print(f"{stage.title}, of the rows that are stored now", markup=False)
         print_table(("", stage.heading), stage.rows)
-    out.print(f"preset {preset_text(spec)}", markup=False)
+    if preset := preset_text(spec):
+        out.print(f"preset {preset}", markup=False)

@@ -20,6 +20,7 @@ from spanloop.dashboard.components.page_frame import empty_state, link_back, pag
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.view_models.filters import source_text
 from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.store import Store
 from spanloop.store.data_set_contents import fetch_composition, fetch_leakage, fetch_rejections
@@ -79,7 +80,7 @@ def _list(store: Store) -> None:
                 "episodes": each.episodes,
                 "added": each.added,
                 "rejected": sum(each.rejected.values()),
-                "source": each.source,
+                "source": source_text(each.source, resources.time_zone()),
                 "comment": each.comment,
                 "by": each.created_by,
                 "created": each.created_at,
@@ -109,7 +110,7 @@ def _version(store: Store, data_set: DataSet) -> None:
     columns[2].metric("Not added", f"{sum(data_set.rejected.values()):,}")
     columns[3].metric("Forgotten", f"{data_set.forgotten:,}")
     by = "" if data_set.created_by == visits.ANYONE else f" by {escape_md(data_set.created_by)}"
-    made = f"Added{by}: {escape_md(data_set.source)}."
+    made = f"Added{by}: {escape_md(source_text(data_set.source, resources.time_zone()))}."
     st.caption(f"{made} {escape_md(data_set.comment)}")
     _buttons(store, data_set)
     left, right = st.columns([3, 2], gap="medium")

@@ -142,12 +142,13 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
     manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
     name = stage_settings(job, model.training_id or job.id).recipe.title
-    return (f"{name}, {_steps(model, job)} steps", *dataset)
+    return (f"{name}, {_steps(model, job)}", *dataset)
 
 
-def _steps(model: ModelVersion, job: Job) -> object:
-    """Return the steps that made a version; versions from before they were recorded have the job's."""
-    return model.metadata.get("steps", job.steps_total)
+def _steps(model: ModelVersion, job: Job) -> str:
+    """Return the number of steps that made a version; versions from before they were recorded have the job's."""
+    steps = model.metadata.get("steps", job.steps_total)
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
@@ -299,7 +300,7 @@ def _trained_by(model: ModelVersion) -> None:
 def _training(model: ModelVersion, job: Job) -> dict[str, str]:
     spec = stage_settings(job, model.training_id or job.id)
     return {
-        "how": f"{spec.recipe.title}, {_steps(model, job)} steps of {spec.optimiser.batch_groups} "
+        "how": f"{spec.recipe.title}, {_steps(model, job)} of {spec.optimiser.batch_groups} "
         f"{spec.recipe.batch_unit}, learning rate {spec.optimiser.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
