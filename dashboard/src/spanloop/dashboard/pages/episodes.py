@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 import polars as pl
 import streamlit as st
 
+from spanloop.dashboard import visits
 from spanloop.dashboard.components import (
     collecting,
     episode_detail,

@@ -222,7 +222,13 @@ def source_text(source: str, zone: str) -> str:
     others = dict(pairs)
     parts += [f"the words “{others['q']}”"] if others.get("q") else []
     time = f", {time_text(others['time'], zone).lower()}" if others.get("time") else ""
-    return f"{before.replace('_', ' ')} with {' and '.join(parts)}{time}" if parts else f"{before}{time}" if separator else source
+    return (
+        f"{before.replace('_', ' ')} with {' and '.join(parts)}{time}"
+        if parts
+        else f"{before}{time}"
+        if separator
+        else source
+    )
 
 
 def time_text(value: str, zone: str) -> str:
