@@ -22,8 +22,10 @@ from spanloop.store import Store
 
 MAX_EPISODES: Final = 1_000
 _MAX_SPANS: Final = 200_000
-_MARGIN_S: Final = 86_400
-"""Longest distance of a step from the start of its episode."""
+_BEFORE_S: Final = 3_600
+"""No step starts before the first span of its episode; so much is allowed for clocks that differ."""
+_BEHIND_S: Final = 86_400
+"""Longest distance of a step or a failure from the end of its episode."""
 
 
 class Calls(NamedTuple):
@@ -71,7 +73,7 @@ def _within(episodes: pl.DataFrame, column: str) -> Conditions:
     conditions = Conditions()
     first, last = (int(episodes["started_at"].dt.epoch("s")[at]) for at in (-1, 0))
     lasting_s = max(episodes["duration_ns"].to_list()) // 1_000_000_000
-    start, end = first - _MARGIN_S, last + lasting_s + _MARGIN_S
+    start, end = first - _BEFORE_S, last + lasting_s + _BEHIND_S
     conditions.add(f"{column} >= toDateTime64({conditions.bind(start, 'Int64')}, 9, 'UTC')")
     conditions.add(f"{column} < toDateTime64({conditions.bind(end, 'Int64')}, 9, 'UTC')")
     conditions.add(f"{REVISION} IN {conditions.bind(episodes['of'].to_list(), 'Array(UInt64)')}")
