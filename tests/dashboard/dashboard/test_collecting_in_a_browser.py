@@ -185,7 +185,7 @@ def test_a_version_is_evaluated_on_a_data_sets_tasks_in_2_clicks(
         expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
         assert person.actions == 2
     person.see("evaluation-job")
-    expect(person.page.get_by_text("reading the tasks")).to_be_visible()
+    expect(person.page.get_by_text("no attempt yet")).to_be_visible()
     (job,) = EvaluationApi(directory).list()
     assert job.spec == EvaluationSpec(versions=("tiny@v1",), data_set=data_set)
     entry = AuditLog(directory).read()[-1]

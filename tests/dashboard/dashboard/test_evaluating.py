@@ -118,6 +118,6 @@ def test_a_plan_counts_only_the_attempts_that_are_missing(tmp_path: Path) -> Non
     )
     rows = plan_rows(plan, EvaluationSpec(versions=("m@v2", "m@v1")))
     assert rows["attempts"] == "30 of each version, 4 at a time"
-    assert rows["takes at most"] == "7 min 30 s"
+    assert rows["takes at most"] == "8 min 00 s"
     assert rows["graded by"] == "the agent itself"
     assert rows["attempted already"].startswith("m@v1")

@@ -1,5 +1,7 @@
 """The plan of an evaluation, as a page shows it."""
 
+import math
+
 from spanloop.dashboard.view_models.formatting import duration
 from spanloop.training.evaluations.plan import EvaluationPlan
 from spanloop.training.spec.evaluation_spec import EvaluationSpec
@@ -9,7 +11,7 @@ def plan_rows(plan: EvaluationPlan, spec: EvaluationSpec) -> dict[str, str]:
     """Return names and texts about what an evaluation would do."""
     each = plan.tasks * plan.attempts
     new = [version for version in spec.versions if version not in plan.attempted]
-    longest_s = len(new) * each * plan.timeout_s / plan.parallel
+    longest_s = len(new) * math.ceil(each / plan.parallel) * plan.timeout_s
     rows = {
         "versions": ", ".join(spec.versions),
         "tasks": f"{plan.tasks:,} from {plan.source}"

@@ -119,7 +119,9 @@ def progress_text(job: AnyJob) -> str:
         return f"step {job.step} of {job.steps_limit}"
     if job.steps_total:
         return f"attempt {job.step} of {job.steps_total}"
-    return "no attempt was missing" if job.is_finished else "reading the tasks"
+    if job.started_at is None:
+        return "no attempt yet"
+    return "no attempt was missing" if job.state is JobState.SUCCEEDED else "reading the tasks"
 
 
 def dataset_facts(manifest: Manifest) -> dict[str, str]:
