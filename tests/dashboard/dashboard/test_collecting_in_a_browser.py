@@ -19,7 +19,7 @@ from spanloop.store.data_sets import add_to_data_set, fetch_data_sets, fetch_mem
 from spanloop.training.evaluations.evaluation_api import EvaluationApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed

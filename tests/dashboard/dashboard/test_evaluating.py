@@ -15,7 +15,7 @@ from spanloop.training.evaluations.evaluation_api import EvaluationApi
 from spanloop.training.evaluations.plan import EvaluationPlan
 from spanloop.training.jobs.states import JobState
 from spanloop.training.promotion.aliases import Aliases
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 from ...training.gateway_stand_in import GatewayStandIn, gateway_stand_in
 from .dashboard_driver import button, open_page, table, tables, text_of

@@ -23,8 +23,7 @@ from spanloop.training.jobs.queue_api import QueueApi
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec, LoopFile, ScheduleSettings
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
-from spanloop.training.spec.stored_spec import parse_any_spec
+from spanloop.training.spec.stored_spec import EvaluationSpec, parse_any_spec
 
 from ..gateway_stand_in import GatewayStandIn
 from ..training_running import url_of

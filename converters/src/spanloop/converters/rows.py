@@ -249,13 +249,8 @@ def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStat
         "duration_ns": _column(steps, "span.duration_ns"),
         "cached_tokens": _column(steps, "span.cached_tokens"),
         "first_token_ns": _column(steps, "span.first_token_ns"),
-        "result_tools": [
-            [*(result.name for result in step.results), *(span.tool_name for span in step.uncalled)] for step in steps
-        ],
-        "result_durations_ns": [
-            [*(result.duration_ns for result in step.results), *(span.duration_ns for span in step.uncalled)]
-            for step in steps
-        ],
+        "result_tools": [[name for name, _ in step.tool_runs] for step in steps],
+        "result_durations_ns": [[duration_ns for _, duration_ns in step.tool_runs] for step in steps],
     }
 
 

@@ -50,6 +50,12 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     """The part of the input of the step ``following`` that repeats this one; None without such a step."""
 
     @property
+    def tool_runs(self) -> list[tuple[str, int]]:
+        """Name and nanoseconds of each tool that ran: its results, then tools that no model call asked for."""
+        of_calls = [(result.name, result.duration_ns) for result in self.results]
+        return [*of_calls, *((span.tool_name, span.duration_ns) for span in self.uncalled)]
+
+    @property
     def is_continued(self) -> bool:
         """Whether the next step was sent the answer of this one."""
         return self.continuation is not None and self.continuation.choice == 0

@@ -18,8 +18,7 @@ from spanloop.training.evaluations.evaluation_api import EvaluationApi
 from spanloop.training.jobs.queue_api import QueueApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
-from spanloop.training.spec.stored_spec import parse_any_spec
+from spanloop.training.spec.stored_spec import EvaluationSpec, parse_any_spec
 
 
 def data_dir() -> DataDir:

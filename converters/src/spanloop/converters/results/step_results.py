@@ -57,7 +57,7 @@ class _ToolSpans(NamedTuple):
 
 
 class StepResults(NamedTuple):
-    """What the tools of an episode returned, by model call."""
+    """Results of the tools of an episode, by model call."""
 
     results: list[tuple[ToolResult, ...]]
     """The results of each model call's tool calls."""
@@ -113,11 +113,11 @@ def _by_call(calls: Sequence[Span], tools: Sequence[Span]) -> Mapping[int, tuple
         return {}
     by_start = sorted(range(len(calls)), key=lambda index: calls[index].start_ns)
     starts = [calls[index].start_ns for index in by_start]
-    found: dict[int, tuple[Span, ...]] = {}
+    by_call: dict[int, tuple[Span, ...]] = {}
     for tool in sorted(tools, key=lambda span: (span.start_ns, span.key)):
         index = by_start[max(0, bisect_right(starts, tool.end_ns) - 1)]
-        found[index] = (*found.get(index, ()), tool)
-    return found
+        by_call[index] = (*by_call.get(index, ()), tool)
+    return by_call
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:

@@ -17,9 +17,8 @@ from ..options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
     from spanloop.training.jobs.queue_api import QueueApi
-    from spanloop.training.spec.evaluation_spec import EvaluationSpec
     from spanloop.training.spec.job_spec import JobSpec
-    from spanloop.training.spec.stored_spec import AnyJob
+    from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
 
     AnyJobsApi = QueueApi[JobSpec | EvaluationSpec]
 

@@ -28,8 +28,7 @@ from spanloop.dashboard.view_models.series import JOB_CURVES
 from spanloop.foundation.errors import SpanloopError
 from spanloop.training.jobs.states import JobState
 from spanloop.training.run.job_api import Job
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
-from spanloop.training.spec.stored_spec import AnyJob
+from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
 
 _LOG_LINES: Final = 400
 _REFRESH_S: Final = 2

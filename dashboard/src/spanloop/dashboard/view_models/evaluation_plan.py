@@ -4,7 +4,7 @@ import math
 
 from spanloop.dashboard.view_models.formatting import duration
 from spanloop.training.evaluations.plan import EvaluationPlan
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 
 def plan_rows(plan: EvaluationPlan, spec: EvaluationSpec) -> dict[str, str]:

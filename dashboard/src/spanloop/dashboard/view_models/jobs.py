@@ -15,11 +15,10 @@ from spanloop.training.jobs.states import JobState
 from spanloop.training.jobs.training_ids import training_id
 from spanloop.training.run.job_api import Job, JobSpec, Tick
 from spanloop.training.run.stage_progress import StageProgress
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
 from spanloop.training.spec.fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.spec.row_source import RowSource
 from spanloop.training.spec.stages import stages_of
-from spanloop.training.spec.stored_spec import AnyJob
+from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
 
 When = Literal["Now", "At a time", "Repeatedly"]
 

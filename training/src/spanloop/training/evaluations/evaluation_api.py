@@ -17,8 +17,7 @@ from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.canary.gateway_canary import running_canary
 from spanloop.training.run.job_api import JobApi
-from spanloop.training.spec.evaluation_spec import EVALUATE, EvaluationSpec
-from spanloop.training.spec.stored_spec import EvaluationJob, parse_evaluation
+from spanloop.training.spec.stored_spec import EVALUATE, EvaluationJob, EvaluationSpec, parse_evaluation
 
 from .sources import read_source
 

@@ -19,8 +19,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.store import connect
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.evaluation_run import EvaluationRun
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
-from spanloop.training.spec.stored_spec import parse_evaluation
+from spanloop.training.spec.stored_spec import EvaluationSpec, parse_evaluation
 
 from .sources import enter_folder, read_source
 

@@ -14,7 +14,7 @@ from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Evaluation, Promotion, load_configuration
 from spanloop.training.loop.app_file import read_app
 from spanloop.training.run.job_api import JobApi
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 CONFIGURATION: Final = "spanloop.toml"
 NOTHING_KNOWN: Final = "No file says how the agent attempts tasks."

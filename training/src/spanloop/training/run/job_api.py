@@ -31,9 +31,8 @@ from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
-from spanloop.training.spec.evaluation_spec import EVALUATE
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
+from spanloop.training.spec.stored_spec import EVALUATE, Job, Schedule, parse_spec
 from spanloop.training.verl_plugin.override_check import check_verl
 
 __all__ = [

@@ -37,10 +37,9 @@ from ..models.checkpoints import Checkpoint, assemble_model, discard_old, latest
 from ..models.lineage import last_step, trainings_of_schedule, with_lineage
 from ..models.registry import ADAPTER_BASE, ModelVersion, Registry
 from ..promotion.serving_pause import ServingPause
-from ..spec.evaluation_spec import EvaluationSpec
 from ..spec.job_spec import JobSpec
 from ..spec.stages import Stage, stages_of
-from ..spec.stored_spec import Job, parse_any_spec
+from ..spec.stored_spec import EvaluationSpec, Job, parse_any_spec
 from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
 from ..verl_plugin.override_check import check_verl

@@ -1,18 +1,63 @@
-"""Specifications of stored jobs and schedules.
+"""Specifications of stored jobs and schedules: of trainings, and of evaluations.
 
-Invariant: `parse_spec` reads each text that a queue of this version stores, and refuses settings that it does not know.
+Invariant: each text that a queue of this version stores is read, and settings that are not known are refused. An
+evaluation names files and data sets, and copies nothing out of them: a command that a page starts is one that the
+operator of the host wrote into a file.
 """
 
 import json
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from spanloop.training.jobs.entities import StoredJob, StoredSchedule
 
-from .evaluation_spec import EVALUATE, EvaluationSpec
 from .fields import problems
 from .job_spec import JobSpec
+
+EVALUATE: Final = "evaluate"
+"""The kind of these jobs; their ids begin with it."""
+
+
+class EvaluationSpec(BaseModel):
+    """Versions of one model attempt the same tasks, and are evaluated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    kind: Literal["evaluate"] = EVALUATE
+
+    versions: tuple[str, ...] = Field(min_length=1)
+    """Each as ``name@version``; they attempt the tasks in this order."""
+
+    file: str = ""
+    """Absolute path of the ``app.toml`` whose ``[evaluation]`` counts; empty is that of ``spanloop.toml``."""
+
+    data_set: str = ""
+    """A data set (``name@v2``) whose tasks are attempted instead of those of the file."""
+
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    """Maximum number of starts when the job's process or scheduler is killed."""
+
+    @property
+    def base(self) -> str:
+        """The version that is evaluated first."""
+        return self.versions[0]
+
+    @property
+    def steps(self) -> int:
+        """Attempts in total are not known before the tasks are read."""
+        return 0
+
+    @property
+    def uses_gpu(self) -> bool:
+        """The gateway computes; this job only waits for it."""
+        return False
+
+    @property
+    def max_runtime_minutes(self) -> float | None:
+        """No limit beside that of each attempt."""
+        return None
+
 
 Job: TypeAlias = StoredJob[JobSpec]
 """A job with its specification."""

@@ -20,7 +20,7 @@ from spanloop.foundation.version_names import CHAMPION
 from spanloop.training.evaluations.plan import EvaluationPlan, fetch_plan
 from spanloop.training.evaluations.sources import CONFIGURATION, HOW_TO_SAY, NOTHING_KNOWN, evaluation_files
 from spanloop.training.promotion.aliases import Aliases
-from spanloop.training.spec.evaluation_spec import EvaluationSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 from . import form
 
