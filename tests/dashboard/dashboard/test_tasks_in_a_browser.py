@@ -152,17 +152,6 @@ def person(world: tuple[str, Browser, DataDir], page: Page) -> Iterator[Person]:
     assert errors == []
 
 
-def test_a_click_counts_while_the_page_runs_again(person: Person) -> None:
-    person.open("episodes")
-    cell = person.rows().nth(1).locator("td").last
-    cell.hover()
-    person.page.mouse.down()
-    person.page.evaluate("() => window.dispatchEvent(new PopStateEvent('popstate'))")
-    person.settle()
-    person.page.mouse.up()
-    expect(person.page.get_by_role("heading", name="Episode", exact=True)).to_be_visible()
-
-
 def test_yesterdays_failed_runs_of_one_agent_in_three(person: Person) -> None:
     person.open("episodes")
     person.click(person.page.get_by_role("button", name="Failed"))

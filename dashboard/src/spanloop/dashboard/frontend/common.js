@@ -37,15 +37,6 @@ const link = (href, options = {}, ...children) =>
     },
   }, ...children);
 
-// Streamlit calls a component again at each run of its page. Equal elements stay, because the browser makes no click of a
-// button that goes down on one element and up on another.
-const isDrawn = (host, data) => {
-  const content = JSON.stringify(data);
-  if (host.drawnContent === content && host.children.length) return true;
-  host.drawnContent = content;
-  return false;
-};
-
 const isTyping = () => {
   let active = document.activeElement;
   while (active?.shadowRoot?.activeElement) active = active.shadowRoot.activeElement;

@@ -3,7 +3,6 @@ const NODE = { width: 176, height: 50, gapX: 132, gapY: 26 };
 const SVG = "http://www.w3.org/2000/svg";
 export default function ({ data, parentElement }) {
   const host = parentElement.querySelector(".graph-host");
-  if (isDrawn(host, data)) return;
   const left = (node) => node.column * (NODE.width + NODE.gapX);
   const top = (node) => 14 + node.row * (NODE.height + NODE.gapY);
   const nodes = new Map(data.nodes.map((node) => [node.key, node]));

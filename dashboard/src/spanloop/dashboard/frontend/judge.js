@@ -1,8 +1,7 @@
 export default function (component) {
-  const { data, parentElement } = component;
+  const { data, parentElement, setTriggerValue } = component;
   const host = parentElement.querySelector(".judge-host");
-  host.component = component;
-  const send = (opinion) => host.component.setTriggerValue("opinion", { ...opinion, target: data.target });
+  const send = (opinion) => setTriggerValue("opinion", { ...opinion, target: data.target });
 
   const verdict = (label, key, value) => make("button", {
     type: "button", class: value, "aria-pressed": String(data.verdict === value && !data.owner),
@@ -21,7 +20,7 @@ export default function (component) {
   const acts = data.canAct ? [
     verdict(data.labels.good, "g", "good"), verdict(data.labels.bad, "b", "bad"), owners(),
   ] : [];
-  if (!isDrawn(host, data)) host.replaceChildren(...acts.filter(Boolean), ...[
+  host.replaceChildren(...acts.filter(Boolean), ...[
     data.state ? make("span", { class: "hint", role: "status", text: data.state }) : null,
     data.moves ? make("span", { class: "space" }) : null,
     ...(data.moves ? [

@@ -10,7 +10,6 @@ export default function (component) {
     state.selected = new Set([...state.selected].filter((id) => ids.has(id)));
   }
   state.hidden ??= new Set(data.hidden);
-  host.component = component;
 
   const columns = () => data.columns.filter((column) => !state.hidden.has(column.id));
 
@@ -160,7 +159,7 @@ export default function (component) {
         onchange: (event) => {
           if (event.target.checked) state.hidden.delete(column.id);
           else state.hidden.add(column.id);
-          host.component.setTriggerValue("columns", { hidden: [...state.hidden] });
+          component.setTriggerValue("columns", { hidden: [...state.hidden] });
           drawTable();
         },
       }), column.label));
@@ -191,7 +190,7 @@ export default function (component) {
       ? [make("button", {
           class: "action collect", type: "button", text: "Add to data set",
           title: chosen.length ? "Add what is selected" : "Add everything that is filtered, on all pages",
-          onclick: () => host.component.setTriggerValue("collect", { ids: chosen }),
+          onclick: () => component.setTriggerValue("collect", { ids: chosen }),
         })] : [];
     const pages = (data.pages ?? []).map((page) => page.href
       ? link(page.href, { class: "page", "aria-label": page.label, title: page.label, rel: page.rel }, page.text)
@@ -227,7 +226,7 @@ export default function (component) {
     drawBar();
     drawTable();
   };
-  if (!isDrawn(host, data)) draw();
+  draw();
 
   const onKey = (event) => {
     if (!data.isPrimary || event.metaKey || event.ctrlKey || event.altKey || !host.isConnected) return;
@@ -240,7 +239,7 @@ export default function (component) {
     else if (event.key === "c" && data.compareHref && state.selected.size === 2) host.querySelector("a.action:not(.judge)")?.click();
     else if (data.judgeHref && ["g", "b"].includes(event.key) && (state.selected.size || row)) {
       const ids = state.selected.size ? [...state.selected] : [row.id];
-      host.component.setTriggerValue("judge", { verdict: event.key === "g" ? "good" : "bad", ids });
+      component.setTriggerValue("judge", { verdict: event.key === "g" ? "good" : "bad", ids });
     } else if (event.key === "n") host.querySelector('a.page[rel="next"]')?.click();
     else if (event.key === "p") host.querySelector('a.page[rel="prev"]')?.click();
     else return;
