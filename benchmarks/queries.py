@@ -172,7 +172,12 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
             },
             is_list=True,
         ),
-        Case("dashboard_turn_steps", {**one, "trace_id": trace}, is_list=True),
+        Case(
+            "dashboard_turn_steps",
+            {"trace_ids": trace_ids, "episode_ids": trace_ids, "revisions": [revision] * len(trace_ids)},
+            is_list=True,
+        ),
+        Case("dashboard_turn_messages", {"episode_ids": [trace], "revisions": [revision], "steps": [0]}),
         Case("dashboard_transitions", one, is_list=True),
         Case("dashboard_transition", {**one, "step": 1, "max_tokens": 200, "prompt_tail": 100}),
         Case("dashboard_messages", {**one, "first_step": 0, "last_step": 3}),

@@ -26,6 +26,8 @@ class GatewayStandIn(ThreadingHTTPServer):
         """Versions that are served beside it."""
         self.tokens = 0
         """Captured since the start."""
+        self.canary: dict[str, Any] | None = None
+        """The canary that runs, as the gateway tells it."""
         self.answer = "ok"
         """The model's answer to every question."""
 
@@ -88,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/metrics":
             text = f'spanloop_gateway_tokens_total{{kind="prompt"}} {gateway.tokens}\n'
         else:
-            documents = {"/v1/models": models, "/admin/status": status}
+            canary = {"canary": gateway.canary, "engine": "serving", "error": ""}
+            documents = {"/v1/models": models, "/admin/status": status, "/admin/canary": canary}
             text = json.dumps(documents.get(self.path, health))
         self.wfile.write(text.encode())
 

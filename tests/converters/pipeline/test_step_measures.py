@@ -38,3 +38,12 @@ def test_what_a_span_recorded_is_stored_and_the_rest_is_not_known(
     feed.send()
     run(store)
     assert feed.sql(QUERY).rows() == [(cached, first_ns, ["search"], 1), (0, None, [], 0)]
+
+
+def test_tools_that_only_spans_name_are_measured_with_the_step_before_them(feed: Feed, store: Store) -> None:
+    feed.world.call(OPENING, text("assistant", "I look it up."), trace=trace_id("t"))
+    feed.world.tool("", "sunny", trace=trace_id("t"))
+    feed.world.call((*OPENING, text("assistant", "It is sunny.")), text("assistant", "Yes."), trace=trace_id("t"))
+    feed.send()
+    run(store)
+    assert feed.sql(QUERY).rows() == [(0, None, ["search"], 1), (0, None, [], 0)]

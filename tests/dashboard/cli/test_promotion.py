@@ -31,7 +31,7 @@ def test_a_version_is_evaluated_decided_about_promoted_and_rolled_back(models: D
     for model in ("m@champion", "m@v2"):
         run(models, "evaluate", model, "--task-prefix", "test-")
     undecided = say(models, "promote", "m", "--no-deploy")
-    assert "m@v2 undecided against m@v1: success differs by +0.400 on 10 tasks" in undecided
+    assert "m@v2 undecided against m@v1: Success differs by +0.400 on 10 tasks" in undecided
     assert "success 0.700 0.300" in undecided
     assert "better at 5 1 of 10 tasks" in undecided
     assert "crashes at_most 0.9 0.000 0.000 yes" in undecided

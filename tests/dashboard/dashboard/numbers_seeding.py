@@ -29,6 +29,9 @@ def seed_numbers(store: Store, *, has_results: bool = True) -> None:
         _step("c", 0, "gpt-1", took_s=1, first_ms=400, tokens=(1_000_000, 500_000, 0), day=1),
         _step("d", 0, "house", took_s=4, tokens=(500, 0, 0), tool=("search", 0), day=1),
     ]
+    if has_results:
+        # a tool that no message names
+        steps[3] |= {"result_tools": ["lookup"], "result_durations_ns": [70 * 10**6]}
     left_out = set[str]() if has_results else {"result_tools", "result_durations_ns"}
     insert(store, "transition_rows", [{name: step[name] for name in step.keys() - left_out} for step in steps])
     insert(

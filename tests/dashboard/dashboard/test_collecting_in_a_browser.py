@@ -1,6 +1,7 @@
 """Collecting data sets in a real browser, over episodes that the pipeline converted: clicks are counted."""
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from zipfile import ZipFile
@@ -15,12 +16,15 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.data_sets import add_to_data_set, fetch_data_sets, fetch_members, find_data_set
+from spanloop.training.evaluations.evaluation_api import EvaluationApi
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi
+from spanloop.training.spec.stored_spec import EvaluationSpec
 
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
 from ...converters.converters.pipeline_feed import Feed
 from ...databases import ReusedDatabases
+from ...training.gateway_stand_in import gateway_stand_in
 from ..urls import clickhouse_url
 from .dashboard_seeding import model_folder
 from .test_login_in_a_browser import chromium
@@ -152,6 +156,40 @@ def test_a_version_is_shown_exported_and_trained_on(person: Person, shop: tuple[
     expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
     (job,) = JobApi(directory).list()
     assert job.spec.episodes.data_set == data_set.reference
+
+
+def test_a_version_is_evaluated_on_a_data_sets_tasks_in_2_clicks(
+    person: Person, shop: tuple[str, Browser, Store, DataDir]
+) -> None:
+    _, _, store, directory = shop
+    data_set = add_to_data_set(
+        store, "asked", [trace_id(f"shop {number}") for number in range(5)], created_by="ann", source="selection"
+    ).data_set.reference
+    person.open(f"data_sets?set={data_set}")
+    person.click(person.page.get_by_role("button", name="Evaluate"))
+    expect(person.page.get_by_text("No file says how the agent attempts tasks.")).to_be_visible()
+    (directory.path / "spanloop.toml").write_text(
+        f'[evaluation]\ntasks = "none.jsonl"\nagent = "{sys.executable} -V"\n'
+    )
+    person.open(f"data_sets?set={data_set}")
+    person.click(person.page.get_by_role("button", name="Evaluate"))
+    expect(person.page.get_by_text("does not run").first).to_be_visible()
+    with gateway_stand_in(directory):
+        person.open(f"data_sets?set={data_set}")
+        person.click(person.page.get_by_role("button", name="Evaluate"))
+        dialog = person.page.get_by_role("dialog")
+        expect(dialog.get_by_text(f"1 from data set {data_set}")).to_be_visible()
+        expect(dialog.get_by_text(f"{sys.executable} -V")).to_be_visible()
+        person.see("evaluation-plan")
+        person.click(dialog.get_by_role("button", name="Start it"))
+        expect(person.page.get_by_role("heading", name="Job", exact=True)).to_be_visible()
+        assert person.actions == 2
+    person.see("evaluation-job")
+    expect(person.page.get_by_text("no attempt yet")).to_be_visible()
+    (job,) = EvaluationApi(directory).list()
+    assert job.spec == EvaluationSpec(versions=("tiny@v1",), data_set=data_set)
+    entry = AuditLog(directory).read()[-1]
+    assert (entry.action, entry.object, entry.detail) == ("evaluate version", "tiny@v1", job.id)
 
 
 def test_a_data_set_is_deleted_on_its_page(person: Person, shop: tuple[str, Browser, Store, DataDir]) -> None:

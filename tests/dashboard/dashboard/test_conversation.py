@@ -58,7 +58,7 @@ def test_what_the_user_said_in_between_is_new() -> None:
 
 def test_a_tool_response_that_no_result_covers_is_shown() -> None:
     _, second = build_conversation([record(0, [QUESTION], CALL), record(1, [QUESTION, CALL, ANSWER], FINAL)])
-    assert second.new_messages == (ChatMessage("tool", (MessagePart("tool_call_response", "gone", call_id="c1"),)),)
+    assert second.new_messages == (ChatMessage("tool", (MessagePart("tool_call_response", "gone", "find", "c1"),)),)
 
 
 def test_a_diverged_prompt_is_shown_whole_and_says_so() -> None:
@@ -130,3 +130,16 @@ def test_a_text_that_is_nested_too_deep_is_shown_as_stored() -> None:
 def test_any_text_becomes_messages(text: str) -> None:
     shown = parse_messages(text)
     assert shown or not text or json.loads(text) == []
+
+
+def test_a_response_names_the_tool_that_an_earlier_message_called() -> None:
+    state = json.dumps(
+        [
+            {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "search", "arguments": "{}"}]},
+            {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "sunny"}]},
+            {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c2", "response": "rain"}]},
+        ]
+    )
+    _, known, unknown = (message.parts[0] for message in parse_messages(state))
+    assert (known.name, known.content) == ("search", "sunny")
+    assert unknown.name == ""

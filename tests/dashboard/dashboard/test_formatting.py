@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.dashboard.view_models import formatting
+from spanloop.dashboard.view_models.filters import source_text
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -76,3 +77,18 @@ def test_one_line_is_one_line_and_no_longer_than_asked(text: str, length: int) -
 def test_short_id_keeps_what_fits() -> None:
     assert formatting.short_id("abcdefghijk", 10) == "abcdefghijk"
     assert formatting.short_id("abcdefghijkl", 10) == "abcdefghij…"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("selection", "selection"),
+        ("episodes", "episodes"),
+        ("episodes?outcome=failure&reward=0.5..", "episodes with outcome failure and reward ≥ 0.5"),
+        ("2 selected of failures?class=timeout", "2 selected of failures with failure class timeout"),
+        ("episodes?time=24h", "episodes, last 24 hours"),
+        ("episodes?q=slow+tool&agent=a", "episodes with agent a and the words “slow tool”"),
+    ],
+)
+def test_an_address_is_said_in_words(source: str, text: str) -> None:
+    assert source_text(source, "UTC") == text

@@ -104,6 +104,7 @@ def test_the_address_of_a_row_has_exactly_its_episodes(numbered: Store, filters:
     assert episodes(numbered, filters, "model", "house") == ({"d"} if is_all else set())
     assert episodes(numbered, filters, "fingerprint", "slow") == ({"d"} if is_all else set())
     assert episodes(numbered, filters, "tool", "search") == ({"a", "d"} if is_all else {"a"})
+    assert episodes(numbered, filters, "tool", "lookup") == {"b"}, "a tool that no message names"
     assert episodes(numbered, filters, "agent", "writer") == ({"b", "d"} if is_all else {"b"})
     for by, name in (("model", "called"), ("agent", "agent"), ("tool", "tool")):
         for row in numbers.fetch_latency(numbered, filters, by).iter_rows(named=True):

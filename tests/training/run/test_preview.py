@@ -72,7 +72,7 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner, monkeyp
         command_tree.app, [*arguments, "task-", "--coreset", "diversity", "--coreset-share", "0.5"]
     )
     assert "coreset kept 2 of 4 groups (diversity: bigrams of" in " ".join(completed.stdout.split())
-    assert "preset any: sets nothing" in lines
+    assert not any(line.startswith("preset") for line in lines)
     completed = CliRunner().invoke(command_tree.app, [*arguments, "nothing-"])
     assert "rows 0 of 0 accepted" in " ".join(completed.stdout.split())
     assert JobApi(seeded.data_dir).list() == ()

@@ -6,7 +6,7 @@ from typing import Final
 from .attribution import RULES, Rules
 from .rewards import SUCCESS_THRESHOLD, NamedReward
 
-CONVERTER_VERSION: Final = "16"
+CONVERTER_VERSION: Final = "17"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
 

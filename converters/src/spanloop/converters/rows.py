@@ -249,8 +249,8 @@ def transition_columns(judged: Sequence[Judged], numbered: Sequence[NumberedStat
         "duration_ns": _column(steps, "span.duration_ns"),
         "cached_tokens": _column(steps, "span.cached_tokens"),
         "first_token_ns": _column(steps, "span.first_token_ns"),
-        "result_tools": [[result.name for result in step.results] for step in steps],
-        "result_durations_ns": [[result.duration_ns for result in step.results] for step in steps],
+        "result_tools": [[name for name, _ in step.tool_runs] for step in steps],
+        "result_durations_ns": [[duration_ns for _, duration_ns in step.tool_runs] for step in steps],
     }
 
 

@@ -42,10 +42,18 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     following: int | None
     results: tuple[ToolResult, ...]
     capture: Capture
+    uncalled: tuple[Span, ...] = ()
+    """Spans of tools that ran after it and that no model call asked for."""
     evidence: Evidence | None = None
     """Why it continues the step ``continues``; None for the first step of a conversation."""
     continuation: Continuation | None = None
     """The part of the input of the step ``following`` that repeats this one; None without such a step."""
+
+    @property
+    def tool_runs(self) -> list[tuple[str, int]]:
+        """Name and nanoseconds of each tool that ran: its results, then tools that no model call asked for."""
+        of_calls = [(result.name, result.duration_ns) for result in self.results]
+        return [*of_calls, *((span.tool_name, span.duration_ns) for span in self.uncalled)]
 
     @property
     def is_continued(self) -> bool:
@@ -127,7 +135,7 @@ def build_episode(
         for index, call in enumerate(calls)
     ]
     calls, observed = with_observed_calls(calls, next_calls)
-    results = step_results(calls, next_calls, group.context, answer_errors, observed)
+    results, uncalled = step_results(calls, next_calls, group.context, answer_errors, observed)
     steps = tuple(
         Step(
             index=index,
@@ -138,6 +146,7 @@ def build_episode(
             previous=previous[index],
             following=following.get(index),
             results=results[index],
+            uncalled=uncalled.get(index, ()),
             capture=captures.get(call.key, NO_CAPTURE),
             evidence=None if above[index] is None else stitched.evidence.get(call.key),
             continuation=after[1] if (after := next_calls[index]) else None,

@@ -14,8 +14,11 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file, read_setting
 from spanloop.store import Store, connect
 from spanloop.training.alerts.alert_api import AlertApi
+from spanloop.training.evaluations.evaluation_api import EvaluationApi
+from spanloop.training.jobs.queue_api import QueueApi
 from spanloop.training.models.registry import Registry
-from spanloop.training.run.job_api import JobApi
+from spanloop.training.run.job_api import JobApi, JobSpec
+from spanloop.training.spec.stored_spec import EvaluationSpec, parse_any_spec
 
 
 def data_dir() -> DataDir:
@@ -39,6 +42,16 @@ def store() -> Store:
 def job_api() -> JobApi:
     """Return the job API of the data directory."""
     return _job_api(data_dir().path)
+
+
+def queue_api() -> QueueApi[JobSpec | EvaluationSpec]:
+    """Return the API of the jobs of every kind."""
+    return _queue_api(data_dir().path)
+
+
+def evaluation_api() -> EvaluationApi:
+    """Return the API of evaluations of the data directory."""
+    return _evaluation_api(data_dir().path)
 
 
 def alert_api() -> AlertApi:
@@ -76,6 +89,16 @@ def _store(path: Path, key: str) -> Store:
 @st.cache_resource(show_spinner=False)
 def _job_api(path: Path) -> JobApi:
     return JobApi(DataDir(path).open())
+
+
+@st.cache_resource(show_spinner=False)
+def _queue_api(path: Path) -> QueueApi[JobSpec | EvaluationSpec]:
+    return QueueApi(DataDir(path).open(), parse_any_spec)
+
+
+@st.cache_resource(show_spinner=False)
+def _evaluation_api(path: Path) -> EvaluationApi:
+    return EvaluationApi(DataDir(path).open())
 
 
 @st.cache_resource(show_spinner=False)

@@ -1,4 +1,4 @@
-"""Wait for a training job and read its newest metrics."""
+"""Wait for a job and read its newest metrics."""
 
 import time
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.run.job_api import Job, JobApi
+    from spanloop.training.jobs.entities import StoredJob
+    from spanloop.training.jobs.queue_api import QueueApi
+    from spanloop.training.jobs.queued_spec import SpecT
 
 JOB_POLL_S: Final = 0.3
 _DISPLAYED_METRICS: Final = {
@@ -26,7 +28,9 @@ _DISPLAYED_METRICS: Final = {
 """verl's metric name → short title."""
 
 
-def await_job(api: "JobApi", data_dir: "DataDir", job_id: str, on_poll: "Callable[[Job], None]") -> "Job":
+def await_job(
+    api: "QueueApi[SpecT]", data_dir: "DataDir", job_id: str, on_poll: "Callable[[StoredJob[SpecT]], None]"
+) -> "StoredJob[SpecT]":
     """Wait until the job has succeeded and return it; call ``on_poll`` several times a second until then.
 
     Raises:

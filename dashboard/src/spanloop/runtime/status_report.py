@@ -104,10 +104,11 @@ def stored(directory: "DataDir") -> dict[str, int] | str:
 
 def open_jobs(directory: "DataDir") -> list[JobReport] | str:
     """Report unfinished jobs, the newest first; or the reason why they cannot be read."""
-    from spanloop.training.run.job_api import JobApi
+    from spanloop.training.jobs.queue_api import QueueApi
+    from spanloop.training.spec.stored_spec import parse_any_spec
 
     try:
-        jobs = JobApi(directory).list()
+        jobs = QueueApi(directory, parse_any_spec).list()
     except SpanloopError as error:
         return str(error)
     return [

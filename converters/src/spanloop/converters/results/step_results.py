@@ -4,6 +4,7 @@ Invariant: a span and an answer are the result of one call at most. Ids decide; 
 of a step share it, arguments and then the order decide.
 """
 
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -29,6 +30,12 @@ class _ToolSpans(NamedTuple):
     by_id: Mapping[str, deque[Span]]
     by_name: Mapping[str, deque[Span]]
 
+    @property
+    def remaining(self) -> list[Span]:
+        """The spans with a tool's name that are the result of no call."""
+        waiting = (*self.by_id.values(), *self.by_name.values())
+        return [span for spans in waiting for span in spans if span.tool_name]
+
     def take(self, call: ToolCall, before_ns: int | None) -> Span | None:
         """The span of a call: of those in question the first with its arguments, else the first one.
 
@@ -49,14 +56,23 @@ class _ToolSpans(NamedTuple):
         return waiting.popleft()
 
 
+class StepResults(NamedTuple):
+    """Results of the tools of an episode, by model call."""
+
+    results: list[tuple[ToolResult, ...]]
+    """The results of each model call's tool calls."""
+    uncalled: Mapping[int, tuple[Span, ...]]
+    """Index of a model call → spans of tools that ran after it and that no model call asked for."""
+
+
 def step_results(
     calls: Sequence[Span],
     next_calls: Sequence[tuple[Span, Continuation] | None],
     context: Sequence[Span],
     answer_errors: AnswerErrors,
     observed: Mapping[int, Sequence[ShownAnswer]],
-) -> list[tuple[ToolResult, ...]]:
-    """The results of each model call's tool calls.
+) -> StepResults:
+    """The results of each model call's tool calls, and the tools that ran without one.
 
     Args:
         calls: The episode's model calls, in their order.
@@ -88,7 +104,20 @@ def step_results(
         shown = _shown_answers(call, requests, *after) if after else _hosted_answers(call)
         in_text = observed.get(index, ()) if not shown else ()
         results.append(tool_results(requests, taken, shown, in_text, answer_errors))
-    return results
+    return StepResults(results, _by_call(calls, tools.remaining))
+
+
+def _by_call(calls: Sequence[Span], tools: Sequence[Span]) -> Mapping[int, tuple[Span, ...]]:
+    """Index of a call → the tools that ended behind its start and before that of the next one."""
+    if not tools:
+        return {}
+    by_start = sorted(range(len(calls)), key=lambda index: calls[index].start_ns)
+    starts = [calls[index].start_ns for index in by_start]
+    by_call: dict[int, tuple[Span, ...]] = {}
+    for tool in sorted(tools, key=lambda span: (span.start_ns, span.key)):
+        index = by_start[max(0, bisect_right(starts, tool.end_ns) - 1)]
+        by_call[index] = (*by_call.get(index, ()), tool)
+    return by_call
 
 
 def _hosted_answers(call: Span) -> list[ShownAnswer]:
@@ -142,4 +171,4 @@ def _error_flags(text: str) -> list[bool]:
     return [part.get("is_error") is True for part in parts if part.get("type") == "tool_call_response"]
 
 
-__all__ = ["step_results"]
+__all__ = ["StepResults", "step_results"]

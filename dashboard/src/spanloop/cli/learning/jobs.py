@@ -1,4 +1,4 @@
-"""``spanloop jobs``: list, watch, cancel and retry training jobs."""
+"""``spanloop jobs``: list, watch, cancel and retry training jobs and evaluations."""
 
 import codecs
 import time
@@ -16,19 +16,25 @@ from ..options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.foundation.paths import DataDir
-    from spanloop.training.run.job_api import Job, JobApi
+    from spanloop.training.jobs.queue_api import QueueApi
+    from spanloop.training.spec.job_spec import JobSpec
+    from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
+
+    AnyJobsApi = QueueApi[JobSpec | EvaluationSpec]
 
 _INTERRUPTED: Final = 130
 
-app = typer.Typer(help="List, watch, cancel and retry training jobs.", no_args_is_help=True)
+app = typer.Typer(help="List, watch, cancel and retry training jobs and evaluations.", no_args_is_help=True)
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as `spanloop jobs list` shows it.")]
 
 
-def _api(data_dir: DataDirOption) -> "JobApi":
-    from spanloop.training.run.job_api import JobApi
+def queue_api(data_dir: DataDirOption) -> "AnyJobsApi":
+    """Return the API of the jobs of every kind."""
+    from spanloop.training.jobs.queue_api import QueueApi
+    from spanloop.training.spec.stored_spec import parse_any_spec
 
-    return JobApi(data_directory(data_dir))
+    return QueueApi(data_directory(data_dir), parse_any_spec)
 
 
 @app.command("list")
@@ -43,7 +49,7 @@ def list_jobs(
     from spanloop.dashboard.view_models.jobs import error_headline
 
     directory = data_directory(data_dir)
-    jobs = _api(data_dir).list(limit=limit)
+    jobs = queue_api(data_dir).list(limit=limit)
     if not jobs:
         err.print(f"no jobs yet; queue one with: {command_line('train NAME', directory)}", markup=False)
         return
@@ -70,7 +76,7 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop jobs show dr_grpo-20261120-081402-e9822c24`
     """
-    requested_job = _api(data_dir).get(job)
+    requested_job = queue_api(data_dir).get(job)
     out.print_json(requested_job.spec.model_dump_json())
     for name in (
         "state",
@@ -99,9 +105,9 @@ def log(
     Example: `spanloop jobs log --follow dr_grpo-20261120-081402-e9822c24`
     """
     if follow:
-        watch_log(_api(data_dir), data_directory(data_dir), job)
+        watch_log(queue_api(data_dir), data_directory(data_dir), job)
     else:
-        typer.echo(_api(data_dir).log(job), nl=False)
+        typer.echo(queue_api(data_dir).log(job), nl=False)
 
 
 @app.command()
@@ -110,7 +116,7 @@ def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop jobs wait dr_grpo-20261120-081402-e9822c24`
     """
-    watch_job(_api(data_dir), data_directory(data_dir), job)
+    watch_job(queue_api(data_dir), data_directory(data_dir), job)
 
 
 @app.command()
@@ -119,7 +125,7 @@ def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop jobs cancel dr_grpo-20261120-081402-e9822c24`
     """
-    out.print(f"{job} {_api(data_dir).cancel(job).state}", markup=False)
+    out.print(f"{job} {queue_api(data_dir).cancel(job).state}", markup=False)
 
 
 @app.command()
@@ -128,10 +134,10 @@ def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop jobs retry dr_grpo-20261120-081402-e9822c24`
     """
-    out.print(f"{job} {_api(data_dir).retry(job).state}", markup=False)
+    out.print(f"{job} {queue_api(data_dir).retry(job).state}", markup=False)
 
 
-def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
+def watch_job(api: "AnyJobsApi", data_dir: "DataDir", job_id: str) -> None:
     """Show a job's progress and newest metrics until it has succeeded.
 
     Raises:
@@ -144,7 +150,7 @@ def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
     with progress_bar() as bar:
         task = bar.add_task("", total=None, note="")
 
-        def show(job: "Job") -> None:
+        def show(job: "AnyJob") -> None:
             nonlocal shown_step, metrics
             if job.step != shown_step:
                 shown_step, metrics = job.step, last_metrics(data_dir, job_id)
@@ -158,13 +164,16 @@ def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
                 f"stopped watching; the job continues: {command_line(f'jobs wait {job_id}', data_dir)}", markup=False
             )
             raise typer.Exit(_INTERRUPTED) from None
+    if not job.model_version:
+        out.print(f"{job_id} evaluated {job.spec.base}", markup=False)
+        return
     out.print(f"{job_id} made {job.model_version}", markup=False)
     ended_early = Registry(data_dir).get(job.model_version).metadata.get("ended_early")
     if ended_early:
         err.print(f"ended early: {ended_early}", markup=False)
 
 
-def watch_log(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
+def watch_log(api: "AnyJobsApi", data_dir: "DataDir", job_id: str) -> None:
     """Print a job's log from its first line as it grows, until the job ends.
 
     Raises:

@@ -12,7 +12,7 @@ from spanloop.runtime.command_line import command_line
 from ..console import err, out, print_table
 from ..generated_options import given_options
 from ..options import DataDirOption, data_directory
-from .jobs import watch_job
+from .jobs import queue_api, watch_job
 from .start_options import StartOptions
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def train(
     if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
         err.print(f"no scheduler runs; the job waits until: {command_line('up', directory)}", markup=False)
     if wait:
-        watch_job(api, directory, queued.id)
+        watch_job(queue_api(directory.path), directory, queued.id)
     else:
         err.print(f"watch it with: {command_line(f'jobs wait {queued.id}', directory)}", markup=False)
 
@@ -154,4 +154,5 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
         if stage.title:
             out.print(f"{stage.title}, of the rows that are stored now", markup=False)
         print_table(("", stage.heading), stage.rows)
-    out.print(f"preset {preset_text(spec)}", markup=False)
+    if preset := preset_text(spec):
+        out.print(f"preset {preset}", markup=False)

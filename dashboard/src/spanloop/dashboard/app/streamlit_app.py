@@ -35,6 +35,10 @@ _STYLE = """<style>
 [data-testid=stCaptionContainer] p { font-size: .8125rem; }
 [data-testid=stMainBlockContainer] [data-testid=stCaptionContainer] { opacity: .8; }
 .st-key-links { display: none; }
+@media (max-width: 1500px) {
+  [data-testid=stTopNavLink] > span:has([data-testid=stIconMaterial]) { display: none; }
+  [data-testid=stTopNavLink] { padding-left: .45rem; padding-right: .45rem; font-size: .8125rem; }
+}
 @media (max-width: 640px) {
   [data-testid=stMainBlockContainer] { padding: 3.8rem .8rem 2rem; }
   [data-testid=stMetric] [data-testid=stMetricValue] { font-size: 1.05rem; }

@@ -23,6 +23,7 @@ class Action(StrEnum):
     """What an operator can do, as the audit log names it."""
 
     SUBMIT_JOB = "submit job"
+    EVALUATE = "evaluate version"
     CANCEL_JOB = "cancel job"
     RETRY_JOB = "retry job"
     CREATE_SCHEDULE = "create schedule"

@@ -140,6 +140,8 @@ def _part(part: MessagePart, *, is_folded: bool = False) -> None:
             st.markdown(f":material/build: calls **{markup.escape_md(part.name)}**{call}")
             show_value(part.content)
         case "tool_call_response":
+            if part.name:
+                st.markdown(f"**{markup.escape_md(part.name)}** returned")
             show_value(part.content)
         case "raw":
             st.caption(":orange[This message part has an unknown format; it is shown as stored.]")

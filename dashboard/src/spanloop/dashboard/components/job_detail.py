@@ -1,4 +1,4 @@
-"""Draw one job: progress, log, dataset, links to its results, and buttons to cancel or retry it."""
+"""Draw one job, a training or an evaluation: progress, log, results, and buttons to cancel it or run it again."""
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
@@ -19,6 +19,7 @@ from spanloop.dashboard.view_models.jobs import (
     dataset_facts,
     log_tail,
     progress,
+    progress_text,
     recipe,
     run_duration,
     stage_rows,
@@ -27,6 +28,7 @@ from spanloop.dashboard.view_models.series import JOB_CURVES
 from spanloop.foundation.errors import SpanloopError
 from spanloop.training.jobs.states import JobState
 from spanloop.training.run.job_api import Job
+from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
 
 _LOG_LINES: Final = 400
 _REFRESH_S: Final = 2
@@ -37,8 +39,33 @@ _CURVES_IN_A_ROW: Final = 3
 def show(job_id: str) -> None:
     """Draw the job; raise JobError when no job has the id."""
     link_back("jobs", "All jobs")
-    job = resources.job_api().get(job_id)
+    job = resources.queue_api().get(job_id)
     _progress(job_id)
+    spec = job.spec
+    if isinstance(spec, EvaluationSpec):
+        _evaluated(spec)
+    else:
+        _trained(resources.job_api().get(job_id))
+    with st.expander("Job settings"):
+        settings = spec.model_dump(mode="json")
+        tables.show_facts({name: str(value) for name, value in settings.items()}, heading="setting")
+
+
+def _evaluated(spec: EvaluationSpec) -> None:
+    """Draw where the results of an evaluation stand."""
+    with st.container(horizontal=True):
+        st.page_link(linked_page("evaluations"), label="Evaluations", icon=":material/fact_check:")
+        for reference in spec.versions:
+            st.page_link(
+                linked_page("models"),
+                label=escape_md(reference),
+                icon=":material/deployed_code:",
+                query_params={"model": reference},
+            )
+
+
+def _trained(job: Job) -> None:
+    """Draw what a training learned from, its curves, and links to what it made."""
     _links(job)
     stages = training_jobs.find_stages(job)
     if len(stages) > 1:
@@ -51,9 +78,6 @@ def show(job_id: str) -> None:
             st.markdown(f"**What it learned from{of_stage}**")
             tables.show_facts(dataset_facts(manifest))
         _curves(each.training_id)
-    with st.expander("Job settings"):
-        spec = job.spec.model_dump(mode="json")
-        tables.show_facts({name: str(value) for name, value in spec.items()}, heading="setting")
 
 
 @st.fragment(run_every=_CURVES_REFRESH_S)
@@ -77,7 +101,7 @@ def _curves(job_id: str) -> None:
 @st.fragment(run_every=_REFRESH_S)
 def _progress(job_id: str) -> None:
     """Draw state, progress and log; redrawn periodically."""
-    api = resources.job_api()
+    api = resources.queue_api()
     job = api.get(job_id)
     if st.session_state.get("job_was_finished", {}).get(job_id, job.is_finished) != job.is_finished:
         # Links to the results are outside this fragment, so the whole page is drawn once.
@@ -98,27 +122,33 @@ def _progress(job_id: str) -> None:
         st.caption("The job has not printed anything yet.")
 
 
-def _state(job: Job) -> None:
+def _state(job: AnyJob) -> None:
     now = resources.now()
     facts = [
         f":{STATE_COLOURS[job.state]}[**{STATE_MARKS[job.state]}**]",
-        f"{recipe(job.spec)} from **{escape_md(job.spec.base)}**",
+        f"{recipe(job.spec)} {_versions(job)}",
         f"created {ago(job.created_at, now)}",
         f"ran {run_duration(job, now)}" if job.started_at else "not started yet",
-        f"attempt {job.attempt} of {job.spec.run.max_attempts}" if job.attempt > 1 else "",
+        f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
-    st.progress(progress(job), text=f"step {job.step} of {job.steps_limit}")
+    st.progress(progress(job), text=progress_text(job))
 
 
-def _buttons(job: Job) -> None:
-    api = resources.job_api()
+def _versions(job: AnyJob) -> str:
+    if isinstance(job.spec, EvaluationSpec):
+        return f"of {' and '.join(f'**{escape_md(each)}**' for each in job.spec.versions)}"
+    return f"from **{escape_md(job.spec.base)}**"
+
+
+def _buttons(job: AnyJob) -> None:
+    api = resources.queue_api()
     if job.state in {JobState.QUEUED, JobState.RUNNING, JobState.EVALUATING}:
         if actions.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
             actions.act(Action.CANCEL_JOB, job.id, lambda: api.cancel(job.id))
             st.rerun()
     elif job.state in {JobState.FAILED, JobState.CANCELLED} and actions.button(
-        "Run it again", icon=":material/replay:", key="retry", hint="Goes on from its last checkpoint"
+        "Run it again", icon=":material/replay:", key="retry", hint="Goes on where it ended"
     ):
         actions.act(Action.RETRY_JOB, job.id, lambda: api.retry(job.id))
         st.rerun()

@@ -14,11 +14,13 @@ from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import dialog
+from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, link_back, page, show_command
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
+from spanloop.dashboard.view_models.filters import source_text
 from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.store import Store
 from spanloop.store.data_set_contents import fetch_composition, fetch_leakage, fetch_rejections
@@ -78,7 +80,7 @@ def _list(store: Store) -> None:
                 "episodes": each.episodes,
                 "added": each.added,
                 "rejected": sum(each.rejected.values()),
-                "source": each.source,
+                "source": source_text(each.source, resources.time_zone()),
                 "comment": each.comment,
                 "by": each.created_by,
                 "created": each.created_at,
@@ -108,7 +110,7 @@ def _version(store: Store, data_set: DataSet) -> None:
     columns[2].metric("Not added", f"{sum(data_set.rejected.values()):,}")
     columns[3].metric("Forgotten", f"{data_set.forgotten:,}")
     by = "" if data_set.created_by == visits.ANYONE else f" by {escape_md(data_set.created_by)}"
-    made = f"Added{by}: {escape_md(data_set.source)}."
+    made = f"Added{by}: {escape_md(source_text(data_set.source, resources.time_zone()))}."
     st.caption(f"{made} {escape_md(data_set.comment)}")
     _buttons(store, data_set)
     left, right = st.columns([3, 2], gap="medium")
@@ -128,10 +130,12 @@ def _buttons(store: Store, data_set: DataSet) -> None:
     with st.container(horizontal=True):
         about = f"The {data_set.episodes:,} episodes of {data_set.reference}."
         dialog.train_button({data_set.reference: {"data_set": data_set.reference}}, about)
-        with st.popover("Evaluate", icon=":material/fact_check:"):
-            options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
-            commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))
-            show_command("Run your agent on the data set's tasks, then evaluate the model:", "\n".join(commands))
+        options = f"--reader-option data_set={data_set.reference} --agent 'python app.py' --model MODEL"
+        commands = (resources.cli_command(f"run stored-traces: {options}"), resources.cli_command("evaluate MODEL"))
+        evaluate_button(
+            data_set=data_set.reference,
+            commands={"Or run your agent on the data set's tasks, then evaluate the model:": "\n".join(commands)},
+        )
         with st.popover("Export", icon=":material/download:"):
             _export(store, data_set)
         if actions.may_act():

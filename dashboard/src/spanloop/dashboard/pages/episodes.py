@@ -6,6 +6,7 @@ from typing import ClassVar, Final
 import polars as pl
 import streamlit as st
 
+from spanloop.dashboard import visits
 from spanloop.dashboard.components import (
     collecting,
     episode_detail,
@@ -99,7 +100,8 @@ def _with_judgements(rows: list[dict[str, object]], judgements: pl.DataFrame) ->
     words: dict[str, list[str]] = {}
     for row in judgements.iter_rows(named=True):
         place = "" if row["scope"] == "episode" else f"{row['scope']} "
-        words.setdefault(row["episode_id"], []).append(f"{place}{row['verdict'] or 'note'} · {row['judged_by']}")
+        by = "" if row["judged_by"] == visits.ANYONE else f" · {row['judged_by']}"
+        words.setdefault(row["episode_id"], []).append(f"{place}{row['verdict'] or 'note'}{by}")
     tones: dict[str, tables.Tone] = {"good": "good", "bad": "bad"}
     for row in rows:
         stated = words.get(str(row["id"]), [])

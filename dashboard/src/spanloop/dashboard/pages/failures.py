@@ -159,7 +159,7 @@ def _tools(store: Store, filters: Filters) -> None:
                 "tool": Column("tool"),
                 "failures": Column("failed", "number", "Failures with this tool, by whoever", 64),
                 "calls": Column(
-                    "calls", "number", "Calls in messages of the model; no number where only spans name the tool", 64
+                    "calls", "number", "Calls in messages of the model; spans where no message names the tool", 64
                 ),
                 "share": Column("share", "number", "Failures of all calls", 64),
                 "by_policy": Column("by policy", "number", "The policy called it wrongly", 74),
@@ -182,7 +182,7 @@ def _tool_row(row: dict[str, Any]) -> dict[str, object]:
     return {
         "tool": row["tool"],
         "failures": row["failures"],
-        # only spans name the tools of some apps: their calls are in no message
+        # calls that earlier converters did not count
         "calls": row["calls"] or {"text": DASH, "key": 0},
         "share": {"text": percent(row["failures"], row["calls"]), "key": row["failures"] / max(1, row["calls"])},
         "by_policy": row["policy_failures"],

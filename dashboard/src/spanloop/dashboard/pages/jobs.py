@@ -14,9 +14,18 @@ from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
 from spanloop.dashboard.view_models.formatting import one_line
-from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
+from spanloop.dashboard.view_models.jobs import (
+    STATE_MARKS,
+    error_headline,
+    last_tick,
+    progress,
+    recipe,
+    run_duration,
+    steps_text,
+)
 from spanloop.foundation.paths.service_states import may_run_elsewhere
-from spanloop.training.run.job_api import Job, Schedule, Tick
+from spanloop.training.run.job_api import Schedule, Tick
+from spanloop.training.spec.stored_spec import AnyJob
 
 _NEW_JOB = "New job"
 _VIEWS = ("Jobs", _NEW_JOB, "Schedules")
@@ -37,7 +46,8 @@ class JobsPage(Page):
                 job_detail.show(job_id)
             return
         with page(
-            "Jobs", "A job trains a model version on stored episodes into the next version. Click a row to open it."
+            "Jobs",
+            "A job trains a version on episodes into the next one, or evaluates versions. Click a row to open it.",
         ):
             directory = resources.data_dir()
             if directory.running("scheduler") is None and not may_run_elsewhere(directory.path, "scheduler"):
@@ -68,7 +78,7 @@ class JobsPage(Page):
 
 @st.fragment(run_every=3)
 def _jobs() -> None:
-    jobs = resources.job_api().list(limit=200)
+    jobs = resources.queue_api().list(limit=200)
     if not jobs:
         empty_state(
             "No job yet.", "Create one under “New job”, or on the command line:", resources.cli_command("train NAME")
@@ -82,11 +92,11 @@ def _jobs() -> None:
     )
 
 
-def _job_row(job: Job) -> dict[str, object]:
+def _job_row(job: AnyJob) -> dict[str, object]:
     return {
         "state": STATE_MARKS[job.state],
         "progress": progress(job),
-        "steps": f"{job.step} / {job.steps_limit}",
+        "steps": steps_text(job),
         "kind": recipe(job.spec),
         "base": job.spec.base,
         "result": job.model_version,

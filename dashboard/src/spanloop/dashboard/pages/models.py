@@ -11,6 +11,7 @@ import streamlit as st
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
+from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
 from spanloop.dashboard.components.promotion import canary, controls, decisions
@@ -141,12 +142,13 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
     manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
     name = stage_settings(job, model.training_id or job.id).recipe.title
-    return (f"{name}, {_steps(model, job)} steps", *dataset)
+    return (f"{name}, {_steps(model, job)}", *dataset)
 
 
-def _steps(model: ModelVersion, job: Job) -> object:
-    """Return the steps that made a version; versions from before they were recorded have the job's."""
-    return model.metadata.get("steps", job.steps_total)
+def _steps(model: ModelVersion, job: Job) -> str:
+    """Return the number of steps that made a version; versions from before they were recorded have the job's."""
+    steps = model.metadata.get("steps", job.steps_total)
+    return "1 step" if steps == 1 else f"{steps} steps"
 
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
@@ -219,6 +221,8 @@ def _version(model: ModelVersion, serving: str) -> None:
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
+        if not model.is_pruned:
+            evaluate_button(version=model.reference)
         st.page_link(
             linked_page("episodes"),
             label="Its episodes",
@@ -296,7 +300,7 @@ def _trained_by(model: ModelVersion) -> None:
 def _training(model: ModelVersion, job: Job) -> dict[str, str]:
     spec = stage_settings(job, model.training_id or job.id)
     return {
-        "how": f"{spec.recipe.title}, {_steps(model, job)} steps of {spec.optimiser.batch_groups} "
+        "how": f"{spec.recipe.title}, {_steps(model, job)} of {spec.optimiser.batch_groups} "
         f"{spec.recipe.batch_unit}, learning rate {spec.optimiser.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }

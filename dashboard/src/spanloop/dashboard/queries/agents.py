@@ -8,15 +8,24 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from spanloop.dashboard.queries.conditions import AGENT, REVISION, Conditions, episode_conditions, parse_words
+from spanloop.dashboard.queries.conditions import (
+    AGENT,
+    CALLED_TOOLS,
+    REVISION,
+    Conditions,
+    episode_conditions,
+    parse_words,
+)
 from spanloop.dashboard.view_models.agent_graph import EpisodeSteps, SpanKey, Step
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
 
 MAX_EPISODES: Final = 1_000
 _MAX_SPANS: Final = 200_000
-_MARGIN_S: Final = 86_400
-"""Longest distance of a step from the start of its episode."""
+_BEFORE_S: Final = 3_600
+"""No step starts before the first span of its episode; so much is allowed for clocks that differ."""
+_BEHIND_S: Final = 86_400
+"""Longest distance of a step or a failure from the end of its episode."""
 
 
 class Calls(NamedTuple):
@@ -44,7 +53,8 @@ def fetch_calls(store: Store, filters: Filters) -> Calls:
         return Calls(episodes, [], {})
     steps = _query(
         store,
-        "SELECT episode_id, step, toString(agent_name) AS agent_name, trace_id, span_id, started_at, tool_names, "
+        "SELECT episode_id, step, toString(agent_name) AS agent_name, trace_id, span_id, started_at, "
+        f"{CALLED_TOOLS} AS tools, "
         "error_class != '' AS is_failed FROM step_summaries FINAL WHERE {within} ORDER BY started_at, step",
         _within(episodes, "started_at"),
     )
@@ -63,7 +73,7 @@ def _within(episodes: pl.DataFrame, column: str) -> Conditions:
     conditions = Conditions()
     first, last = (int(episodes["started_at"].dt.epoch("s")[at]) for at in (-1, 0))
     lasting_s = max(episodes["duration_ns"].to_list()) // 1_000_000_000
-    start, end = first - _MARGIN_S, last + lasting_s + _MARGIN_S
+    start, end = first - _BEFORE_S, last + lasting_s + _BEHIND_S
     conditions.add(f"{column} >= toDateTime64({conditions.bind(start, 'Int64')}, 9, 'UTC')")
     conditions.add(f"{column} < toDateTime64({conditions.bind(end, 'Int64')}, 9, 'UTC')")
     conditions.add(f"{REVISION} IN {conditions.bind(episodes['of'].to_list(), 'Array(UInt64)')}")
@@ -76,7 +86,7 @@ def _grouped(episodes: pl.DataFrame, steps: pl.DataFrame, failures: pl.DataFrame
         failed.setdefault((episode_id, step), {})[tool] = count
     agents = dict(episodes.select("episode_id", "agent").iter_rows())
     grouped: dict[str, list[Step]] = {episode_id: [] for episode_id in agents}
-    columns = ("episode_id", "step", "agent_name", "trace_id", "span_id", "tool_names", "is_failed")
+    columns = ("episode_id", "step", "agent_name", "trace_id", "span_id", "tools", "is_failed")
     for episode_id, step, agent, trace_id, span_id, tools, is_failed in steps.select(columns).iter_rows():
         of_step = failed.get((episode_id, step), {})
         grouped[episode_id].append(

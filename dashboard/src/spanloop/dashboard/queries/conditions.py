@@ -21,6 +21,8 @@ _USER_KEYS: Final = ("user.id", "enduser.id", "langfuse.user.id", "langsmith.met
 REVISION: Final = "cityHash64(episode_id, revision)"
 """An episode's revision. A set of numbers is built and probed in a third of the time of a set of pairs; two of ten
 million revisions have the same number with a probability of 3e-6."""
+CALLED_TOOLS: Final = "arrayConcat(tool_names, arrayFilter(tool -> NOT has(tool_names, tool), result_tools))"
+"""The tools of a step, one for each call: those in the model's answer, and those that only spans name."""
 MARGIN_S: Final = 86_400
 """Longest distance of a span from the time of its episode."""
 COMMON_HITS: Final = 200_000
@@ -365,7 +367,7 @@ def _own_steps(filters: Filters, words: Words | None) -> Conditions:
     for name, column in _STEP_COLUMNS.items():
         conditions.add_equal(column, filters.values.get(name, ()))
     if tools := filters.values.get("tool"):
-        conditions.add(f"hasAny(tool_names, {conditions.bind(list(tools), 'Array(String)')})")
+        conditions.add(f"hasAny({CALLED_TOOLS}, {conditions.bind(list(tools), 'Array(String)')})")
     conditions.add_ranges(filters, _STEP_RANGES)
     if words is not None:
         inner = _holds_words(conditions, "words", words)

@@ -5,6 +5,7 @@ from typing import Final
 import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
+    CALLED_TOOLS,
     Conditions,
     episode_conditions,
     failure_conditions,
@@ -125,8 +126,8 @@ def fetch_tools(store: Store, filters: Filters) -> pl.DataFrame:
     steps, failures = step_conditions(shown, None), failure_conditions(shown, None)
     calls = _query(
         store,
-        "SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin(tool_names)) AS tool FROM step_summaries FINAL "
-        f"WHERE {steps.sql}) GROUP BY tool ORDER BY calls DESC LIMIT {10 * MAX_TOOLS}",
+        f"SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin({CALLED_TOOLS})) AS tool "
+        f"FROM step_summaries FINAL WHERE {steps.sql}) GROUP BY tool ORDER BY calls DESC LIMIT {10 * MAX_TOOLS}",
         steps,
     )
     failed = _query(

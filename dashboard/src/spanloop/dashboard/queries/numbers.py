@@ -11,6 +11,7 @@ import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
     AGENT,
+    CALLED_TOOLS,
     MARGIN_S,
     REVISION,
     Conditions,
@@ -44,7 +45,7 @@ OF_FAILURES: Final = ("owner", "class")
 """Fields that only failed episodes have: their rates are shares of all episodes."""
 _QUANTILES: Final = "quantilesExact(0.5, 0.95, 0.99)"
 _QUANTILES_OF_TOOLS: Final = "quantilesExactIf(0.5, 0.95, 0.99)(call.3, call.3 > 0)"
-_CALLED_TOOLS: Final = "arrayMap(tool -> (toString(tool), 1, toUInt64(0)), tool_names)"
+_CALLS: Final = f"arrayMap(tool -> (toString(tool), 1, toUInt64(0)), {CALLED_TOOLS})"
 _MEASURED_TOOLS: Final = "arrayMap((tool, took) -> (toString(tool), 0, took), result_tools, result_durations_ns)"
 """Tool, calls and nanoseconds. Steps of earlier converters lack results here; their actions have the calls."""
 _FIRST: Final = (
@@ -86,7 +87,7 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
         frame = _query(
             store,
             f"SELECT call.1 AS value, sum(call.2) AS calls, countIf(call.3 > 0) AS measured, {_QUANTILES_OF_TOOLS} AS "
-            f"quantiles FROM (SELECT arrayJoin(arrayConcat({_CALLED_TOOLS}, {_MEASURED_TOOLS})) AS call "
+            f"quantiles FROM (SELECT arrayJoin(arrayConcat({_CALLS}, {_MEASURED_TOOLS})) AS call "
             f"FROM step_summaries FINAL WHERE {steps.sql}) WHERE value != '' "
             f"GROUP BY value ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
             steps,

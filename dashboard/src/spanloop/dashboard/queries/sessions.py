@@ -3,6 +3,7 @@
 Invariant: turns are in the order in which their traces started. A turn whose trace is not converted yet has no message.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,29 +51,50 @@ def fetch_turns(store: Store, session_id: str, time: TimeRange) -> pl.DataFrame:
 
 def fetch_turn_steps(store: Store, turns: pl.DataFrame) -> dict[str, Turn]:
     """Return the steps of those traces that are converted, by trace id; ``turns`` has rows of `fetch_turns`."""
+    converted = fetch_trace_episodes(store, turns)
+    if converted.is_empty():
+        return {}
+    traces, episode_ids, revisions = (converted[name].to_list() for name in converted.columns)
+    agents = store.query(
+        "dashboard_turn_steps", trace_ids=traces, episode_ids=episode_ids, revisions=revisions
+    ).partition_by("trace_id", as_dict=True, maintain_order=True)
+    places = {
+        (episode_id, revision, agents[trace,][name][0])
+        for trace, episode_id, revision in zip(traces, episode_ids, revisions, strict=True)
+        for name in ("first_step", "last_step")
+        if (trace,) in agents
+    }
+    records = _fetch_records(store, sorted(places))
     steps: dict[str, Turn] = {}
-    for trace_id, episode_id, revision in fetch_trace_episodes(store, turns).iter_rows():
-        agents = store.query("dashboard_turn_steps", episode_id=episode_id, revision=revision, trace_id=trace_id)
-        if agents.is_empty():
+    for trace_id, episode_id, revision in converted.iter_rows():
+        of_trace = agents.get((trace_id,))
+        if of_trace is None:
             continue
-        first_agent = agents.row(0, named=True)
-        first, last = (
-            _records(store, episode_id, revision, trace_id, range(first_agent[name], first_agent[name] + 1))[0]
-            for name in ("first_step", "last_step")
-        )
+        first_agent = of_trace.row(0, named=True)
+        first, last = (records[trace_id, first_agent[name]] for name in ("first_step", "last_step"))
         steps[trace_id] = Turn(
             trace_id,
             episode_id,
             first_agent["agent_name"],
             first,
             last,
-            max(agents["last_step"].to_list()),
-            int(agents["steps"].sum()),
+            max(of_trace["last_step"].to_list()),
+            int(of_trace["steps"].sum()),
             revision,
-            tuple(name for name in agents["agent_name"].to_list()[1:] if name),
-            int(agents["tool_errors"].sum()),
+            tuple(name for name in of_trace["agent_name"].to_list()[1:] if name),
+            int(of_trace["tool_errors"].sum()),
         )
     return steps
+
+
+def _fetch_records(store: Store, places: Sequence[tuple[str, int, int]]) -> dict[tuple[str, int], StepRecord]:
+    """Return the records of single steps, each an episode, its revision and a number, by trace and number."""
+    episode_ids, revisions, steps = (list(column) for column in zip(*places, strict=True)) if places else ([], [], [])
+    frame = store.query("dashboard_turn_messages", episode_ids=episode_ids, revisions=revisions, steps=steps)
+    names = ("step", "agent_name", "state", "action", "tool_results")
+    return {
+        (trace_id, record[0]): StepRecord(*record) for trace_id, *record in frame.select("trace_id", *names).iter_rows()
+    }
 
 
 def fetch_all_steps(store: Store, turn: Turn) -> list[StepRecord]:

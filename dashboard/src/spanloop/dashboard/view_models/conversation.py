@@ -5,7 +5,7 @@ Invariant: text that is not canonical JSON is kept verbatim, never dropped, so t
 
 import json
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard, cast
 
 from spanloop.foundation.surrogates import load_json
@@ -21,7 +21,7 @@ class MessagePart:
     content: str
     """The text; the arguments of a tool call or the result of a tool, as text or JSON."""
     name: str = ""
-    """The tool's name, for a tool call."""
+    """The tool's name, for a tool call and, where an earlier message of the list has the call, for its response."""
     call_id: str = ""
 
 
@@ -88,7 +88,21 @@ def parse_messages(text: str) -> tuple[ChatMessage, ...]:
     except (ValueError, RecursionError):
         return (ChatMessage("raw", (MessagePart("raw", text),)),)
     items = loaded if _is_list(loaded) else [loaded]
-    return tuple(_message(item) for item in items)
+    return _with_tool_names(tuple(_message(item) for item in items))
+
+
+def _with_tool_names(messages: tuple[ChatMessage, ...]) -> tuple[ChatMessage, ...]:
+    """Return the messages with the name of the called tool in each response."""
+    names: dict[str, str] = {}
+    named: list[ChatMessage] = []
+    for message in messages:
+        names |= {part.call_id: part.name for part in message.parts if part.kind == "tool_call" and part.call_id}
+        parts = tuple(
+            replace(part, name=part.name or names.get(part.call_id, "")) if part.kind == "tool_call_response" else part
+            for part in message.parts
+        )
+        named.append(ChatMessage(message.role, parts))
+    return tuple(named)
 
 
 def parse_action(text: str) -> ChatMessage:
@@ -187,7 +201,8 @@ def _part(item: Any) -> MessagePart:
             )
         case "tool_call_response":
             content = fields.get("response", fields.get("result", ""))
-            return MessagePart("tool_call_response", _as_text(content), call_id=str(fields.get("id") or ""))
+            name, call_id = str(fields.get("name") or ""), str(fields.get("id") or "")
+            return MessagePart("tool_call_response", _as_text(content), name=name, call_id=call_id)
         case _:
             return MessagePart("raw", _as_text(fields))
 

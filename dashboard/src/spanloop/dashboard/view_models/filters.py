@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo
 
 from spanloop.foundation.tables.judged_values import FaultOwner
@@ -211,6 +211,24 @@ def bounds_text(value: str) -> str:
     if low is None:
         return f"≤ {high}"
     return f"≥ {low}" if high is None else low if low == high else f"{low} to {high}"
+
+
+def source_text(source: str, zone: str) -> str:
+    """Return an address with its filters in words: ``episodes with outcome failure and reward ≥ 0.5``."""
+    before, separator, query = source.partition("?")
+    pairs = parse_qsl(query)
+    labels = [(BY_NAME[name], value) for name, value in pairs if name in BY_NAME]
+    parts = [f"{each.label} {bounds_text(value) if each.kind == 'range' else value}" for each, value in labels]
+    others = dict(pairs)
+    parts += [f"the words “{others['q']}”"] if others.get("q") else []
+    time = f", {time_text(others['time'], zone).lower()}" if others.get("time") else ""
+    return (
+        f"{before.replace('_', ' ')} with {' and '.join(parts)}{time}"
+        if parts
+        else f"{before}{time}"
+        if separator
+        else source
+    )
 
 
 def time_text(value: str, zone: str) -> str:

@@ -18,6 +18,7 @@ from spanloop.training.run.stage_progress import StageProgress
 from spanloop.training.spec.fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.spec.row_source import RowSource
 from spanloop.training.spec.stages import stages_of
+from spanloop.training.spec.stored_spec import AnyJob, EvaluationSpec
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -91,19 +92,35 @@ def as_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def progress(job: Job) -> float:
+def progress(job: AnyJob) -> float:
     """Return the share of completed steps, 0 to 1; always 1 for a job that succeeded."""
     if job.state is JobState.SUCCEEDED:
         return 1.0
     return min(1.0, job.step / job.steps_total) if job.steps_total else 0.0
 
 
-def run_duration(job: Job, now: datetime) -> str:
+def run_duration(job: AnyJob, now: datetime) -> str:
     """Return how long the job ran, or has run until now; a dash before its start."""
     if job.started_at is None:
         return DASH
     end = job.finished_at or now
     return duration(max(0, int((end - job.started_at).total_seconds() * 1e9)))
+
+
+def steps_text(job: AnyJob) -> str:
+    """Return ``3 / 10``; of an evaluation, whose steps are attempts, nothing before the tasks are read."""
+    return "" if isinstance(job.spec, EvaluationSpec) and not job.steps_total else f"{job.step} / {job.steps_limit}"
+
+
+def progress_text(job: AnyJob) -> str:
+    """Return what a job has completed, in words."""
+    if not isinstance(job.spec, EvaluationSpec):
+        return f"step {job.step} of {job.steps_limit}"
+    if job.steps_total:
+        return f"attempt {job.step} of {job.steps_total}"
+    if job.started_at is None:
+        return "no attempt yet"
+    return "no attempt was missing" if job.state is JobState.SUCCEEDED else "reading the tasks"
 
 
 def dataset_facts(manifest: Manifest) -> dict[str, str]:
@@ -137,8 +154,10 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
     return facts
 
 
-def recipe(spec: JobSpec) -> str:
+def recipe(spec: JobSpec | EvaluationSpec) -> str:
     """Return the recipe of a job, ``SFT`` for example; of several stages ``SFT → DPO``."""
+    if isinstance(spec, EvaluationSpec):
+        return "evaluation"
     return " → ".join(stage.spec.recipe.title for stage in stages_of(spec))
 
 

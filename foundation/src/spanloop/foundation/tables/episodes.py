@@ -209,7 +209,12 @@ STEP_MEASURES: Final = (
         "nanoseconds from the start to the first token; null when the span does not record it",
         "DEFAULT",
     ),
-    Column("result_tools", "Array(LowCardinality(String))", "tools of the results, in order", "DEFAULT"),
+    Column(
+        "result_tools",
+        "Array(LowCardinality(String))",
+        "tools of the results, in order, then those that only spans name",
+        "DEFAULT",
+    ),
     Column(
         "result_durations_ns",
         "Array(UInt64)",

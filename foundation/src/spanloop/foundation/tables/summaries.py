@@ -74,7 +74,7 @@ EPISODE_SUMMARIES: Final = Table(
             "model",
             "trace_ids",
         ),
-        Column("tool_names", "Array(LowCardinality(String))", "tools that its steps call, sorted"),
+        Column("tool_names", "Array(LowCardinality(String))", "tools that its steps call or that spans name, sorted"),
     ),
 )
 """The newest row of each episode, by start."""

@@ -6,6 +6,7 @@ The next job is the oldest queued one that has a slot (`lease_next_job`).
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from sqlalchemy import Select, and_, case, func, or_, select
 from sqlalchemy.orm import Session
@@ -81,9 +82,24 @@ def find_job(session: Session, job_id: str) -> JobRow:
     return row
 
 
-def list_jobs(session: Session, *, limit: int) -> Sequence[JobRow]:
+class Kinds(NamedTuple):
+    """Kinds of jobs, with which their ids begin; without either, every kind."""
+
+    only: str = ""
+    without: str = ""
+
+
+EVERY_KIND: Final = Kinds()
+
+
+def list_jobs(session: Session, *, limit: int, kinds: Kinds = EVERY_KIND) -> Sequence[JobRow]:
     """Return jobs, newest first."""
-    return session.scalars(select(JobRow).order_by(JobRow.created_at.desc(), JobRow.job_id.desc()).limit(limit)).all()
+    rows = select(JobRow).order_by(JobRow.created_at.desc(), JobRow.job_id.desc())
+    if kinds.only:
+        rows = rows.where(JobRow.job_id.startswith(f"{kinds.only}-", autoescape=True))
+    if kinds.without:
+        rows = rows.where(~JobRow.job_id.startswith(f"{kinds.without}-", autoescape=True))
+    return session.scalars(rows.limit(limit)).all()
 
 
 def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:

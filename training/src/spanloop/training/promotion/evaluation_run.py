@@ -31,6 +31,10 @@ _EVERY: Final = 20
 """Attempts between two lines in the job's log."""
 
 
+def ignore_attempts(done: int, total: int) -> None:
+    """Report the attempts to nobody."""
+
+
 class EvaluationRun(NamedTuple):
     """The run of one version."""
 
@@ -65,14 +69,20 @@ class EvaluationRun(NamedTuple):
         """Return the request of the task runner."""
         return RunRequest(run_id=self.run_id, model=self.version.reference, **self.settings.model_dump())
 
-    def make_attempts(self, data_dir: DataDir, store: Store, on_progress: Callable[[str], None]) -> None:
+    def make_attempts(
+        self,
+        data_dir: DataDir,
+        store: Store,
+        on_progress: Callable[[str], None],
+        on_attempts: Callable[[int, int], None] = ignore_attempts,
+    ) -> None:
         """Make the attempts that are missing; the gateway must serve the version.
 
         Raises:
             ConfigurationError: The tasks, the agent or the grader cannot be used.
             SpanloopError: The gateway or ClickHouse is away; the same call continues.
         """
-        log = _Log(self.version.reference, on_progress)
+        log = _Log(self.version.reference, on_progress, on_attempts)
         plan = plan_run(data_dir, self.request(), store, on_reject=log.rejected)
         run_attempts(plan, store, log, threading.Event())
 
@@ -98,9 +108,12 @@ class EvaluationRun(NamedTuple):
 class _Log:
     """Writes a line for each few attempts."""
 
-    def __init__(self, reference: str, on_progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, reference: str, on_progress: Callable[[str], None], on_attempts: Callable[[int, int], None]
+    ) -> None:
         self._reference = reference
         self._on_progress = on_progress
+        self._on_attempts = on_attempts
         self._total = self._done = self._successes = self._rejected = 0
 
     def rejected(self, rejected: Rejected) -> None:
@@ -113,10 +126,12 @@ class _Log:
         if self._rejected:
             self._on_progress(f"{self._rejected} records of the source are no task; the others are attempted")
         self._on_progress(f"{self._reference} attempts the tasks: {self._total - self._done} of {self._total} to go")
+        self._on_attempts(self._done, self._total)
 
     def ended(self, ended: EndedAttempt) -> None:
         self._done += 1
         self._successes += ended.verdict is not None and ended.verdict.is_success
+        self._on_attempts(self._done, self._total)
         if self._done % _EVERY == 0 or self._done == self._total:
             self._on_progress(f"{self._reference}: {self._done} of {self._total} attempts, {self._successes} succeeded")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from spanloop.evaluation.results import EvaluationError
+from spanloop.evaluation.results import Evaluation, EvaluationError
 from spanloop.foundation.errors import NotRunningError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Configuration, load_configuration
@@ -19,7 +19,7 @@ from spanloop.training.promotion.outcome import PromotionOutcome
 
 from .canary.gateway_canary import served_version
 from .decisions import Contest, Decisions
-from .evaluation_run import EvaluationRun
+from .evaluation_run import EvaluationRun, ignore_attempts
 from .evidence import Decision, Evidence, Judgement
 from .promote import Actions, promote
 
@@ -41,7 +41,7 @@ def decide_in_job(
     configuration = load_configuration(data_dir.path)
     contest = decisions.contest(version.reference)
     actions = Actions(data_dir, lease, on_progress=on_progress)
-    with _Served(data_dir, version.name, actions) as served:
+    with ServedMeanwhile(data_dir, version.name, actions) as served:
         try:
             name = _measure(data_dir, store, contest, configuration, actions)
             decision = promote(store, version.reference, configuration.promotion, actions, evaluation=name)
@@ -58,20 +58,45 @@ def _measure(data_dir: DataDir, store: Store, contest: Contest, configuration: C
     settings = configuration.evaluation
     if not settings.tasks or contest.champion is None:
         return ""
-    floor = configuration.promotion.reward_range[0]
     runs = [EvaluationRun.of(version, settings) for version in (contest.champion, contest.candidate)]
     for run in runs:
-        if not run.is_complete(data_dir):
-            actions.serve(run.version)
-            run.make_attempts(data_dir, store, actions.on_progress)
-        evaluation = run.evaluate(data_dir, store, reward_floor=floor)
-        actions.on_progress(
-            f"{evaluation.evaluation_id}: success {evaluation.success.value:.1%} on {evaluation.tasks} tasks"
-        )
+        measure(data_dir, store, run, actions, reward_floor=configuration.promotion.reward_range[0])
     return runs[0].evaluation_name
 
 
-class _Served:
+def measure(
+    data_dir: DataDir,
+    store: Store,
+    run: EvaluationRun,
+    actions: Actions,
+    *,
+    reward_floor: float,
+    on_attempts: Callable[[int, int], None] = ignore_attempts,
+) -> Evaluation:
+    """Let a version attempt the tasks, unless it has, and evaluate it.
+
+    Args:
+        data_dir: The data directory.
+        store: Its store.
+        run: The version and the tasks.
+        actions: Let the gateway serve the version.
+        reward_floor: The reward of an attempt that has none.
+        on_attempts: Called with the attempts that are made and with all of them.
+
+    Raises:
+        SpanloopError: The version cannot be served, no attempt counts, or a service is away.
+    """
+    if not run.is_complete(data_dir):
+        actions.serve(run.version)
+        run.make_attempts(data_dir, store, actions.on_progress, on_attempts)
+    evaluation = run.evaluate(data_dir, store, reward_floor=reward_floor)
+    actions.on_progress(
+        f"{evaluation.evaluation_id}: success {evaluation.success.value:.1%} on {evaluation.tasks} tasks"
+    )
+    return evaluation
+
+
+class ServedMeanwhile:
     """Serves again at its end what the versions of a model replaced, unless what is served by then ``stays``.
 
     The versions that are evaluated take turns in the gateway. Models beside them are served as before.

@@ -138,7 +138,8 @@ def _judge(rule: Promotion, measured: Measured, guards: tuple[GuardCheck, ...], 
     else:
         outcome = PromotionOutcome.UNDECIDED
         missing = f"not shown yet: {broken}" if is_better and broken else "not enough to decide"
-        reason = f"{difference}; {missing}. At least {rule.min_tasks} are needed, and at most {most} are compared."
+        begin = f"{difference[:1].upper()}{difference[1:]}; {missing}."
+        reason = f"{begin} At least {rule.min_tasks} are needed, and at most {most} are compared."
     return Judgement(outcome=outcome, evidence=Evidence(reason=reason, measured=measured, guards=guards))
 
 

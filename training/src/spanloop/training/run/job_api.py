@@ -9,13 +9,14 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from spanloop.foundation.errors import ConfigurationError, JobError
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.training.jobs import job_queue
 from spanloop.training.jobs.database.clock import Clock, utc_now
-from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
+from spanloop.training.jobs.job_queue import Kinds
 from spanloop.training.jobs.leases import JobLeaseLostError
-from spanloop.training.jobs.paths import ControlPaths, HasPath
+from spanloop.training.jobs.paths import HasPath
+from spanloop.training.jobs.queue_api import QueueApi
 from spanloop.training.jobs.schedules import schedule_ticks
 from spanloop.training.jobs.schedules import stored_schedules as schedules
 from spanloop.training.jobs.schedules.schedule_settings import (
@@ -31,7 +32,7 @@ from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.submission_checks import check_extensions
 from spanloop.training.spec.choices import Backbone, Device
 from spanloop.training.spec.job_spec import JobSpec
-from spanloop.training.spec.stored_spec import Job, Schedule, parse_spec
+from spanloop.training.spec.stored_spec import EVALUATE, Job, Schedule, parse_spec
 from spanloop.training.verl_plugin.override_check import check_verl
 
 __all__ = [
@@ -53,13 +54,11 @@ __all__ = [
 
 NO_SETTINGS: Final = ScheduleSettings()
 
-DEFAULT_TAIL_BYTES: Final = 64 * 1024
-
 _job = partial(job_from_row, parse_spec=parse_spec)
 _schedule = partial(schedule_from_row, parse_spec=parse_spec)
 
 
-class JobApi:
+class JobApi(QueueApi[JobSpec]):
     """Submits, lists, cancels and schedules training jobs.
 
     Thread-safe and cheap to construct.
@@ -74,10 +73,8 @@ class JobApi:
     """
 
     def __init__(self, data_dir: str | os.PathLike[str] | HasPath, *, clock: Clock = utc_now) -> None:
-        self._paths = ControlPaths.of(data_dir)
-        self._database = ControlDatabase(self._paths)
+        super().__init__(data_dir, parse_spec, kinds=Kinds(without=EVALUATE), clock=clock)
         self._registry = Registry(data_dir)
-        self._clock = clock
 
     def submit(self, spec: JobSpec) -> Job:
         """Queue a job; a running scheduler starts it when it is the next job.
@@ -93,70 +90,6 @@ class JobApi:
         check_extensions(spec, self._paths.root)
         with self._database.write() as session:
             return _job(job_queue.insert_job(session, spec, now=self._clock()))
-
-    def get(self, job_id: str) -> Job:
-        """Return the current state of a job.
-
-        Raises:
-            JobError: There is no such job.
-            DataDirectoryError: Another version of spanloop stored it.
-        """
-        with self._database.read() as session:
-            return _job(job_queue.find_job(session, job_id))
-
-    def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
-        """Return jobs, newest first; jobs that another version of spanloop stored are logged and skipped."""
-        with self._database.read() as session:
-            return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), _job))
-
-    def cancel(self, job_id: str) -> Job:
-        """Cancel a queued job at once and a running one within seconds; a finished job does not change.
-
-        Raises:
-            JobError: There is no such job.
-        """
-        with self._database.write() as session:
-            job_queue.find_job(session, job_id)
-            job_queue.request_cancel(session, job_id, now=self._clock())
-            return _job(job_queue.find_job(session, job_id))
-
-    def retry(self, job_id: str) -> Job:
-        """Requeue a failed or cancelled job with the same id and folder, so that it continues from its last checkpoint.
-
-        Raises:
-            JobError: There is no such job, it has not failed, or another job of its schedule took its place.
-        """
-        with self._database.write() as session:
-            row = job_queue.find_job(session, job_id)
-            successor = job_queue.successor_of(session, row)
-            if successor:
-                raise JobError(
-                    f"Job {job_id} cannot be retried: {successor} of the same schedule trains, or trained, on its "
-                    "episodes.",
-                    next_step=f"Look at that job: spanloop jobs show {successor}",
-                )
-            if not job_queue.requeue_finished(session, job_id, now=self._clock()):
-                raise JobError(
-                    f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
-                    next_step="Submit a new job with the same spec.",
-                )
-            return _job(job_queue.find_job(session, job_id))
-
-    def log(self, job_id: str, *, tail_bytes: int = DEFAULT_TAIL_BYTES) -> str:
-        """Return the end of the job's log, all attempts in order; empty before the first start.
-
-        Raises:
-            JobError: There is no such job.
-        """
-        with self._database.read() as session:
-            job_queue.find_job(session, job_id)
-        try:
-            with self._paths.job_log(job_id).open("rb") as log:
-                size_bytes = log.seek(0, os.SEEK_END)
-                log.seek(max(0, size_bytes - tail_bytes))
-                return log.read(tail_bytes).decode(errors="replace")
-        except FileNotFoundError:
-            return ""
 
     def schedule(
         self,

@@ -245,13 +245,13 @@ def _largest(values: pl.Series) -> int:
 
 
 def preset_text(spec: JobSpec) -> str:
-    """Return the settings that the preset gives, with their values in this job."""
+    """Return the settings that the preset gives, with their values in this job; empty where it gives none."""
     settings = spec.model_dump(mode="json")
     given = [
         f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
         for name, value in preset_values(spec.run.preset).items()
     ]
-    return f"{spec.run.preset}: {', '.join(given) or 'sets nothing'}"
+    return f"{spec.run.preset}: {', '.join(given)}" if given else ""
 
 
 def _rows(spec: JobSpec, result: Preview) -> Iterator[tuple[str, str]]:
@@ -260,7 +260,7 @@ def _rows(spec: JobSpec, result: Preview) -> Iterator[tuple[str, str]]:
         yield "constrained by", counts_text(result.constrained_by)
     if result.untrainable_calls:
         yield "calls left out", counts_text(result.untrainable_calls)
-    yield "of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"
+    yield "tokens of the rows", ", ".join(f"{count:,} {source}" for source, count in result.sources.items()) or "none"
     yield "episodes", str(result.episodes)
     if result.out_of_range:
         yield "out of range", out_of_range_text(result.out_of_range)

@@ -1,21 +1,21 @@
 """Run one leased job: ``python -m spanloop.training.run.run_job --data-dir D --job ID``.
 
-The scheduler starts it with the lease's fencing token in the environment. Every attempt has the same steps and skips
-those that an earlier attempt completed: for each stage export the dataset, train from the newest complete checkpoint,
-pass the gate and register the version; then deploy or evaluate the last version. Only the scheduler writes the job's
+The scheduler starts it with the lease's fencing token in the environment. The process of an evaluation becomes that of
+``spanloop.training.evaluations.run_evaluation``. Every attempt at a training has the same steps and skips those that an
+earlier attempt completed: for each stage export the dataset, train from the newest complete checkpoint, pass the gate
+and register the version; then deploy or evaluate the last version. Only the scheduler writes the job's
 state, except that it is evaluated; a non-zero exit status is a failure, and its reason is the error printed last.
 The status EX_TEMPFAIL says that the cause passes.
 """
 
 import argparse
 import logging
+import os
 import shutil
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import JobError, SpanloopError
 from spanloop.foundation.paths import DataDir, write_atomically
@@ -26,7 +26,9 @@ from spanloop.store import Store, connect
 from ..dataset.export import export_dataset
 from ..dataset.manifest import Manifest, load_manifest
 from ..jobs.paths import ControlPaths
+from ..jobs.processes.stop_signal import exit_on_sigterm
 from ..jobs.progress import job_token, report_progress
+from ..jobs.queue_api import QueueApi
 from ..jobs.training_ids import training_id
 from ..models.adapter_versions import adapter_to_keep, full_weights
 from ..models.base_model import BaseModelFacts, Training, read_base_model
@@ -37,7 +39,7 @@ from ..models.registry import ADAPTER_BASE, ModelVersion, Registry
 from ..promotion.serving_pause import ServingPause
 from ..spec.job_spec import JobSpec
 from ..spec.stages import Stage, stages_of
-from ..spec.stored_spec import Job
+from ..spec.stored_spec import EvaluationSpec, Job, parse_any_spec
 from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
 from ..verl_plugin.override_check import check_verl
@@ -47,7 +49,7 @@ from .gate import run_gate
 from .gate_result import GateResult
 from .job_api import JobApi
 from .monitor.job_trace import JobTrace, trace_id_of, traced_job
-from .monitor.metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
+from .monitor.metrics import MetricsTail, MetricsWriter, StepMetrics, final_metrics
 from .monitor.watch import TrainingWatch
 from .planning import make_plan, planned_steps
 from .transient import EX_TEMPFAIL, is_transient
@@ -56,6 +58,7 @@ from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 _logger: Final = logging.getLogger("spanloop.training.run.run_job")
 _POLL_S: Final = 0.2
 _MERGED_BASE: Final = "base"
+_EVALUATION: Final = "spanloop.training.evaluations.run_evaluation"
 SPEC_NAME: Final = "spec.json"
 """File of a job's folder with the value of every setting."""
 
@@ -164,7 +167,7 @@ def _train_and_register(stage_run: StageRun) -> ModelVersion:
                 "dataset_sha256": manifest.data_sha256,
                 "episodes": manifest.episodes.accepted,
                 "mean_reward": manifest.mean_reward,
-                "final_metrics": dict(_final_metrics(stage_run.folder)),
+                "final_metrics": dict(final_metrics(stage_run.folder)),
                 **({ADAPTER_BASE: kept_adapter.base} if kept_adapter else {}),
             },
         )
@@ -342,11 +345,6 @@ def _finished(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop | None) ->
     return checkpoint
 
 
-def _final_metrics(folder: Path) -> list[tuple[str, float]]:
-    last = max(reversed(logged_steps(folder)), key=lambda step: step.step)
-    return [(name, value) for name, value in sorted(last.values.items()) if value == value]  # noqa: PLR0124 - NaN
-
-
 def _clear_scratch(folder: Path) -> None:
     """Checkpoints and the assembled folder are several times the model's size; the registry has its own copy."""
     for name in ("checkpoints", "model", _MERGED_BASE):
@@ -365,9 +363,12 @@ def _configure_log(data_dir: Path, job_id: str) -> None:
     add_log_fields(job_id=job_id)
 
 
-def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
-    """Exit normally on SIGTERM, so that verl and its Ray cluster are stopped."""
-    sys.exit(128 + number)
+def _become_evaluation(data_dir: Path, job_id: str) -> None:
+    """Replace this process by that of an evaluation, if the job is one; its lease, session and log stay the same."""
+    job = QueueApi(DataDir(data_dir).open(), parse_any_spec).get(job_id)
+    if isinstance(job.spec, EvaluationSpec):
+        arguments = ["--data-dir", str(data_dir), "--job", job_id]
+        os.execv(sys.executable, [sys.executable, "-m", _EVALUATION, *arguments])  # noqa: S606 - this interpreter
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -376,9 +377,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", required=True, type=Path)
     parser.add_argument("--job", required=True)
     arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    exit_on_sigterm()  # so that verl and its Ray cluster are stopped
     try:
         _configure_log(arguments.data_dir, arguments.job)
+        _become_evaluation(arguments.data_dir, arguments.job)
         run_job(DataDir(arguments.data_dir).open(), arguments.job)
     except SpanloopError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201

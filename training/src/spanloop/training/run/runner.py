@@ -22,7 +22,7 @@ from spanloop.training.jobs.processes.control_metrics import RunnerMetrics
 from spanloop.training.jobs.processes.job_runner import DEFAULT_RUNNER, JobRunner
 from spanloop.training.jobs.processes.poll_loop import wait_for_database
 from spanloop.training.jobs.processes.stop_signal import StopRequest
-from spanloop.training.spec.stored_spec import parse_spec
+from spanloop.training.spec.stored_spec import parse_any_spec
 
 __all__ = ["JobRunner", "RunnerSettings", "job_runner", "main"]
 
@@ -49,7 +49,9 @@ def _run(stop: StopRequest, process: Process[RunnerSettings]) -> None:
 
 def job_runner(data_dir: DataDir, settings: RunnerSettings) -> JobRunner:
     """Return the job runner that the settings describe."""
-    return JobRunner(data_dir, parse_spec, command=shlex.split(settings.runner) or DEFAULT_RUNNER, settings=settings)
+    return JobRunner(
+        data_dir, parse_any_spec, command=shlex.split(settings.runner) or DEFAULT_RUNNER, settings=settings
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from spanloop.training.jobs.processes.scheduler_loop import Scheduler
 from spanloop.training.jobs.processes.stop_signal import StopRequest
 from spanloop.training.promotion.canary.watch import watching_canary
 from spanloop.training.run.runner import JobRunner, RunnerSettings, job_runner
-from spanloop.training.spec.stored_spec import parse_spec
+from spanloop.training.spec.stored_spec import parse_any_spec
 
 __all__ = ["JobRunner", "RunnerSettings", "Scheduler", "SchedulerSettings", "StopRequest", "main"]
 
@@ -55,7 +55,7 @@ def _run(stop: StopRequest, process: Process[SchedulerSettings]) -> None:
 
 def _scheduler(data_dir: DataDir, settings: SchedulerSettings) -> Scheduler:
     jobs = job_runner(data_dir, settings) if settings.slots else None
-    return Scheduler(data_dir, parse_spec, jobs=jobs, settings=settings)
+    return Scheduler(data_dir, parse_any_spec, jobs=jobs, settings=settings)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def show(spec: JobSpec) -> bool:
                 )
             else:
                 st.caption("Nothing is left out.")
-    st.caption(escape_md(f"Preset {preset_text(spec)}."))
+    if preset := preset_text(spec):
+        st.caption(escape_md(f"Preset {preset}."))
     return not stages[0].is_empty
 
 

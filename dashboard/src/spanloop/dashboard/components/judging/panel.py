@@ -198,7 +198,8 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
         identity = row["judgement_id"]
         pending = "" if identity in episode.judgements else " · :gray[counts after the next conversion]"
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**{escape_md(row['judged_by'])}**: {_in_words(row)}{pending}", width="content")
+            by = "" if row["judged_by"] == visits.ANYONE else f"**{escape_md(row['judged_by'])}**: "
+            st.markdown(f"{by}{_in_words(row)}{pending}", width="content")
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
                 _take_back(store, row["episode_id"], identity)
                 st.rerun()
@@ -219,8 +220,9 @@ def _take_back(store: Store, episode_id: str, identity: str) -> None:
 def _in_words(row: Mapping[str, Any]) -> str:
     tone = {"good": "green", "bad": "red"}.get(row["verdict"], "gray")
     place = {"episode": "", "step": f"step {row['step']} "}.get(row["scope"], f"failure at step {row['step']} ")
+    verdict = f"marked {row['verdict']}" if row["verdict"] else "note"
     facts = [
-        f":{tone}[{place}{row['verdict'] or 'note'}]",
+        f":{tone}[{place}{verdict}]",
         f"fault of the {escape_md(row['fault_owner'])}" if row["fault_owner"] else "",
         escape_md(row["category"]),
         f"reward {row['number']:g}" if row["number"] is not None else "",

@@ -19,7 +19,7 @@ _HELP: Final = {
     "agent": "Durations of an agent's episodes, from the first span to the last.",
     "model": "Durations of a model's calls.",
     "tool": "Durations of a tool's calls, as their spans measured them; a call without a span of its own has none. "
-    "Calls are those in messages of the model: a tool that only spans name is not listed.",
+    "A tool that no message of the model names has the calls that spans recorded.",
 }
 _MEASURED: Final = {"measured": Column("measured", "number", "Calls that have a duration: that of their span", 92)}
 _NOT_RECORDED: Final[dict[str, object]] = {"text": "not recorded", "key": -1.0}

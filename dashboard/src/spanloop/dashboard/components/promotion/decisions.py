@@ -71,7 +71,7 @@ def show_evidence(
         tables.show(
             tables.to_frame([_guard_row(check) for check in evidence.guards]),
             {
-                "guard": tables.text_column(width=200),
+                "guard": tables.text_column(),
                 "candidate": tables.number_column(candidate, form=".3f"),
                 "champion": tables.number_column(champion, form=".3f"),
                 "holds": tables.text_column(width=90),

@@ -6,8 +6,9 @@
 import os
 import select
 import signal
+import sys
 from types import FrameType, TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 
 class StopRequest:
@@ -37,3 +38,12 @@ class StopRequest:
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self.set()
+
+
+def exit_on_sigterm() -> None:
+    """Let SIGTERM end this process as an exit does, so that it cleans up."""
+    signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

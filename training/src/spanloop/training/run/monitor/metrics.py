@@ -67,6 +67,12 @@ def logged_steps(folder: Path) -> list[StepMetrics]:
     return [step for _, path in files_of_attempts(folder, _FILE_PREFIX) for step in MetricsTail(path).read()]
 
 
+def final_metrics(folder: Path) -> list[tuple[str, float]]:
+    """Return names and values of the metrics of the last step; those that are no number are left out."""
+    last = max(reversed(logged_steps(folder)), key=lambda step: step.step)
+    return [(name, value) for name, value in sorted(last.values.items()) if value == value]  # noqa: PLR0124 - NaN
+
+
 def files_of_attempts(folder: Path, prefix: str) -> list[tuple[int, Path]]:
     """Return the files ``prefix`` + attempt + ``.jsonl`` of a job's folder with their attempts, in order."""
     return sorted((int(path.stem.removeprefix(prefix)), path) for path in folder.glob(f"{prefix}*.jsonl"))
