@@ -14,12 +14,12 @@ from .database.control_database import ControlDatabase
 from .entities import StoredJob, job_from_row, skip_unreadable
 from .job_queue import EVERY_KIND, Kinds
 from .paths import ControlPaths, HasPath
-from .queued_spec import ParseSpec, SpecT
+from .queued_spec import ParseSpec, SpecT_co
 
 DEFAULT_TAIL_BYTES: Final = 64 * 1024
 
 
-class QueueApi(Generic[SpecT]):
+class QueueApi(Generic[SpecT_co]):
     """The jobs of one control database. Thread-safe and cheap to construct.
 
     Args:
@@ -36,7 +36,7 @@ class QueueApi(Generic[SpecT]):
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | HasPath,
-        parse_spec: ParseSpec[SpecT],
+        parse_spec: ParseSpec[SpecT_co],
         *,
         kinds: Kinds = EVERY_KIND,
         clock: Clock = utc_now,
@@ -47,7 +47,7 @@ class QueueApi(Generic[SpecT]):
         self._kinds = kinds
         self._clock = clock
 
-    def get(self, job_id: str) -> StoredJob[SpecT]:
+    def get(self, job_id: str) -> StoredJob[SpecT_co]:
         """Return the current state of a job.
 
         Raises:
@@ -57,13 +57,13 @@ class QueueApi(Generic[SpecT]):
         with self._database.read() as session:
             return job_from_row(job_queue.find_job(session, job_id), self._parse_spec)
 
-    def list(self, *, limit: int = 1000) -> tuple[StoredJob[SpecT], ...]:
+    def list(self, *, limit: int = 1000) -> tuple[StoredJob[SpecT_co], ...]:
         """Return jobs, newest first; jobs that another version of spanloop stored are logged and skipped."""
         with self._database.read() as session:
             rows = job_queue.list_jobs(session, limit=limit, kinds=self._kinds)
             return tuple(skip_unreadable(rows, lambda row: job_from_row(row, self._parse_spec)))
 
-    def cancel(self, job_id: str) -> StoredJob[SpecT]:
+    def cancel(self, job_id: str) -> StoredJob[SpecT_co]:
         """Cancel a queued job at once and a running one within seconds; a finished job does not change.
 
         Raises:
@@ -74,7 +74,7 @@ class QueueApi(Generic[SpecT]):
             job_queue.request_cancel(session, job_id, now=self._clock())
             return job_from_row(job_queue.find_job(session, job_id), self._parse_spec)
 
-    def retry(self, job_id: str) -> StoredJob[SpecT]:
+    def retry(self, job_id: str) -> StoredJob[SpecT_co]:
         """Requeue a failed or cancelled job with the same id and folder, so that it continues where it ended.
 
         Raises:
