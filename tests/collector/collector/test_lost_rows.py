@@ -12,9 +12,11 @@ import polars as pl
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from spanloop.collector import Writer
+from spanloop.collector import Writer, dead_letters
+from spanloop.collector.blocks import lost_rows
 from spanloop.collector.blocks.frame_blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.blocks.protobuf_blocks import ProtobufStrategy
+from spanloop.collector.dead_letters import DeadLetter, RejectReason, Signal
 from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
@@ -52,8 +54,7 @@ class Losing(Store):
         self._lose("")
 
     def _lose(self, table: str) -> None:
-        # the logs are a block's last frame
-        if self.lost and table == "otel_logs":
+        if self.lost and table == "dead_letters":  # a block's last insert
             while self.lost:
                 statement = f"ALTER TABLE {self.lost.pop()}"
                 self.connection.command(statement, doing="losing rows", settings={"mutations_sync": "2"})
@@ -73,12 +74,14 @@ def log_request() -> ExportLogsServiceRequest:
 
 
 async def fill(spool: Spool) -> None:
-    """Append four spans of two traces and two days, and three log records."""
+    """Append four spans of two traces and two days, three log records and a dead letter."""
     for trace_id in (1, 2):
         request = trace_request(1, 2, trace_id=trace_id)
         request.resource_spans[0].scope_spans[0].spans[1].start_time_unix_nano += DAY_NS
         await spool.append("traces 2", request.SerializeToString())
     await spool.append("logs", log_request().SerializeToString())
+    letter = DeadLetter(Signal.TRACES, RejectReason.UNREADABLE_RECORD, "not a request", "text/plain", b"body")
+    await spool.append(dead_letters.KIND, dead_letters.encode([letter]))
 
 
 async def drain(spool: Spool, writer: Writer) -> None:
@@ -102,6 +105,7 @@ def stored(connection: Connection) -> dict[str, list[tuple[object, ...]]]:
         "traces": (
             "SELECT trace_id, length(groupUniqArrayArray(spans)) FROM trace_summaries GROUP BY ALL ORDER BY ALL"
         ),
+        "dead_letters": "SELECT detail FROM dead_letters",
         "log_traces": "SELECT trace_id, count() > 0 FROM log_summaries GROUP BY ALL",
     }
     return {name: connection.query(sql, doing="reading").rows() for name, sql in queries.items()}
@@ -112,6 +116,7 @@ WHOLE = {
     "logs": [(f"{1:032x}", body) for body in ("equal", "equal", "other")],
     "traces": [(f"{trace:032x}", 2) for trace in (1, 2)],
     "log_traces": [(f"{1:032x}", 1)],
+    "dead_letters": [("not a request",)],
 }
 
 
@@ -119,6 +124,7 @@ WHOLE = {
     ("lost", "restored", "strategy"),
     [
         (["otel_traces DELETE WHERE 1", "trace_summaries DELETE WHERE 1"], 4, ProtobufStrategy),
+        (["dead_letters DELETE WHERE 1"], 0, ProtobufStrategy),
         (["otel_traces DELETE WHERE SpanId LIKE '%2'", "otel_logs DELETE WHERE Body = 'equal'"], 4, PolarsStrategy),
         (["trace_summaries DELETE WHERE 1", "log_summaries DELETE WHERE 1"], 0, ProtobufStrategy),
         (["otel_logs DELETE WHERE Body = 'other'", "otel_traces DELETE WHERE TraceId LIKE '%1'"], 3, ProtobufStrategy),
@@ -127,6 +133,7 @@ WHOLE = {
 )
 async def test_what_was_lost_of_a_block_is_stored_again(
     *,
+    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     address: Address,
     store: Store,
@@ -140,6 +147,8 @@ async def test_what_was_lost_of_a_block_is_stored_again(
         return store
 
     lost = lost.copy()
+    # as if the tests' server had started just now
+    monkeypatch.setattr(lost_rows, "_CLOCKS_DIFFER_S", 86_400)
     spool, metrics = Spool(tmp_path / "spool", max_bytes=1 << 20), Metrics()
     writer = Writer(spool, open_store, metrics, Health(), settings=SETTINGS, strategy=strategy())
     await fill(spool)
@@ -147,6 +156,40 @@ async def test_what_was_lost_of_a_block_is_stored_again(
     assert stored(store.connection) == WHOLE
     assert metrics.get("restored_rows_total") == restored
     assert metrics.get("inserted_total") == 7
+
+
+def wait_for_insert(store: Store) -> None:
+    running = "SELECT count() AS n FROM system.processes WHERE query LIKE 'INSERT INTO otel_logs%sleepEachRow%'"
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not store.connection.query(running, doing="waiting")["n"].item():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+async def test_nothing_is_compared_while_an_earlier_insert_of_the_block_runs(
+    tmp_path: Path, address: Address, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(tmp_path / "spool", max_bytes=1 << 20)
+    await fill(spool)
+    batch = spool.read(1 << 20)
+    spool.close()
+    assert batch is not None
+    slow = "INSERT INTO otel_logs (Body) SELECT 'slow' FROM numbers(20) WHERE sleepEachRow(0.1) = 0"
+    settings = {"insert_deduplication_token": f"{batch.block_id}-otel_traces", "max_block_size": "1"}
+    monkeypatch.setattr(lost_rows, "_CLOCKS_DIFFER_S", 86_400)
+
+    def insert_slowly() -> None:
+        with Store(address) as other:
+            other.connection.command(slow, doing="inserting slowly", settings=settings)
+
+    earlier = asyncio.get_running_loop().run_in_executor(None, insert_slowly)
+    await asyncio.to_thread(wait_for_insert, store)
+    with pytest.raises(StoreError, match=f"An earlier insert of block {batch.block_id} still runs"):
+        lost_rows.may_have_lost_rows(store, batch)
+    await earlier
+    assert lost_rows.may_have_lost_rows(store, batch)
+    monkeypatch.setattr(lost_rows, "_CLOCKS_DIFFER_S", -86_400)  # the server is older than the block
+    assert not lost_rows.may_have_lost_rows(store, batch)
 
 
 @contextmanager
@@ -178,7 +221,7 @@ async def test_a_block_that_a_killed_server_of_ones_own_noted_is_stored(tmp_path
     # what a kill -9 leaves: the blocks are noted, and their parts have their temporary names
     parts = [path for name in ("2*", "all") for path in data_dir.clickhouse.glob(f"store/*/*/{name}_*_*_[01]")]
     noted = [part for part in parts if (part.parent / "deduplication_logs").exists()]
-    assert len(noted) == 5  # spans of two days, logs, and two summaries
+    assert len(noted) == 6  # spans of two days, logs, a dead letter, and two summaries
     for part in noted:
         part.rename(part.with_name(f"tmp_insert_{part.name}"))
     with server_without_repair(data_dir) as address, Store(address) as store:

@@ -258,7 +258,7 @@ def test_headers_sort_all_rows_and_keys_open_them(person: Person) -> None:
     person.open("episodes")
     person.click(person.page.get_by_role("columnheader", name="reward").get_by_role("link"))
     assert person.query == {"sort": ["-reward"]}
-    assert person.page.get_by_role("columnheader", name="reward").get_attribute("aria-sort") == "descending"
+    expect(person.page.get_by_role("columnheader", name="reward")).to_have_attribute("aria-sort", "descending")
     person.click(person.page.get_by_role("link", name="Last page"))
     expect(person.page.get_by_role("link", name="Next page")).to_have_count(0)
     person.press("/")

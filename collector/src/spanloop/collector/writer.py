@@ -16,11 +16,11 @@ from typing import Final, TypeVar
 from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.settings.roles import CollectorSettings
-from spanloop.spool import Spool, SpoolDamageError
+from spanloop.spool import Batch, Spool, SpoolDamageError
 from spanloop.store import Store
 
 from .blocks.frame_blocks import BlockStrategy, InsertResult, PreparedBlock
-from .blocks.lost_rows import Servers
+from .blocks.lost_rows import may_have_lost_rows
 from .blocks.protobuf_blocks import ProtobufStrategy
 from .health import Health
 from .metrics import Metrics
@@ -71,7 +71,6 @@ class Writer:
         self._block_bytes = settings.block_bytes or min(_BLOCK_BYTES, default_memory_cap_bytes() // _BLOCK_SHARE)
         self._strategy: BlockStrategy = strategy or ProtobufStrategy()
         self._store: Store | None = None
-        self._servers = Servers()
         self._is_outcome_unknown = spool.stats.records > 0
         """Whether the oldest block may have been sent before, by this process or the one before it."""
         self._stopping = asyncio.Event()
@@ -111,7 +110,7 @@ class Writer:
             return
         try:
             block = await self._in_thread(lambda: self._strategy.prepare(batch))
-            is_delivered = await self._deliver(block)
+            is_delivered = await self._deliver(block, batch)
         except SpoolDamageError as error:
             # The next read checks the block again: it has the same id, without the damaged records.
             self._fail(error)
@@ -122,13 +121,13 @@ class Writer:
             await self._retry_on_disk(lambda: self._spool.commit(batch))
             self._spool.rearm()
 
-    async def _deliver(self, block: PreparedBlock) -> bool:
+    async def _deliver(self, block: PreparedBlock, batch: Batch) -> bool:
         """Insert a block until it is confirmed; return False when the collector stops first."""
         pause_s = _MIN_PAUSE_S
         while not self._is_past_deadline():
             try:
                 started_s = time.monotonic()
-                result = await self._in_thread(lambda: self._insert(block))
+                result = await self._in_thread(lambda: self._insert(block, batch))
             except SpoolDamageError:
                 raise
             except SpanloopError as error:
@@ -146,18 +145,15 @@ class Writer:
             return True
         return False
 
-    def _insert(self, block: PreparedBlock) -> InsertResult:
+    def _insert(self, block: PreparedBlock, batch: Batch) -> InsertResult:
         store = self._store = self._store or self._connect()
-        may_be_noted, self._is_outcome_unknown = self._is_outcome_unknown, True
+        is_repeated, self._is_outcome_unknown = self._is_outcome_unknown, True
         result = block.insert(store)
-        if may_be_noted:
-            start = self._servers.start_of(store)
-            if self._servers.is_new(start):
-                restored = block.restore(store, f"-{time.time_ns()}")
-                if restored:
-                    _log.warning("ClickHouse was killed and had lost %d rows of a block: they are stored now", restored)
-                self._metrics.count("restored_rows_total", restored)
-            self._servers.remember(start)
+        if is_repeated and may_have_lost_rows(store, batch):
+            restored = block.restore(store, f"-{time.time_ns()}")
+            if restored:
+                _log.warning("ClickHouse was killed and had lost %d rows of a block: they are stored now", restored)
+            self._metrics.count("restored_rows_total", restored)
         self._is_outcome_unknown = False
         return result
 

@@ -24,7 +24,7 @@ from ..otlp.wire import parse
 from ..validation import PROTOBUF, count_items, dead_letter_of_items, select_item
 from .insert_errors import RefusedRanges, is_permanent
 from .log_rows import LogRows
-from .lost_rows import lost_rows, time_range
+from .lost_rows import lost_dead_letters, lost_rows, time_range
 from .record_kinds import signal_of
 from .span_rows import SpanRows
 
@@ -120,8 +120,7 @@ class FrameBlock(NamedTuple):
                 ranges = again._insert_range(store, signal, lost, 0, lost.height)  # noqa: SLF001 - of this class
                 restored += sum(end - first for first, end, error in ranges if not error)
             refill_views(store, _TABLES[signal], frame["TraceId"].unique().to_list(), *time_range(frame))
-        # a dead letter that is stored twice is one
-        self._insert_dead_letters(store, self.dead_letter_rows, f"{self.token_suffix}{token_suffix}")
+        again._insert_dead_letters(store, lost_dead_letters(store, self.dead_letter_rows), "")  # noqa: SLF001 - of this class
         return restored
 
     def _insert_range(

@@ -3,50 +3,42 @@
 A table notes the deduplication token of a block before it commits the block's parts. A server that is killed in between
 ignores the block when it is sent again, although it has none or some of its rows. The embedded server forgets such
 notes before it starts (`embedded_clickhouse.deduplication_logs`); a server of one's own does not. So when a server has
-started again, the writer compares the block whose outcome it did not know with the tables.
+started since a block was accepted, the writer compares the block whose outcome it did not know with the tables.
+
+Invariant: nothing is compared while an earlier insert of the block runs, because its rows are noted and not there yet.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import polars as pl
 
+from spanloop.foundation.errors import StoreError
+from spanloop.spool import Batch
 from spanloop.store import Store
 
 from ..dead_letters import Signal
 
-_TRACES_AT_ONCE: Final = 1_000
+_IDS_AT_ONCE: Final = 1_000
 _LOG_KEYS: Final = ("Timestamp", "TraceId", "SpanId", "EventName", "Body")
-_TOLERANCE_S: Final = 2
-"""A server says when it started in whole seconds, as the difference of two readings."""
+_CLOCKS_DIFFER_S: Final = 600
+"""By at most this much the server's clock is behind this host's."""
+_SECOND_NS: Final = 10**9
 
 
-class ServerStart(NamedTuple):
-    """The start of a ClickHouse server."""
+def may_have_lost_rows(store: Store, batch: Batch) -> bool:
+    """Return whether the server has started since a block's records were accepted.
 
-    host: str
-    started_s: int
-    """Seconds since the epoch, by its own clock."""
-
-
-class Servers:
-    """Remembers since when each server of ClickHouse has run: one that has started since may have lost rows."""
-
-    def __init__(self) -> None:
-        self._started_s: dict[str, int] = {}
-
-    def start_of(self, store: Store) -> ServerStart:
-        """Return the start of the server that answers."""
-        return ServerStart(*store.query("store_server_start").row(0))
-
-    def is_new(self, start: ServerStart) -> bool:
-        """Return whether a server has started since it was remembered, or was never remembered."""
-        known_s = self._started_s.get(start.host)
-        return known_s is None or start.started_s > known_s + _TOLERANCE_S
-
-    def remember(self, start: ServerStart) -> None:
-        """Remember a start, after what the server may have lost is stored."""
-        self._started_s[start.host] = start.started_s
+    Raises:
+        StoreError: An earlier insert of the block still runs: insert and ask again.
+    """
+    started_s, running_inserts = store.query("collector_server_start", block_id=batch.block_id).row(0)
+    accepted_s = max(record.accepted_ns for record in batch.records) // _SECOND_NS
+    if started_s + _CLOCKS_DIFFER_S < accepted_s:
+        return False
+    if running_inserts:
+        raise StoreError(f"An earlier insert of block {batch.block_id} still runs.", is_transient=True)
+    return True
 
 
 def lost_rows(store: Store, signal: Signal, frame: pl.DataFrame) -> pl.DataFrame:
@@ -71,6 +63,16 @@ def lost_rows(store: Store, signal: Signal, frame: pl.DataFrame) -> pl.DataFrame
     return joined.filter(is_lost).select(frame.columns)
 
 
+def lost_dead_letters(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ``dead_letters`` that are not in this table."""
+    lost = rows
+    for part in rows.iter_slices(_IDS_AT_ONCE):
+        ids = part["dead_letter_id"].to_list()
+        stored = store.query("collector_stored_dead_letters", dead_letter_ids=ids)
+        lost = lost.join(stored, on="dead_letter_id", how="anti", maintain_order="left")
+    return lost
+
+
 def time_range(frame: pl.DataFrame) -> tuple[int, int]:
     """Return the first and the last time of rows, in nanoseconds since the epoch."""
     first, last = frame.select(_ns("Timestamp").min().alias("first"), _ns("Timestamp").max().alias("last")).row(0)
@@ -79,7 +81,7 @@ def time_range(frame: pl.DataFrame) -> tuple[int, int]:
 
 def _stored_spans(store: Store, frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
     first_ns, last_ns = time_range(frame)
-    for traces in frame.select(pl.col("TraceId").unique()).iter_slices(_TRACES_AT_ONCE):
+    for traces in frame.select(pl.col("TraceId").unique()).iter_slices(_IDS_AT_ONCE):
         trace_ids = traces["TraceId"].to_list()
         yield store.query("collector_stored_spans", trace_ids=trace_ids, first_ns=first_ns, last_ns=last_ns)
 

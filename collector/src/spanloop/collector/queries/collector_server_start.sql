@@ -1,0 +1,7 @@
+-- When the server started, in seconds since the epoch by its own clock, and how many inserts with a block's tokens it runs now.
+SELECT
+    toInt64(toUnixTimestamp(now())) - toInt64(uptime()) AS started_s,
+    (
+        SELECT count() FROM system.processes
+        WHERE startsWith(Settings['insert_deduplication_token'], {block_id:String})
+    ) AS running_inserts
