@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -193,7 +193,7 @@ async def test_nothing_is_compared_while_an_earlier_insert_of_the_block_runs(
 
 
 @contextmanager
-def server_without_repair(data_dir: DataDir) -> Iterator[Address]:
+def server_without_repair(data_dir: DataDir) -> Generator[Address]:
     """The embedded server as a ClickHouse of one's own, which starts with whatever its logs note."""
     command = [sys.executable, "-c", SERVER_WITHOUT_REPAIR, "--supervised", "--data-dir", str(data_dir.path)]
     with (data_dir.path / "server.log").open("ab") as log:
