@@ -22,7 +22,7 @@ from ..dead_letters import Signal
 _IDS_AT_ONCE: Final = 1_000
 _LOG_KEYS: Final = ("Timestamp", "TraceId", "SpanId", "EventName", "Body")
 _CLOCKS_DIFFER_S: Final = 600
-"""By at most this much the server's clock is behind this host's."""
+"""The server's clock may be behind this host's by at most this much."""
 _SECOND_NS: Final = 10**9
 
 

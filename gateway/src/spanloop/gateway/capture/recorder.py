@@ -53,7 +53,7 @@ def to_frame(captures: Sequence[Capture]) -> pl.DataFrame:
 
 
 class _RecordKind(NamedTuple):
-    """How records of one kind become rows."""
+    """Makes rows of the records of one kind."""
 
     table: str
     decode: Callable[[bytes], Sequence[Any]]

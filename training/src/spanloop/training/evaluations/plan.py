@@ -1,4 +1,4 @@
-"""What an evaluation would do if it began now: ``python -m spanloop.training.evaluations.plan --data-dir D SPEC``.
+"""Say what an evaluation would do if it began now: ``python -m spanloop.training.evaluations.plan --data-dir D SPEC``.
 
 Invariant: nothing is started or stored. It has a process of its own, in the folder that the file's relative paths start
 at, because readers and graders may be code of the user.
@@ -28,7 +28,7 @@ _TIMEOUT_S: Final = 120
 
 
 class EvaluationPlan(BaseModel):
-    """What an evaluation would do."""
+    """Holds what an evaluation would do."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -1,4 +1,4 @@
-"""What every kind of job can be asked for: look it up, list it, cancel it, run it again, and read its log.
+"""Look up, list, cancel and repeat jobs of every kind, and read their logs.
 
 Invariant: it only writes requests into the control database; only the scheduler starts and ends processes.
 """
