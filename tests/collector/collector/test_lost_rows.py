@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from clickhouse_connect.driver.exceptions import DatabaseError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from spanloop.collector import Writer, dead_letters
@@ -190,6 +191,25 @@ async def test_nothing_is_compared_while_an_earlier_insert_of_the_block_runs(
     assert lost_rows.may_have_lost_rows(store, batch)
     monkeypatch.setattr(lost_rows, "_CLOCKS_DIFFER_S", -86_400)  # the server is older than the block
     assert not lost_rows.may_have_lost_rows(store, batch)
+
+
+class Restricted(Store):
+    """A real store of a user who may not read the server's processes."""
+
+    def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
+        if query_name == "collector_server_start":
+            raise StoreError("not enough privileges") from DatabaseError("not enough privileges", code=497)
+        return super().query(query_name, **parameters)
+
+
+async def test_a_block_goes_on_where_the_server_may_not_be_asked(
+    tmp_path: Path, address: Address, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool, metrics = Spool(tmp_path / "spool", max_bytes=1 << 20), Metrics()
+    await fill(spool)
+    await drain(spool, Writer(spool, lambda: Restricted(address), metrics, Health(), settings=SETTINGS))
+    assert stored(store.connection) == WHOLE
+    assert "is not compared with its tables" in caplog.text
 
 
 @contextmanager

@@ -50,6 +50,7 @@ _STATEMENT_CODES: Final = frozenset(
     }
 )
 """Codes of a server that cannot parse the protobuf insert, for example because of its version."""
+_ACCESS_DENIED: Final = 497
 _VIEW: Final = "while pushing to view"
 
 
@@ -65,6 +66,11 @@ def is_permanent(error: StoreError) -> bool:
 def can_retry_as_rows(error: StoreError) -> bool:
     """Return whether ClickHouse cannot parse a protobuf block, or refuses rows of it: rows from Python may pass."""
     return is_permanent(error) or (_code(error) in _STATEMENT_CODES and _VIEW not in error.what)
+
+
+def is_forbidden(error: StoreError) -> bool:
+    """Return whether the user lacks a right for the statement."""
+    return _code(error) == _ACCESS_DENIED
 
 
 def _code(error: StoreError) -> object:

@@ -8,6 +8,7 @@ started since a block was accepted, the writer compares the block whose outcome 
 Invariant: nothing is compared while an earlier insert of the block runs, because its rows are noted and not there yet.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,7 +19,9 @@ from spanloop.spool import Batch
 from spanloop.store import Store
 
 from ..dead_letters import Signal
+from .insert_errors import is_forbidden
 
+_log = logging.getLogger(__name__)
 _IDS_AT_ONCE: Final = 1_000
 _LOG_KEYS: Final = ("Timestamp", "TraceId", "SpanId", "EventName", "Body")
 _CLOCKS_DIFFER_S: Final = 600
@@ -27,12 +30,19 @@ _SECOND_NS: Final = 10**9
 
 
 def may_have_lost_rows(store: Store, batch: Batch) -> bool:
-    """Return whether the server has started since a block's records were accepted.
+    """Return whether the server has started since a block's records were accepted; False where it may not be asked.
 
     Raises:
-        StoreError: An earlier insert of the block still runs: insert and ask again.
+        StoreError: The server is unreachable, or an earlier insert of the block still runs: insert and ask again.
     """
-    started_s, running_inserts = store.query("collector_server_start", block_id=batch.block_id).row(0)
+    try:
+        started_s, running_inserts = store.query("collector_server_start", block_id=batch.block_id).row(0)
+    except StoreError as error:
+        if not is_forbidden(error):
+            raise
+        # without the right a block must not wait forever
+        _log.warning("block %s is not compared with its tables after an unknown outcome: %s", batch.block_id, error)
+        return False
     accepted_s = max(record.accepted_ns for record in batch.records) // _SECOND_NS
     if started_s + _CLOCKS_DIFFER_S < accepted_s:
         return False
