@@ -1,10 +1,11 @@
 """Server time of the dashboard's pages, and of full text search, at two sizes of a store.
 
-    python benchmarks/pages.py [--quick]
+    python benchmarks/pages.py [--quick] [--data-dir FOLDER]
 
 Text is of 200,000 words by Zipf's law, 3 kB a message, four messages to an episode of ten spans; the other tables are
 those of ``benchmarks/queries.py``. The second store is ten times as old as the first: 10 M spans against 1 M, with
-``--quick`` 200 k against 20 k. Each page's queries run as the page runs them: for the last day (the last hour with
+``--quick`` 200 k against 20 k. With ``--data-dir`` both stores are kept there, and a later run measures
+them without filling them again. Each page's queries run as the page runs them: for the last day (the last hour with
 ``--quick``), and for all time.
 Named baseline: the same page in the smaller store. Beside the time that passed, the table has what the server's log
 says about the larger store: CPU time and rows read, which other work on the machine does not change, and their growth.
@@ -19,11 +20,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 import polars as pl
-from queries import FILL_TIMEOUT_S, FILLED, SPANS_PER_EPISODE, STEP_NS, fill, settle
+from queries import FILL_TIMEOUT_S, FILLED, NEWEST, SPANS_PER_EPISODE, STEP_NS, fill, settle
 
 from spanloop.dashboard.queries import (
     agents,
@@ -215,15 +215,22 @@ def _word(rank: int) -> str:
     return word if at < 4_675 else f"{word}{'dlmnrst'[at // 4_675 % 7]}{at // 32_725}"
 
 
-def fill_store(address: Address, spans: int, end_ns: int) -> None:
-    """Fill a database with spans and words, and merge it as an old store is merged."""
+def fill_store(address: Address, spans: int, end_ns: int) -> int:
+    """Fill an empty database with spans and words up to a time, and merge it as an old store is merged.
+
+    Returns:
+        Where its spans end, in nanoseconds since 1970.
+    """
     print(f"{spans:,} spans", flush=True)
     with Store.open(address):
         connection = Connection(address, response_timeout_s=FILL_TIMEOUT_S)
         try:
+            if newest_ns := int(connection.query(NEWEST, doing="looking")["newest_ns"][0]):
+                return newest_ns + STEP_NS
             texts = {"episode_messages": (FILLED / "zipf_messages.sql").read_text(encoding="utf-8")}
             fill(connection, spans // SPANS_PER_EPISODE, end_ns, texts)
             connection.command("OPTIMIZE TABLE episode_messages FINAL", doing="merging")
+            return end_ns
         finally:
             connection.close()
 
@@ -280,16 +287,18 @@ def main() -> None:
     """Fill both stores, measure every page, and print the line that programs read."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="20 k and 200 k spans")
-    is_quick = parser.parse_args().quick
+    parser.add_argument("--data-dir", help="keep the stores there, or use those that are there")
+    arguments = parser.parse_args()
+    is_quick: bool = arguments.quick
     sizes = {"small": 20_000, "large": 200_000} if is_quick else {"small": 1_000_000, "large": 10**7}
     range_s = HOUR_S if is_quick else DAY_S
-    end_ns = time.time_ns() // 10**9 * 10**9
     with tempfile.TemporaryDirectory(prefix="spanloop-") as folder:
-        data_dir = DataDir(Path(folder))
+        data_dir = DataDir(arguments.data_dir or folder)
         with EmbeddedClickHouse(data_dir):
             address = embedded_address(data_dir)
+            end_ns = time.time_ns() // 10**9 * 10**9
             for name, spans in sizes.items():
-                fill_store(replace(address, database=name), spans, end_ns)
+                end_ns = fill_store(replace(address, database=name), spans, end_ns)
             stores = [Store(replace(address, database=name)) for name in sizes]
             settle(stores[0].connection)
             worst, growth, cpu_growth = compare(stores, cases(end_ns // 10**9 + STEP_NS // 10**9, range_s))
