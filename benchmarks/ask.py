@@ -1,12 +1,12 @@
 """Twenty questions to a large store: whether the answers are right, and how long they take.
 
-    python benchmarks/ask.py [--quick]
+    python benchmarks/ask.py [--quick] [--data-dir FOLDER]
 
-The store holds 10 M generated spans (``--quick``: 200 k) with replaced revisions, deleted episodes and scores. Each
-question of ``asking/questions.py`` is put to ``spanloop.client.Client``, and to ``spanloop serve mcp`` over HTTP by the
-client of the official SDK; the answers are compared with those of plain SQL over the base tables. Named baseline: that
-SQL. The last line is ``ratio wrong=… p95_ms=… mcp_p95_ms=…``: the number of wrong answers, and the largest 95th
-percentile of a question to each.
+The store, which ``--data-dir`` keeps for later runs, holds 10 M generated spans (``--quick``: 200 k) with replaced
+revisions, deleted episodes and scores. Each question of ``asking/questions.py`` is put to ``spanloop.client.Client``,
+and to ``spanloop serve mcp`` over HTTP by the client of the official SDK; the answers are compared with those of plain
+SQL over the base tables. Named baseline: that SQL. The last line is ``ratio wrong=… p95_ms=… mcp_p95_ms=…``: the number
+of wrong answers, and the largest 95th percentile of a question to each.
 """
 
 import argparse
@@ -19,13 +19,12 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 from asking.questions import QUESTIONS, Question, Rows, World, ask_client, ask_tables, parse_reply, tool_arguments
 from asking.store import choose_world, fill_to_ask
 from mcp import Client as McpClient
-from queries import FILL_TIMEOUT_S, SPANS_PER_EPISODE, settle
+from queries import FILL_TIMEOUT_S, NEWEST, SPANS_PER_EPISODE, STEP_NS, settle
 
 from spanloop.client import Client
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
@@ -136,15 +135,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="200 k spans")
     parser.add_argument("--spans", type=int, help="another number of spans")
+    parser.add_argument("--data-dir", help="keep the store there, or use the one that is there")
     options = parser.parse_args()
     spans = options.spans or (200_000 if options.quick else 10**7)
     end_s = int(time.time())
     with tempfile.TemporaryDirectory(prefix="spanloop-") as folder:
-        data_dir = DataDir(Path(folder)).open()
+        data_dir = DataDir(options.data_dir or folder).open()
         with EmbeddedClickHouse(data_dir), Store.open(embedded_address(data_dir)):
             connection = Connection(embedded_address(data_dir), response_timeout_s=FILL_TIMEOUT_S)
             start_s = time.perf_counter()
-            fill_to_ask(connection, spans // SPANS_PER_EPISODE, end_s * 10**9)
+            if newest_ns := int(connection.query(NEWEST, doing="looking")["newest_ns"][0]):
+                end_s = (newest_ns + STEP_NS) // 10**9
+            else:
+                fill_to_ask(connection, spans // SPANS_PER_EPISODE, end_s * 10**9)
             settle(connection)
             print(f"{spans:,} spans in {time.perf_counter() - start_s:.0f} s", flush=True)
             world = choose_world(connection, start_s=end_s - 3 * DAY_S, end_s=end_s - DAY_S)
