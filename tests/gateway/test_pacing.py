@@ -24,11 +24,11 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def read_parts(loop: StoppedClock, pause_s: float) -> None:
-    """Receive ten parts of a stream, ``pause_s`` apart, and check when they are read."""
+async def read_parts(loop: StoppedClock, pause_s: float) -> list[bytes]:
+    """Receive ten parts of a stream, ``pause_s`` apart, and its end; return the parts as they were read."""
     left, right = socket.socketpair()
-    pacer, parts = Pacer(), list[bytes]()
-    _, connection = await loop.create_connection(lambda: Connection(loop, pacer), sock=left)
+    parts = list[bytes]()
+    _, connection = await loop.create_connection(lambda: Connection(loop, Pacer()), sock=left)
 
     async def read() -> None:
         while part := await connection.read():
@@ -36,35 +36,35 @@ async def read_parts(loop: StoppedClock, pause_s: float) -> None:
 
     connection.send(b"")
     reader = asyncio.create_task(read())
-    connection.data_received(HEAD)
+    right.send(HEAD)
     for number in range(10):
-        connection.data_received(b"1\r\n%d\r\n" % number)
+        right.send(b"1\r\n%d\r\n" % number)
         await settle()
         assert number > 3 or parts[number] == b"%d" % number
         loop.now_s += pause_s
-    await settle()
-    assert len(parts) == 10 if pause_s >= INTERVAL_S else len(parts) < 10
+    right.send(b"1\r\na\r\n0\r\n\r\n")
     loop.now_s += INTERVAL_S
     await settle()
-    assert b"".join(parts) == b"0123456789"
-    connection.data_received(b"1\r\na\r\n0\r\n\r\n")
-    await settle()
-    assert parts[-1] == b"a"
+    assert reader.done()
     await reader
+    assert connection.is_reusable
     connection.abort()
     right.close()
     await settle()
+    return parts
 
 
-def test_parts_of_a_fast_stream_are_read_together_its_beginning_and_its_end_at_once() -> None:
+def read_with_stopped_clock(pause_s: float) -> list[bytes]:
     with asyncio.Runner(loop_factory=StoppedClock) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, StoppedClock)
-        runner.run(read_parts(loop, 0.0))
+        return runner.run(read_parts(loop, pause_s))
+
+
+def test_parts_of_a_fast_stream_are_read_together_those_of_its_beginning_at_once() -> None:
+    *first, last = read_with_stopped_clock(0.0)
+    assert [*first, last] == [b"0", b"1", b"2", b"3", b"4", b"56789a"]
 
 
 def test_each_part_of_a_slow_stream_is_read_at_once() -> None:
-    with asyncio.Runner(loop_factory=StoppedClock) as runner:
-        loop = runner.get_loop()
-        assert isinstance(loop, StoppedClock)
-        runner.run(read_parts(loop, 2 * INTERVAL_S))
+    assert read_with_stopped_clock(2 * INTERVAL_S) == [b"%x" % number for number in range(11)]

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection to an engine, as an asyncio protocol.
 
 Invariant: at most one response is in progress. A reader that falls behind stops the reading from the socket, so a slow
-client bounds the memory of its stream. A reader is woken at once for the end of a response and for each part of a slow
-stream; `pacing` wakes it for the parts of a fast one.
+client bounds the memory of its stream. What was read from the socket wakes the reader at once; the socket of a fast
+stream is read again when `pacing` says so.
 """
 
 import asyncio
@@ -31,7 +31,6 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._pacer = pacer
         self._pace = Pace()
-        self._is_wake_pending = False
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: EngineConnectionError | None = None
@@ -41,6 +40,8 @@ class Connection(asyncio.Protocol):
         self._content: list[bytes] = []
         self._content_bytes = 0
         self._is_reading_paused = False
+        self._is_paced = False
+        """Whether the pacer reads on."""
         self._is_busy = False
         self.idle_since_s = 0.0
 
@@ -85,10 +86,16 @@ class Connection(asyncio.Protocol):
             if self.is_complete:
                 return b""
             await self._wait()
-        self._pace.count(self._loop.time())
         content = self._content[0] if len(self._content) == 1 else b"".join(self._content)
         self._content, self._content_bytes = [], 0
-        self._resume_below(_LOW_WATER_BYTES)
+        now_s = self._loop.time()
+        self._pace.count(now_s)
+        if self.is_complete or self._is_paced or self._pace.is_due(now_s):
+            self._resume_below(_LOW_WATER_BYTES)
+        else:
+            self._pause()
+            self._is_paced = True
+            self._pacer.call_later(self._resume_paced)
         return content
 
     async def read_all(self) -> bytes:
@@ -120,13 +127,7 @@ class Connection(asyncio.Protocol):
         except FramingError as error:
             self._fail(EngineConnectionError(f"{error}"))
             self.abort()
-        if self._waiter is None or (self._is_wake_pending and not self._is_urgent):
-            return
-        if self._is_urgent or self._pace.is_due(self._loop.time()):
-            self._wake()
-        else:
-            self._is_wake_pending = True
-            self._pacer.wake_later(self._wake_paced)
+        self._wake()
 
     def eof_received(self) -> bool:
         """Close the transport."""
@@ -156,9 +157,8 @@ class Connection(asyncio.Protocol):
             if content:
                 self._content.append(content)
                 self._content_bytes += len(content)
-                if self._content_bytes > _HIGH_WATER_BYTES and self._transport and not self._is_reading_paused:
-                    self._transport.pause_reading()
-                    self._is_reading_paused = True
+                if self._content_bytes > _HIGH_WATER_BYTES:
+                    self._pause()
 
     def _receive_head(self, data: bytes) -> bytes:
         """Take the head from the bytes; return those of the body."""
@@ -176,8 +176,19 @@ class Connection(asyncio.Protocol):
                 self._raw_head = b""
                 return rest
 
+    def _pause(self) -> None:
+        if self._transport is not None and not self.is_closed and not self._is_reading_paused:
+            self._transport.pause_reading()
+            self._is_reading_paused = True
+
+    def _resume_paced(self) -> None:
+        self._is_paced = False
+        self._resume_below(_LOW_WATER_BYTES)
+
     def _resume_below(self, limit_bytes: int) -> None:
-        if self._is_reading_paused and self._content_bytes < limit_bytes and self._transport is not None:
+        if self._transport is None or self.is_closed or self._is_paced or not self._is_reading_paused:
+            return
+        if self._content_bytes < limit_bytes:
             self._transport.resume_reading()
             self._is_reading_paused = False
 
@@ -192,15 +203,6 @@ class Connection(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
-
-    @property
-    def _is_urgent(self) -> bool:
-        """Whether the reader is to be woken at once: there is nothing more to wait for, or no room for it."""
-        return self.is_complete or self._error is not None or self._is_reading_paused
-
-    def _wake_paced(self) -> None:
-        self._is_wake_pending = False
-        self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,10 +1,10 @@
 """Pace the reading of fast streams: what arrives within 10 ms is read together.
 
-A wakeup of the reader costs as much CPU time as the work on several events: a switch of tasks, and a write to the
-client.
+A part that is read alone costs as much CPU time as the work on several events: an event of the loop, a switch of tasks,
+and a write to the client.
 
-Invariant: bytes wait at most `INTERVAL_S`. Those of a stream that is slower than one part an interval do not wait, nor
-does the end of a response or the beginning of a stream.
+Invariant: bytes wait at most `INTERVAL_S`, in the buffer of the socket. Those of a stream that is slower than one part
+an interval do not wait, nor does the beginning of a stream.
 """
 
 import asyncio
@@ -32,18 +32,18 @@ class Pace:
 
 
 class Pacer:
-    """Wakes the readers of all fast streams together, by one timer."""
+    """Reads on from the sockets of all fast streams together, by one timer."""
 
     def __init__(self) -> None:
-        self._wakes: list[Callable[[], None]] = []
+        self._calls: list[Callable[[], None]] = []
 
-    def wake_later(self, wake: Callable[[], None]) -> None:
-        """Call ``wake`` within an interval."""
-        if not self._wakes:
-            asyncio.get_running_loop().call_later(INTERVAL_S, self._wake_all)
-        self._wakes.append(wake)
+    def call_later(self, call: Callable[[], None]) -> None:
+        """Make the call within an interval."""
+        if not self._calls:
+            asyncio.get_running_loop().call_later(INTERVAL_S, self._call_all)
+        self._calls.append(call)
 
-    def _wake_all(self) -> None:
-        wakes, self._wakes = self._wakes, []
-        for wake in wakes:
-            wake()
+    def _call_all(self) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
