@@ -224,6 +224,7 @@ def test_every_value_of_a_preset_is_in_the_reference_with_its_reason() -> None:
 
 def test_the_kind_decides_what_is_refused() -> None:
     assert {field.name for field in spec_fields() if field.recipes == ("sft",)} == {
+        "corrections",
         "dialogs",
         "max_reward",
         "min_reward",

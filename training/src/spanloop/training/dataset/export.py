@@ -18,6 +18,7 @@ from spanloop.store import Store
 from spanloop.store.data_sets import find_data_set
 from spanloop.store.pinned_revisions import pin
 from spanloop.training.recipes.base import LearnsFrom, Recipe
+from spanloop.training.recipes.choices import Tokens
 from spanloop.training.recipes.text import Imitation, RendersText
 
 from ..models.base_model import BaseModelFacts, Training
@@ -34,6 +35,7 @@ from .selection import Rules, Selection, is_of_the_base, select_rows
 from .selector import load_selector
 from .strategies.sample_metrics import METRIC_COLUMNS
 from .strategies.settings import DataStrategies
+from .text.correction_rows import correction_rows
 from .text.dialog_rows import dialog_file_facts, dialog_rows
 from .text.rendering import Renderer
 from .text.rows import with_rendered_rows
@@ -161,6 +163,8 @@ def select_dataset(
         episodes = with_rendered_rows(store, frame, renderer, recipe.tokens, is_of_the_base(rules))
         dialogs = dialog_rows(_dialogs(recipe), renderer, episodes.schema, seed=spec.optimiser.seed, now=now)
         rows = pl.concat([episodes, dialogs])
+        if isinstance(recipe, Imitation) and recipe.corrections and recipe.tokens is not Tokens.CAPTURED:
+            rows = pl.concat([rows, correction_rows(store, episodes, renderer)])
     else:
         rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
     selection = select_rows(with_ages(rows, base.lineage, now), rules)

@@ -171,7 +171,8 @@ def _row_reason(rules: Rules) -> pl.Expr:
     prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
     prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
     converter_reason = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
-    reward, is_episode = pl.col("reward"), pl.col("source") != RowSource.DIALOG.value
+    reward = pl.col("reward")
+    is_demonstration = pl.col("source").is_in([RowSource.DIALOG.value, RowSource.CORRECTED.value])
     checks: list[tuple[pl.Expr, pl.Expr | Rejection]] = [
         (pl.col("trajectory_id").fill_null("") == "", Rejection.NO_TRAJECTORY),
         (~pl.col("is_trainable"), converter_reason.otherwise(pl.col("untrainable_reason"))),
@@ -210,7 +211,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
         ]
     elif isinstance(recipe, Imitation) and (recipe.min_reward is not None or recipe.max_reward is not None):
         checks += [
-            (is_episode & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
+            (~is_demonstration & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (reward < pl.lit(recipe.min_reward, pl.Float64), Rejection.BELOW_MIN_REWARD),
             (reward > pl.lit(recipe.max_reward, pl.Float64), Rejection.ABOVE_MAX_REWARD),
         ]

@@ -40,6 +40,10 @@ class Imitation(RendersText):
     outcomes: Annotated[Outcomes, EPISODES] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    corrections: Annotated[bool, EPISODES] = True
+    """Imitate the right answers that people wrote (``spanloop judge``) as well, whatever became of their episodes; not
+    with ``tokens = "captured"``."""
+
     dialogs: Annotated[tuple[str, ...], EPISODES] = ()
     """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
     list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them

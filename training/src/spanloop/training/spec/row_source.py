@@ -10,5 +10,7 @@ class RowSource(StrEnum):
     """The policy sampled them, and they were recorded."""
     RENDERED = "rendered"
     """An episode's messages, rendered with the base's chat template."""
+    CORRECTED = "corrected"
+    """A right answer that a person wrote, after the conversation that it answers, rendered likewise."""
     DIALOG = "dialog"
     """A dialog file, rendered with the base's chat template."""

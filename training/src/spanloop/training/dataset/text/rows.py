@@ -7,6 +7,7 @@ gradients never take them.
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -18,10 +19,12 @@ from ...recipes.choices import Tokens
 from ...spec.row_source import RowSource
 from .rendering import NO_TOKENS, RenderedRow, Renderer, RenderingError
 
-QUERY: Final = "training_steps"
+STEPS_QUERY: Final = "training_steps"
 _EPISODES_A_QUERY: Final = 256
 """Bounds the messages in memory."""
-_EPISODE_COLUMNS: Final = (
+_NAMES: Final = {RowSource.RENDERED: "text", RowSource.CORRECTED: "correction"}
+"""Part of the ids of rows."""
+EPISODE_COLUMNS: Final = (
     *("episode_id", "revision", "task_id", "group_id", "started_at", "reward", "outcome", "decided_by", "marks"),
     *("fault_steps", "fault_classes", "fault_owners", "fault_is_recovered"),
 )
@@ -50,34 +53,39 @@ def with_rendered_rows(
         return captured.clear()
     has_tokens = frame.filter(is_usable).select("episode_id").unique()
     kept = captured.join(has_tokens, on="episode_id", how="semi") if tokens is Tokens.ANY else captured.clear()
-    episodes = frame.select(_EPISODE_COLUMNS).unique("episode_id", keep="first", maintain_order=True)
+    episodes = frame.select(EPISODE_COLUMNS).unique("episode_id", keep="first", maintain_order=True)
     rendered = episodes.join(kept.select("episode_id").unique(), on="episode_id", how="anti", maintain_order="left")
     parts = [kept]
     for part in rendered.iter_slices(_EPISODES_A_QUERY):
-        steps = store.query(QUERY, episode_ids=part["episode_id"].to_list(), revisions=part["revision"].to_list())
-        parts.append(conform(render_episodes(steps, renderer), part, captured.schema))
+        steps = store.query(STEPS_QUERY, episode_ids=part["episode_id"].to_list(), revisions=part["revision"].to_list())
+        parts.append(conform(render_episodes(steps, renderer, RowSource.RENDERED), part, captured.schema))
     return pl.concat(parts)
 
 
-def render_episodes(steps: pl.DataFrame, renderer: Renderer) -> list[dict[str, Any]]:
+def render_episodes(
+    steps: pl.DataFrame, renderer: Renderer, source: RowSource, first_rows: Mapping[str, int] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """Return the rows of episodes; of each step that is rejected, a row of its own with the reason.
 
     Args:
         steps: The result of the query ``training_steps``.
         renderer: Of the base model.
+        source: Of the rows.
+        first_rows: Episode → the number of its first row here, where it is not 0.
     """
     rows: list[dict[str, Any]] = []
-    for _, episode in steps.group_by("episode_id", maintain_order=True):
+    for (name,), episode in steps.group_by("episode_id", maintain_order=True):
         rejected: Counter[str] = Counter()
         turns = [turn for _, turn in chat_turns(episode, lambda _: "", rejected, with_reasoning=True)]
         versions = dict(episode.select("step", "policy_version").iter_rows())
-        rows += _numbered(episode["episode_id"][0], _episode_rows(turns, versions, renderer, rejected), rejected)
+        rendered = _episode_rows(turns, versions, renderer, rejected)
+        rows += _numbered(str(name), rendered + _refused(rejected), source, first_rows.get(str(name), 0))
     return rows
 
 
 def conform(rows: list[dict[str, Any]], episodes: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return ``rows`` in the columns of ``schema``, with those of their episodes."""
-    row_columns = [name for name in schema if name == "episode_id" or name not in _EPISODE_COLUMNS]
+    row_columns = [name for name in schema if name == "episode_id" or name not in EPISODE_COLUMNS]
     frame = pl.DataFrame(rows, schema={name: schema[name] for name in row_columns}, orient="row")
     return frame.join(episodes, on="episode_id", how="left", maintain_order="left").select(schema.names())
 
@@ -110,21 +118,25 @@ def _rendered(conversation: ChatConversation, renderer: Renderer, rejected: Coun
     return []
 
 
-def _numbered(episode: str, rows: list[dict[str, Any]], rejected: Counter[str]) -> list[dict[str, Any]]:
-    """Return the trainable rows of an episode, then one row for each rejected step, with their identities."""
-    refused = [
+def _refused(rejected: Counter[str]) -> list[dict[str, Any]]:
+    """Return one row for each rejected step."""
+    return [
         NO_TOKENS.columns() | {"policy_versions": [""], "untrainable_reason": reason}
         for reason in sorted(rejected.elements())
     ]
+
+
+def _numbered(episode: str, rows: list[dict[str, Any]], source: RowSource, first: int) -> list[dict[str, Any]]:
+    """Return the rows of an episode with their identities."""
     return [
         {
             "episode_id": episode,
-            "trajectory_id": f"{episode}/text/{number}",
+            "trajectory_id": f"{episode}/{_NAMES[source]}/{number}",
             "row_number": number,
-            "source": RowSource.RENDERED.value,
+            "source": source.value,
             "is_trainable": "untrainable_reason" not in row,
             "untrainable_reason": "",
         }
         | row
-        for number, row in enumerate(rows + refused)
+        for number, row in enumerate(rows, first)
     ]
