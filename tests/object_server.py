@@ -165,7 +165,9 @@ def object_server(*, least_part_bytes: int = 64 * 1024) -> Iterator[ObjectServer
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
-            yield ObjectServer(proxy, credentials | {"FSSPEC_S3_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL": proxy.url})
+            yield ObjectServer(
+                proxy, credentials | {"FSSPEC_S3_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL": proxy.url}
+            )
         finally:
             proxy.shutdown()
             proxy.server_close()

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,9 +63,7 @@ class ObjectCache:
         self._folder = folder
         self._limit_bytes = limit_bytes
 
-    def acquire(
-        self, store: ObjectStore, name: str, *, keeps: Callable[[str], bool] = lambda _: True
-    ) -> CachedFolder:
+    def acquire(self, store: ObjectStore, name: str, *, keeps: Callable[[str], bool] = lambda _: True) -> CachedFolder:
         """Return a local copy of an object, which is made where it is missing; waits for a process that makes it.
 
         Args:
@@ -84,7 +83,8 @@ class ObjectCache:
             descriptor = self._open_lock(entry)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             if self._is_current(entry, descriptor) and (self._folder / entry).is_dir():
-                os.utime(descriptor)
+                now_ns = time.time_ns()  # the kernel's own time of a file has steps of milliseconds
+                os.utime(descriptor, ns=(now_ns, now_ns))
                 return CachedFolder(self._folder / entry, descriptor)
             os.close(descriptor)
             self._make(store, manifest, entry)
@@ -95,9 +95,7 @@ class ObjectCache:
         return name.replace(_SLASH, "/") if digest and path.parent == self._folder else ""
 
     @contextmanager
-    def use(
-        self, store: ObjectStore, name: str, *, keeps: Callable[[str], bool] = lambda _: True
-    ) -> Generator[Path]:
+    def use(self, store: ObjectStore, name: str, *, keeps: Callable[[str], bool] = lambda _: True) -> Generator[Path]:
         """Yield a local copy that nothing removes meanwhile; it raises as `acquire`."""
         copy = self.acquire(store, name, keeps=keeps)
         try:

@@ -150,8 +150,7 @@ class Remote:
                 return
         target.unlink(missing_ok=True)
         raise ObjectStorageError(
-            f"{title} at {self.url} is not the file that was stored: got SHA-256 {digest}, "
-            f"expected {expected.sha256}.",
+            f"{title} at {self.url} is not the file that was stored: got SHA-256 {digest}, expected {expected.sha256}.",
             next_step="Store the object again, or restore it from a backup.",
         )
 
@@ -172,7 +171,9 @@ class Remote:
         starts = range(0, size_bytes, self._part_bytes)
         with target.open("wb") as file, ThreadPoolExecutor(_WORKERS) as workers:
             for first in range(0, len(starts), _WORKERS):
-                ends = [(start, min(start + self._part_bytes, size_bytes)) for start in starts[first : first + _WORKERS]]
+                ends = [
+                    (start, min(start + self._part_bytes, size_bytes)) for start in starts[first : first + _WORKERS]
+                ]
                 for part in workers.map(partial(self._part, name), ends):
                     digest.update(part)
                     file.write(part)

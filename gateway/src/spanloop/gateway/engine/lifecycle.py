@@ -111,7 +111,9 @@ class EngineLifecycle:
         folder = await asyncio.to_thread(self._read_folder, target)
         await asyncio.to_thread(ServedAdapter.of, target)
         async with self._lock:
-            await asyncio.to_thread(self._copies.hold, target)  # again: the transition before dropped what it does not use
+            await asyncio.to_thread(
+                self._copies.hold, target
+            )  # again: the transition before dropped what it does not use
             began_s = time.monotonic()
             if self._state is EngineState.SERVING and target == self._deployment:
                 return DeployResult(target, "unchanged", 0.0, 0)

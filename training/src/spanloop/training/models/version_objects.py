@@ -54,7 +54,9 @@ class VersionObjects:
         checksums[CHECKSUMS_FILE] = describe(folder / CHECKSUMS_FILE)
         document = json.dumps([[name, *checksums[name]] for name in sorted(checksums)])
         digest = hashlib.sha256(document.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        return self._storage().store.put(f"{_FOLDER}/{model}/{digest}", files_below(folder), checksums=checksums)
+        name = f"{_FOLDER}/{model}/{digest}"
+        self._copies.pop((name, True), None)  # it may be one of pruned weights
+        return self._storage().store.put(name, files_below(folder), checksums=checksums)
 
     def check(self, manifest: ObjectManifest) -> None:
         """Check that an object that was stored is still complete.
