@@ -1,6 +1,5 @@
 """The cache of objects: within its limit, least recently used first, and never without what is in use."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -118,10 +117,10 @@ def test_a_killed_fetch_goes_on_or_makes_room(store: ObjectStore, tmp_path: Path
     folder = tmp_path / "cache"
     cache = ObjectCache(folder, SIZE)
     entry = cache.acquire(store, "models/m/0").path
-    os.rename(entry, f"{entry}.incoming")  # as a process leaves it that is killed before the copy is complete
+    entry.rename(f"{entry}.incoming")  # as a process leaves it that is killed before the copy is complete
     (entry.with_name(f"{entry.name}.incoming") / "config.json").write_text("torn")
     with cache.use(store, "models/m/0") as again:
         assert (again / "config.json").read_text() == "{}"
-    os.rename(entry, f"{entry}.incoming")
+    entry.rename(f"{entry}.incoming")
     with cache.use(store, "models/m/1"):
         assert [path.name for path in folder.iterdir() if ".incoming" in path.name] == []

@@ -137,8 +137,8 @@ class ObjectCache:
             used_bytes = sum(sizes.values())
             if used_bytes + manifest.size_bytes > self._limit_bytes:
                 raise ObjectStorageError(
-                    f"The object {manifest.name} has {manifest.size_bytes:,} bytes; the cache {self._folder} is limited "
-                    f"to {self._limit_bytes:,}, of which {used_bytes:,} are in use.",
+                    f"The object {manifest.name} has {manifest.size_bytes:,} bytes; the cache {self._folder} is "
+                    f"limited to {self._limit_bytes:,}, of which {used_bytes:,} are in use.",
                     next_step="Raise cache_bytes of [storage] in spanloop.toml, or end a process that uses others.",
                 )
             os.ftruncate(descriptor, 0)

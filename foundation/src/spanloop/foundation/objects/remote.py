@@ -169,7 +169,8 @@ class Remote:
     def _download(self, name: str, target: Path, size_bytes: int) -> str:
         digest = hashlib.sha256()
         starts = range(0, size_bytes, self._part_bytes)
-        with target.open("wb") as file, ThreadPoolExecutor(_WORKERS) as workers:
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file, ThreadPoolExecutor(_WORKERS) as workers:
             for first in range(0, len(starts), _WORKERS):
                 ends = [
                     (start, min(start + self._part_bytes, size_bytes)) for start in starts[first : first + _WORKERS]
@@ -221,7 +222,7 @@ class Remote:
                 return call()
             except (FileNotFoundError, ObjectStorageError):
                 raise
-            except Exception as error:  # noqa: BLE001 - each storage has errors of its own, and this is their border
+            except Exception as error:  # each storage has errors of its own, and this is their border
                 failure = self._failure(doing, name, error)
                 if pause_s is None or not failure.is_transient:
                     raise failure from error
@@ -236,7 +237,8 @@ class Remote:
         if isinstance(error, PermissionError):
             next_step = "Allow these credentials to list, read, write and delete below the URL."
             return ObjectStorageError(what, next_step=next_step, is_transient=False)
-        return ObjectStorageError(what, next_step="Check the storage and the network to it, then try again.")
+        next_step = "Check the storage and the network to it, then try again."
+        return ObjectStorageError(what, next_step=next_step, is_transient=True)
 
 
 def _open(url: str) -> tuple[Any, str]:

@@ -1,7 +1,7 @@
 """The object storage of the settings: the one place that decides where models, data sets and checkpoints live.
 
-Without ``[storage] url`` (``SPANLOOP_STORAGE_URL``) there is none, and they are folders of the data directory, or of the
-folder that roles share. The variable reaches every process that a role starts, as the other settings do.
+Without ``[storage] url`` (``SPANLOOP_STORAGE_URL``) there is none, and they are folders of the data directory, or of
+the folder that roles share. The variable reaches every process that a role starts, as the other settings do.
 """
 
 import os

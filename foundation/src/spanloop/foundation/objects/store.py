@@ -8,13 +8,15 @@ again, so an interrupted upload goes on where it was. An object is removed in th
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spanloop.foundation.errors import ObjectStorageError
 from spanloop.foundation.paths.checksums import FileChecksum
 
 from .manifest import FILES, MANIFEST_NAME, ObjectManifest, blob_name, parse_manifest
-from .remote import Remote
+
+if TYPE_CHECKING:
+    from .remote import Remote
 
 Progress = Callable[[str, int, int], None]
 """Called with what is done, and how many bytes of how many are completed."""
@@ -31,7 +33,7 @@ class ObjectStore:
         remote: The files below the URL.
     """
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: "Remote") -> None:
         self._remote = remote
         self.url: Final = remote.url
 
@@ -136,6 +138,11 @@ class ObjectStore:
         """Remove an object, its manifest first; an incomplete one too."""
         self._remote.remove([f"{name}/{MANIFEST_NAME}"])
         self._remote.remove(self._remote.sizes(f"{name}/{FILES}"))
+
+    def remove_below(self, folder: str) -> None:
+        """Remove all objects below a folder, manifests first, and what interrupted uploads left there."""
+        names = self._remote.sizes(folder)
+        self._remote.remove(sorted(names, key=lambda name: not name.endswith(f"/{MANIFEST_NAME}")))
 
     def _check_complete(self, manifest: ObjectManifest) -> None:
         there = self._remote.sizes(f"{manifest.name}/{FILES}")

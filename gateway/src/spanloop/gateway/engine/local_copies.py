@@ -5,14 +5,16 @@ Invariant: a copy that a deployment names stays on this host until `LocalCopies.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TYPE_CHECKING
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.objects import object_storage
-from spanloop.foundation.objects.cache import CachedFolder
 from spanloop.foundation.paths import DataDir
 
 from .deployment import Deployment
+
+if TYPE_CHECKING:
+    from spanloop.foundation.objects.cache import CachedFolder
 
 _PATHS: Final = ("path", "adapter")
 

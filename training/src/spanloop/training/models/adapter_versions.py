@@ -57,14 +57,15 @@ def full_weights(registry: Registry, version: ModelVersion, scratch: Path) -> Pa
     return scratch
 
 
-def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
-    """Return what the adapter of a job belongs to that starts from ``version``; None when it is merged.
+def adapter_to_keep(registry: Registry, spec: JobSpec, reference: str) -> KeptAdapter | None:
+    """Return what the adapter of a job belongs to that starts from ``reference``; None when it is merged.
 
     Raises:
         JobError: Together with the adapter that the job starts from its rank is more than vLLM serves.
     """
     if spec.optimiser.lora_merge:
         return None
+    version = registry.get(reference)
     if version.adapter_base is None:
         return KeptAdapter(version.reference)
     folder = registry.folder(version)

@@ -11,17 +11,19 @@ import tempfile
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import Final, TYPE_CHECKING
 
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.objects import ObjectStorage, object_storage
-from spanloop.foundation.objects.cache import CachedFolder
 from spanloop.foundation.objects.manifest import ObjectManifest
 from spanloop.foundation.objects.store import describe, files_below
 from spanloop.foundation.paths.checksums import CHECKSUMS_FILE, read_checksums
 from spanloop.semconv.environment import STORAGE_URL_ENV
 
 from .atomic_copy import WEIGHT_PATTERNS
+
+if TYPE_CHECKING:
+    from spanloop.foundation.objects.cache import CachedFolder
 
 SERVING_SUFFIX: Final = ".serving"
 _FOLDER: Final = "models"
