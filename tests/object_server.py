@@ -14,6 +14,12 @@ from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
+import fsspec
+import pytest
+
+from spanloop.foundation.objects import open_store
+from spanloop.semconv.environment import STORAGE_URL_ENV
+
 BUCKET = "spanloop-test"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
@@ -147,6 +153,24 @@ class ObjectServer(NamedTuple):
     def url(self, prefix: str) -> str:
         return f"s3://{BUCKET}/{prefix}"
 
+    @contextmanager
+    def used(self, prefix: str) -> Iterator[str]:
+        """Let this process, and all that it starts, store objects below the URL that is yielded."""
+        url = self.url(prefix)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in (self.environment | {STORAGE_URL_ENV: url}).items():
+                patch.setenv(name, value)
+            forget_clients()
+            self.proxy.requests.clear()
+            yield url
+        self.proxy.rules.clear()
+
+
+def forget_clients() -> None:
+    """Let this process read the environment of the storage's client again."""
+    open_store.cache_clear()
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+
 
 @contextmanager
 def object_server(*, least_part_bytes: int = 64 * 1024) -> Iterator[ObjectServer]:
@@ -165,9 +189,7 @@ def object_server(*, least_part_bytes: int = 64 * 1024) -> Iterator[ObjectServer
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
-            yield ObjectServer(
-                proxy, credentials | {"FSSPEC_S3_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL": proxy.url}
-            )
+            yield ObjectServer(proxy, credentials | {"AWS_ENDPOINT_URL": proxy.url})
         finally:
             proxy.shutdown()
             proxy.server_close()

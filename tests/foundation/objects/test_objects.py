@@ -54,16 +54,13 @@ class Place(NamedTuple):
 def place(
     server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Place]:
-    for name, value in server.environment.items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", (0.01,) * 5)
     folder = tmp_path / "folder"
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    server.proxy.requests.clear()
-    yield Place(ObjectStore(Remote(server.url(request.node.name), part_bytes=PART)), server.proxy, folder)
-    server.proxy.rules.clear()
+    with server.used(request.node.name) as url:
+        yield Place(ObjectStore(Remote(url, part_bytes=PART)), server.proxy, folder)
 
 
 def put(place: Place, name: str = "models/m/1") -> ObjectManifest:

@@ -33,7 +33,7 @@ def backup_object(url: str) -> BackupObject:
         ConfigurationError: It has no such part, or cannot be used.
     """
     base, _, name = url.rstrip("/").rpartition("/")
-    if not name or base.endswith(("/", ":")):
+    if "://" not in base:
         raise ConfigurationError(
             f"{url} does not name a backup.", next_step="Name one below the bucket, such as s3://bucket/backups/monday."
         )

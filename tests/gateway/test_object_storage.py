@@ -1,0 +1,65 @@
+"""A model version in object storage is served through the gateway's local copy."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spanloop.foundation.keys.api_keys import KeyRing, Scope
+from spanloop.foundation.objects import open_store
+from spanloop.foundation.paths import DataDir
+from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.promotion.deploy import deploy
+
+from ..object_server import Fault, ObjectServer, object_server
+from .support import RunningGateway, wait_until, write_model
+
+
+def as_it_is(model: ModelVersion) -> Path:
+    return model.path
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ObjectServer]:
+    with object_server() as running:
+        yield running
+
+
+def test_a_version_is_fetched_checked_and_held_while_it_is_served(
+    server: ObjectServer,
+    start_gateway: Callable[..., RunningGateway],
+    upstream: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The other host has no folder in common with the gateway, which has room for one version more than it serves."""
+    with server.used("served") as url:
+        here = DataDir(tmp_path / "here").open()
+        versions = [Registry(here).add("m", write_model(tmp_path / f"source-{number}", number)) for number in (2, 3, 4)]
+        monkeypatch.setenv("SPANLOOP_STORAGE_CACHE_BYTES", str(2 * versions[0].size_bytes + 3000))
+        gateway = start_gateway(upstream=upstream, drain_timeout_s=30.0)
+        wait_until(lambda: gateway.health()["engine"] == "serving")
+        monkeypatch.setenv("SPANLOOP_GATEWAY_URL", gateway.url)
+        keys = KeyRing(gateway.data_dir)
+        monkeypatch.setenv("SPANLOOP_KEY", keys.create("deployer", [Scope.TRAIN, Scope.SERVE]).secret)
+        shutil.rmtree(here.path / "objects", ignore_errors=True)
+        copies = gateway.data_dir.path / "objects"
+        assert deploy(here, "m@v1", serving_path=as_it_is).reference == "m@v1"
+        status = gateway.admin_get("status").json()["deployment"]
+        assert Path(status["path"]).parent == copies
+        assert (Path(status["path"]) / "model.safetensors").read_text() == "2"
+        # a version that cannot be fetched leaves the former one serving
+        blob = open_store(url).get(str(versions[1].object_name)).files["model.safetensors"].sha256
+        server.proxy.fail(Fault.SERVER_ERROR, f"GET .*{blob}", times=1000)
+        monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", ())
+        answer = gateway.admin("deploy", name="m", version="v2", path=str(versions[1].object_name))
+        assert answer.status_code == 500
+        assert "Reading models/m/" in answer.text
+        assert "at s3://spanloop-test/served failed" in answer.text
+        assert gateway.admin_get("status").json()["deployment"] == status
+        server.proxy.rules.clear()
+        for reference in ("m@v2", "m@v3", "m@v1"):
+            deploy(here, reference, serving_path=as_it_is)
+        served = Path(gateway.admin_get("status").json()["deployment"]["path"])
+        assert (served / "model.safetensors").read_text() == "2"
