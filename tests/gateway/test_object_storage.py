@@ -21,20 +21,20 @@ def as_it_is(model: ModelVersion) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectServer]:
+def s3() -> Iterator[ObjectServer]:
     with object_server() as running:
         yield running
 
 
 def test_a_version_is_fetched_checked_and_held_while_it_is_served(
-    server: ObjectServer,
+    s3: ObjectServer,
     start_gateway: Callable[..., RunningGateway],
     upstream: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The other host has no folder in common with the gateway, which has room for one version more than it serves."""
-    with server.used("served") as url:
+    with s3.used("served") as url:
         here = DataDir(tmp_path / "here").open()
         versions = [Registry(here).add("m", write_model(tmp_path / f"source-{number}", number)) for number in (2, 3, 4)]
         monkeypatch.setenv("SPANLOOP_STORAGE_CACHE_BYTES", str(2 * versions[0].size_bytes + 3000))
@@ -51,14 +51,14 @@ def test_a_version_is_fetched_checked_and_held_while_it_is_served(
         assert (Path(status["path"]) / "model.safetensors").read_text() == "2"
         # a version that cannot be fetched leaves the former one serving
         blob = open_store(url).get(str(versions[1].object_name)).files["model.safetensors"].sha256
-        server.proxy.fail(Fault.SERVER_ERROR, f"GET .*{blob}", times=1000)
+        s3.proxy.fail(Fault.SERVER_ERROR, f"GET .*{blob}", times=1000)
         monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", ())
         answer = gateway.admin("deploy", name="m", version="v2", path=str(versions[1].object_name))
         assert answer.status_code == 500
         assert "Reading models/m/" in answer.text
         assert "at s3://spanloop-test/served failed" in answer.text
         assert gateway.admin_get("status").json()["deployment"] == status
-        server.proxy.rules.clear()
+        s3.proxy.rules.clear()
         for reference in ("m@v2", "m@v3", "m@v1"):
             deploy(here, reference, serving_path=as_it_is)
         served = Path(gateway.admin_get("status").json()["deployment"]["path"])

@@ -23,7 +23,7 @@ from .test_backup import fill, local, nothing
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectServer]:
+def s3() -> Iterator[ObjectServer]:
     with object_server() as running:
         yield running
 
@@ -34,13 +34,13 @@ def rows(store: Store) -> dict[str, int]:
 
 
 def test_a_backup_survives_faults_and_restores_equal_tables(
-    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", (0.01,) * 3)
     directory = DataDir(tmp_path / "source").open()
     work = tmp_path / "work"
     with (
-        server.used("backups") as url,
+        s3.used("backups") as url,
         EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES),
         connect(directory) as store,
     ):
@@ -50,7 +50,7 @@ def test_a_backup_survives_faults_and_restores_equal_tables(
             return backup(directory, local(store), folder, models=True, on_progress=nothing)
 
         monday = f"{url}/monday"
-        server.proxy.fail(Fault.SERVER_ERROR, "PUT .*/monday/manifest.json", times=1000)
+        s3.proxy.fail(Fault.SERVER_ERROR, "PUT .*/monday/manifest.json", times=1000)
         with pytest.raises(ObjectStorageError, match=r"Writing monday/manifest\.json at s3://spanloop-test/backups"):
             send_backup(monday, work, make, nothing)
         assert not work.exists()
@@ -59,16 +59,16 @@ def test_a_backup_survives_faults_and_restores_equal_tables(
             received_backup(monday, work, nothing),
         ):
             pass
-        server.proxy.rules.clear()
-        server.proxy.requests.clear()
+        s3.proxy.rules.clear()
+        s3.proxy.requests.clear()
         for fault in (Fault.SERVER_ERROR, Fault.RESET, Fault.LOST):
-            server.proxy.fail(fault, "PUT .*/files/")
+            s3.proxy.fail(fault, "PUT .*/files/")
         manifest = send_backup(monday, work, make, nothing)
         with pytest.raises(ConfigurationError, match="monday exists"):
             send_backup(monday, work, make, nothing)
         before = rows(store)
-        assert len(server.proxy.sent("PUT .*/files/")) < len(manifest.files)
-        server.proxy.fail(Fault.TRUNCATED, "GET .*/files/", times=2)
+        assert len(s3.proxy.sent("PUT .*/files/")) < len(manifest.files)
+        s3.proxy.fail(Fault.TRUNCATED, "GET .*/files/", times=2)
         restored = DataDir(tmp_path / "restored")
         with received_backup(monday, work, nothing) as folder:
             assert restore(folder, restored, on_progress=nothing) == manifest
@@ -78,11 +78,11 @@ def test_a_backup_survives_faults_and_restores_equal_tables(
     assert stat.S_IMODE(restored.keys.stat().st_mode) == 0o600
 
 
-def test_a_damaged_backup_is_named(server: ObjectServer, tmp_path: Path) -> None:
+def test_a_damaged_backup_is_named(s3: ObjectServer, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "manifest.json").write_text("{}")
-    with server.used("damaged") as url:
+    with s3.used("damaged") as url:
         manifest = open_store(url).put("monday", {"manifest.json": folder / "manifest.json"})
         open_store(url)._remote.write(next(iter(manifest.blobs)), b"[]")
         with (

@@ -36,7 +36,7 @@ print("complete", flush=True)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectServer]:
+def s3() -> Iterator[ObjectServer]:
     with object_server(least_part_bytes=PART) as running:
         yield running
 
@@ -52,15 +52,15 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def place(
-    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    s3: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Iterator[Place]:
     monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", (0.01,) * 5)
     folder = tmp_path / "folder"
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    with server.used(request.node.name) as url:
-        yield Place(ObjectStore(Remote(url, part_bytes=PART)), server.proxy, folder)
+    with s3.used(request.node.name) as url:
+        yield Place(ObjectStore(Remote(url, part_bytes=PART)), s3.proxy, folder)
 
 
 def put(place: Place, name: str = "models/m/1") -> ObjectManifest:
@@ -137,8 +137,13 @@ def test_a_wrong_file_is_refused_and_named(place: Place, tmp_path: Path) -> None
         fetched(place, tmp_path / "other")
 
 
-def test_a_killed_upload_is_no_object_and_goes_on_where_it_was(place: Place, tmp_path: Path) -> None:
-    for killed_after in range(len(FILES)):
+@pytest.mark.parametrize(
+    "moments", [(2,), pytest.param(tuple(range(len(FILES))), marks=pytest.mark.slow, id="after each file")]
+)
+def test_a_killed_upload_is_no_object_and_goes_on_where_it_was(
+    place: Place, tmp_path: Path, moments: tuple[int, ...]
+) -> None:
+    for killed_after in moments:
         name = f"models/m/{killed_after}"
         process = subprocess.Popen(
             [sys.executable, "-c", UPLOADER, place.store.url, name, str(place.folder)],

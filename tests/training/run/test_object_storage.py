@@ -31,7 +31,7 @@ from .test_dataset_erasing import dataset
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectServer]:
+def s3() -> Iterator[ObjectServer]:
     with object_server() as running:
         yield running
 
@@ -59,16 +59,16 @@ def episodes(folder: Path) -> list[str]:
 
 
 def test_a_data_set_is_read_on_another_host_and_forgotten_rows_do_not_come_back(
-    server: ObjectServer, hosts: tuple[DataDir, DataDir]
+    s3: ObjectServer, hosts: tuple[DataDir, DataDir]
 ) -> None:
     here, there = hosts
-    with server.used("data-set") as url:
+    with s3.used("data-set") as url:
         dataset(here, "j1", "alice", "bob")
         synchronise(here)
         assert episodes(synchronise(there)) == ["alice", "bob"]
         assert len(erase_episodes(here, here.jobs, {"alice"})) == 1
         stored = open_store(url).get("jobs/j1/dataset")
-        assert len(server.proxy.sent("PUT .*/files/")) == 4
+        assert len(s3.proxy.sent("PUT .*/files/")) == 4
         assert len(open_store(url)._remote.sizes("jobs")) == len(stored.files) + 1
         # the other host has the rows still, and gets the form without them
         assert episodes(synchronise(there)) == ["bob"]
@@ -79,12 +79,12 @@ def test_a_data_set_is_read_on_another_host_and_forgotten_rows_do_not_come_back(
 
 
 def test_an_attempt_without_the_lease_changes_no_stored_data_set(
-    server: ObjectServer, hosts: tuple[DataDir, DataDir]
+    s3: ObjectServer, hosts: tuple[DataDir, DataDir]
 ) -> None:
     def lost() -> None:
         raise JobError("Another runner has the job.")
 
-    with server.used("fenced") as url:
+    with s3.used("fenced") as url:
         folder = dataset(hosts[0], "j1", "alice")
         with pytest.raises(JobError, match="Another runner"):
             synchronise_dataset(hosts[0].path, "j1", folder, before_change=lost)
@@ -111,15 +111,15 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
 
 
 def test_the_newest_complete_checkpoint_is_taken_up_on_another_host(
-    server: ObjectServer, hosts: tuple[DataDir, DataDir], monkeypatch: pytest.MonkeyPatch
+    s3: ObjectServer, hosts: tuple[DataDir, DataDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = hosts
     monkeypatch.setattr("spanloop.training.models.checkpoint_objects._POLL_S", 0.05)
     monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", ())
-    with server.used("checkpoints") as url:
+    with s3.used("checkpoints") as url:
         objects_of(there).fetch_newest()
-        server.proxy.fail(Fault.LOST, "PUT .*manifest.json")
-        server.proxy.fail(Fault.SERVER_ERROR, "PUT .*/files/", times=5)
+        s3.proxy.fail(Fault.LOST, "PUT .*manifest.json")
+        s3.proxy.fail(Fault.SERVER_ERROR, "PUT .*/files/", times=5)
         with objects_of(here).sent_beside():
             for step in (1, 2):
                 checkpoint(training_folder(here), step)
@@ -141,16 +141,16 @@ def test_the_newest_complete_checkpoint_is_taken_up_on_another_host(
 
 
 def test_a_storage_that_is_away_ends_no_training(
-    server: ObjectServer, hosts: tuple[DataDir, DataDir], monkeypatch: pytest.MonkeyPatch
+    s3: ObjectServer, hosts: tuple[DataDir, DataDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spanloop.training.models.checkpoint_objects._POLL_S", 0.05)
     monkeypatch.setattr("spanloop.foundation.objects.remote._PAUSES_S", ())
     here = hosts[0]
-    with server.used("away"):
+    with s3.used("away"):
         checkpoint(training_folder(here), 1)
-        server.proxy.fail(Fault.SERVER_ERROR, "PUT", times=1000)
+        s3.proxy.fail(Fault.SERVER_ERROR, "PUT", times=1000)
         with objects_of(here).sent_beside():
-            wait_until(lambda: server.proxy.sent("PUT"), timeout_s=60)
+            wait_until(lambda: s3.proxy.sent("PUT"), timeout_s=60)
         newest = latest_checkpoint(training_folder(here) / "checkpoints")
         assert newest is not None
         with pytest.raises(ObjectStorageError, match="jobs/j1/checkpoints/global_step_1/files/"):
@@ -160,10 +160,10 @@ def test_a_storage_that_is_away_ends_no_training(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_job_goes_on_on_another_host(
-    server: ObjectServer, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+    s3: ObjectServer, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The second attempt finds nothing of the first on its disk: model, data set and checkpoint come from S3."""
-    with server.used("job") as url:
+    with s3.used("job") as url:
         seed_groups(store, tiny_model)
         base = Registry(runner.data_dir).add("stored", tiny_model)
         assert base.object_name is not None
