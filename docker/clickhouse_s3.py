@@ -1,6 +1,6 @@
 """Write the configuration with which a ClickHouse server keeps the parts of its tables in S3.
 
-``python docker/clickhouse_s3.py URL > s3.xml``, for the server's ``config.d/``. It names no credential: the server takes
+``python docker/clickhouse_s3.py URL > s3.xml``, for the server's ``config.d/``. It has no credential: the server takes
 them from its environment or from the role of its machine. It was not run on a server.
 """
 

@@ -7,6 +7,7 @@ import pytest
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.objects import open_store
 from spanloop.foundation.paths import DataDir
+from spanloop.runtime.service_checks import service_checks
 from spanloop.semconv.environment import STORAGE_URL_ENV
 from spanloop.training.models.registry import Registry
 from spanloop.training.promotion.deploy import served_weights
@@ -45,6 +46,15 @@ def test_a_version_is_an_object_that_each_host_copies(
     monkeypatch.delenv(STORAGE_URL_ENV)
     with pytest.raises(ConfigurationError, match="The version is in object storage, and SPANLOOP_STORAGE_URL is not"):
         Registry(here).folder(version)
+
+
+def test_doctor_names_the_storage(here: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Registry(here).add("m", model_folder(tmp_path / "source", "1"))
+    (found,) = [check for check in service_checks(here.path) if check.name == "object storage"]
+    assert (found.ok, found.detail) == (True, f"file://{tmp_path}/storage answers, with 1 objects of models")
+    monkeypatch.setenv(STORAGE_URL_ENV, "nowhere://bucket")
+    (found,) = [check for check in service_checks(here.path) if check.name == "object storage"]
+    assert (found.ok, "Protocol not known: nowhere" in found.detail) == (False, True)
 
 
 def test_what_an_engine_loads_is_stored_once(here: DataDir, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Invariant: a copy that a deployment names stays on this host until `LocalCopies.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.objects import object_storage

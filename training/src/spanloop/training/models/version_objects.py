@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.objects import ObjectStorage, object_storage
