@@ -8,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-import fsspec
+import fsspec  # pyright: ignore[reportMissingTypeStubs] - it ships no type information
 import pytest
 
 from spanloop.foundation.objects import open_store
@@ -81,18 +81,21 @@ class FaultyProxy(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: FaultyProxy
+
+    @property
+    def _proxy(self) -> FaultyProxy:
+        return cast("FaultyProxy", self.server)
 
     def _forward(self) -> None:
         body = self._body()
-        fault = self.server.take(f"{self.command} {self.path}")
+        fault = self._proxy.take(f"{self.command} {self.path}")
         if fault is Fault.RESET:
             self._reset()
             return
         if fault is Fault.SERVER_ERROR:
             self._answer(500, {}, b"<Error><Code>InternalError</Code></Error>")
             return
-        upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream_port, timeout=60)
+        upstream = http.client.HTTPConnection("127.0.0.1", self._proxy.upstream_port, timeout=60)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP - {"host"}}
         upstream.request(self.command, self.path, body=body, headers=headers)
         answer = upstream.getresponse()
@@ -154,7 +157,7 @@ class ObjectServer(NamedTuple):
         return f"s3://{BUCKET}/{prefix}"
 
     @contextmanager
-    def used(self, prefix: str) -> Iterator[str]:
+    def used(self, prefix: str) -> Generator[str]:
         """Let this process, and all that it starts, store objects below the URL that is yielded."""
         url = self.url(prefix)
         with pytest.MonkeyPatch.context() as patch:
@@ -169,11 +172,12 @@ class ObjectServer(NamedTuple):
 def forget_clients() -> None:
     """Let this process read the environment of the storage's client again."""
     open_store.cache_clear()
-    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    untyped: Any = fsspec
+    untyped.get_filesystem_class("s3").clear_instance_cache()
 
 
 @contextmanager
-def object_server(*, least_part_bytes: int = 64 * 1024) -> Iterator[ObjectServer]:
+def object_server(*, least_part_bytes: int = 64 * 1024) -> Generator[ObjectServer]:
     """An S3 server with one bucket; its parts of an upload may be small."""
     port = _free_port()
     credentials = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}

@@ -14,6 +14,7 @@ from spanloop.administration.restore import restore
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.objects import open_store
+from spanloop.foundation.objects.remote import Remote
 from spanloop.foundation.paths import DataDir
 from spanloop.store import Store, connect
 
@@ -84,7 +85,7 @@ def test_a_damaged_backup_is_named(s3: ObjectServer, tmp_path: Path) -> None:
     (folder / "manifest.json").write_text("{}")
     with s3.used("damaged") as url:
         manifest = open_store(url).put("monday", {"manifest.json": folder / "manifest.json"})
-        open_store(url)._remote.write(next(iter(manifest.blobs)), b"[]")
+        Remote(url).write(next(iter(manifest.blobs)), b"[]")
         with (
             pytest.raises(ObjectStorageError, match=r"manifest\.json of the object monday at .* got SHA-256"),
             received_backup(f"{url}/monday", tmp_path / "work", nothing),

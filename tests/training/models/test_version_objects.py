@@ -6,6 +6,7 @@ import pytest
 
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.objects import open_store
+from spanloop.foundation.objects.manifest import ObjectManifest
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.service_checks import service_checks
 from spanloop.semconv.environment import STORAGE_URL_ENV
@@ -100,13 +101,14 @@ def test_a_version_that_changes_while_it_is_registered_is_refused(
     here: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = Registry(here)
-    monkeypatch.setattr(registry.objects, "store", lambda *parts: _damaged(registry, *parts))
+    store = registry.objects.store
+
+    def store_and_lose(model: str, folder: Path) -> ObjectManifest:
+        manifest = store(model, folder)
+        open_store(f"file://{tmp_path}/storage").remove(manifest.name)
+        return manifest
+
+    monkeypatch.setattr(registry.objects, "store", store_and_lose)
     with pytest.raises(ObjectStorageError, match="was changed while it was registered; nothing was registered"):
         registry.add("m", model_folder(tmp_path / "source", "1"))
     assert registry.list() == ()
-
-
-def _damaged(registry: Registry, model: str, folder: Path) -> object:
-    manifest = type(registry.objects).store(registry.objects, model, folder)
-    open_store(f"file://{folder.parents[3]}/storage").remove(manifest.name)
-    return manifest

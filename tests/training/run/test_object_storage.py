@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ import pytest
 
 from spanloop.foundation.errors import JobError, ObjectStorageError
 from spanloop.foundation.objects import open_store
+from spanloop.foundation.objects.remote import Remote
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import find_processes
 from spanloop.store import Store
@@ -69,7 +71,7 @@ def test_a_data_set_is_read_on_another_host_and_forgotten_rows_do_not_come_back(
         assert len(erase_episodes(here, here.jobs, {"alice"})) == 1
         stored = open_store(url).get("jobs/j1/dataset")
         assert len(s3.proxy.sent("PUT .*/files/")) == 4
-        assert len(open_store(url)._remote.sizes("jobs")) == len(stored.files) + 1
+        assert len(Remote(url).sizes("jobs")) == len(stored.files) + 1
         # the other host has the rows still, and gets the form without them
         assert episodes(synchronise(there)) == ["bob"]
         assert episodes(synchronise(here)) == ["bob"]
@@ -110,6 +112,10 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
         time.sleep(0.1)
 
 
+def is_stored_alone(url: str, name: str) -> bool:
+    return open_store(url).names("") == [name]
+
+
 def test_the_newest_complete_checkpoint_is_taken_up_on_another_host(
     s3: ObjectServer, hosts: tuple[DataDir, DataDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,8 +129,7 @@ def test_the_newest_complete_checkpoint_is_taken_up_on_another_host(
         with objects_of(here).sent_beside():
             for step in (1, 2):
                 checkpoint(training_folder(here), step)
-                name = f"jobs/j1/checkpoints/global_step_{step}"
-                wait_until(lambda name=name: open_store(url).names("") == [name], timeout_s=60)
+                wait_until(partial(is_stored_alone, url, f"jobs/j1/checkpoints/global_step_{step}"), timeout_s=60)
             (training_folder(here) / "checkpoints" / "global_step_3").mkdir()  # not complete
         begun = training_folder(there) / "checkpoints" / "global_step_2"
         begun.mkdir(parents=True)
@@ -137,7 +142,7 @@ def test_the_newest_complete_checkpoint_is_taken_up_on_another_host(
         assert (newest.step, (newest.weights_path / "model.safetensors").read_text()) == (2, "weights of 2")
         assert not (begun / "torn").exists()
         objects_of(there).remove()
-        assert open_store(url)._remote.sizes("jobs") == {}
+        assert Remote(url).sizes("jobs") == {}
 
 
 def test_a_storage_that_is_away_ends_no_training(
@@ -171,7 +176,10 @@ def test_a_killed_job_goes_on_on_another_host(
         job = runner.submit(spec)
         folder = ControlPaths.of(runner.data_dir).job(job.id)
         process, mark = runner.start(job.id, tmp_path / "log.txt")
-        names = lambda: open_store(url).names(f"jobs/{job.id}/checkpoints")  # noqa: E731 - polled
+
+        def names() -> list[str]:
+            return open_store(url).names(f"jobs/{job.id}/checkpoints")
+
         wait_until(lambda: names() or process.poll() is not None, timeout_s=400)
         assert process.poll() is None, (tmp_path / "log.txt").read_text()
         os.kill(process.pid, signal.SIGKILL)

@@ -21,6 +21,7 @@ import fsspec  # pyright: ignore[reportMissingTypeStubs] - it ships no type info
 from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.paths.checksums import FileChecksum
 
+_FSSPEC: Final[Any] = fsspec
 PART_BYTES: Final = 16 * 2**20
 """Size of one part of a multipart upload, and of one ranged read. S3 takes at least 5 MiB and 10,000 parts."""
 _MOST_PARTS: Final = 9_000
@@ -252,7 +253,7 @@ def _open(url: str) -> tuple[Any, str]:
     if parts.scheme in _S3:
         options |= _S3_CLIENT
     try:
-        opened: tuple[Any, str] = fsspec.core.url_to_fs(url, **options)
+        opened: tuple[Any, str] = _FSSPEC.core.url_to_fs(url, **options)
     except (ImportError, ValueError) as error:
         raise ConfigurationError(
             f"{url} cannot be used as object storage: {_text(error)}.",
