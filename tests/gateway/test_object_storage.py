@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.errors import ConfigurationError, ObjectStorageError
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.objects import open_store
 from spanloop.foundation.paths import DataDir
+from spanloop.gateway.engine.deployment import Deployment, DeploymentFile
+from spanloop.gateway.local_copies import LocalCopies
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.deploy import deploy
 
@@ -63,3 +66,34 @@ def test_a_version_is_fetched_checked_and_held_while_it_is_served(
             deploy(here, reference, serving_path=as_it_is)
         served = Path(gateway.admin_get("status").json()["deployment"]["path"])
         assert (served / "model.safetensors").read_text() == "2"
+
+
+def test_a_gateway_that_starts_again_fetches_what_was_removed_or_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANLOOP_STORAGE_URL", f"file://{tmp_path}/storage")
+    version = Registry(DataDir(tmp_path / "here").open()).add("m", write_model(tmp_path / "source", 2))
+    data_dir = DataDir(tmp_path / "gateway").open()
+    document = {"name": "m", "version": "v1", "path": str(version.object_name)}
+    requested = LocalCopies(data_dir, data_dir.shared)
+    deployment = Deployment.parse(requested.resolve(document))
+    DeploymentFile(data_dir).write(deployment)
+    requested.keep(None)
+    moved = DataDir(tmp_path / "moved")
+    data_dir.path.rename(moved.path)
+    shutil.rmtree(moved.path / "objects")
+    found = DeploymentFile(moved).read()
+    assert found is not None
+    copies = LocalCopies(moved, moved.shared)
+    copies.hold(found)
+    assert (Path(found.path) / "model.safetensors").read_text() == "2"
+    assert Path(found.path).is_relative_to(moved.path)
+    with pytest.raises(ConfigurationError, match="'path' of a deployment leads out of the shared folder"):
+        copies.resolve({"path": "models/../../m"})
+    copies.keep(found)
+    monkeypatch.setenv("SPANLOOP_STORAGE_CACHE_BYTES", str(version.size_bytes + 1000))
+    other = Registry(DataDir(tmp_path / "here")).add("m", write_model(tmp_path / "other", 3))
+    with pytest.raises(ObjectStorageError, match="are in use"):
+        LocalCopies(moved, moved.shared).resolve({"path": str(other.object_name)})
+    copies.keep(None)
+    LocalCopies(moved, moved.shared).resolve({"path": str(other.object_name)})

@@ -17,8 +17,8 @@ from .authentication import Authenticator
 from .canary.canaries import Canaries
 from .chat.request_body import read_body
 from .engine.deployment import Deployment
-from .engine.local_copies import LocalCopies
 from .fencing import FencingTokens
+from .local_copies import LocalCopies
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
@@ -64,14 +64,14 @@ class Admin:
         self._canaries = canaries
         self._names = names
         self._metered = metered
-        self._data_dir = data_dir
+        self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
         self._authenticator.check_admin(request)
         body = await read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
-        copies = LocalCopies(self._data_dir)
+        copies = LocalCopies(self._data_dir, self._shared_dir)
         try:
             target = Deployment.parse(await asyncio.to_thread(copies.resolve, body))
             self._tokens.accept(body)

@@ -113,7 +113,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: K
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
     from spanloop.administration.backup_objects import received_backup
-    from spanloop.administration.restore import Targets
+    from spanloop.administration.restore import Targets, check_empty
     from spanloop.administration.restore import restore as restore_backup
     from spanloop.foundation.objects.storage import is_url
     from spanloop.store import connect
@@ -130,6 +130,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: K
     with _progress() as progress, ExitStack() as stack:
         folder = Path(source)
         if is_url(source):
+            check_empty(directory)  # before anything is received
             work = directory.path.with_name(f".{directory.path.name}.received")
             folder = stack.enter_context(received_backup(source, work, progress))
         manifest = restore_backup(folder, directory, on_progress=progress, targets=targets, keep_keys=keep_keys)

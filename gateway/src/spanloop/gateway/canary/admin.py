@@ -14,7 +14,7 @@ from spanloop.foundation.paths import DataDir
 from ..admin import read_json
 from ..api_errors import ApiError
 from ..authentication import Authenticator
-from ..engine.local_copies import LocalCopies
+from ..local_copies import LocalCopies
 from ..pauses import Pauses
 from .canaries import Canaries
 from .canary import Canary
@@ -34,14 +34,14 @@ class CanaryAdmin:
         self._canaries = canaries
         self._pauses = pauses
         self._authenticator = authenticator
-        self._data_dir = data_dir
+        self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def start(self, request: Request) -> Response:
         """Start a canary; respond when its candidate serves."""
         self._authenticator.check_admin(request)
         body = await read_json(request)
         self._pauses.check_deploy("")
-        copies = LocalCopies(self._data_dir)
+        copies = LocalCopies(self._data_dir, self._shared_dir)
         try:
             await self._canaries.begin(await asyncio.to_thread(copies.resolve, body))
         except ConfigurationError as error:

@@ -173,6 +173,9 @@ def relocated(deployment: Deployment, data_dir: DataDir) -> Deployment:
     """Return a stored deployment with its folders of now, where the data directory was moved or restored elsewhere."""
 
     def moved(path: str) -> str:
+        before, _, copy = path.rpartition("/objects/")
+        if before and "/" not in copy:  # a copy of an object, which is fetched again
+            return str(data_dir.path / "objects" / copy)
         before, _, within = path.rpartition("/models/")
         folder = data_dir.models / within
         return str(folder) if before and not Path(path).exists() and folder.is_dir() else path

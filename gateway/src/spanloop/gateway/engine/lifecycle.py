@@ -19,9 +19,9 @@ from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.foundation.trained_logprobs import TOLERANCE, TrainedLogprobs
 
 from ..api_errors import UnavailableError
+from ..local_copies import LocalCopies
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .gate import EngineEndpoint, EngineGate
-from .local_copies import LocalCopies
 from .served_adapter import ServedAdapter
 from .status import DeployResult, EngineState, EngineStatus
 from .upstream_weights import UpstreamWeights
@@ -66,7 +66,7 @@ class EngineLifecycle:
         self._file = file
         self._settings = settings
         self._data_dir = data_dir
-        self._copies = LocalCopies(data_dir)
+        self._copies = LocalCopies(data_dir, data_dir.shared)
         self._upstream_weights = upstream_weights
         self._lock = asyncio.Lock()
         self._supervisor: asyncio.Task[None] | None = None

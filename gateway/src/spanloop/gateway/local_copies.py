@@ -11,7 +11,7 @@ from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.objects import object_storage
 from spanloop.foundation.paths import DataDir
 
-from .deployment import Deployment
+from .engine.deployment import Deployment
 
 if TYPE_CHECKING:
     from spanloop.foundation.objects.cache import CachedFolder
@@ -24,10 +24,12 @@ class LocalCopies:
 
     Args:
         data_dir: The gateway's, which holds the copies.
+        shared_dir: Of this host; relative paths of a deployment are in it, or are names of objects.
     """
 
-    def __init__(self, data_dir: DataDir) -> None:
+    def __init__(self, data_dir: DataDir, shared_dir: Path) -> None:
         self._data_dir = data_dir
+        self._shared_dir = shared_dir
         self._held: dict[str, CachedFolder] = {}
 
     def resolve(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +46,7 @@ class LocalCopies:
                 continue
             if ".." in Path(value).parts:
                 raise ConfigurationError(f"{name!r} of a deployment leads out of the shared folder: {value!r}.")
-            folder = self._data_dir.shared / value
+            folder = self._shared_dir / value
             storage = None if folder.is_dir() else object_storage(self._data_dir.path)
             if storage is not None:
                 copy = storage.cache.acquire(storage.store, value)
