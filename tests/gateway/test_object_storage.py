@@ -91,7 +91,8 @@ def test_a_gateway_that_starts_again_fetches_what_was_removed_or_moved(
     with pytest.raises(ConfigurationError, match="'path' of a deployment leads out of the shared folder"):
         copies.resolve({"path": "models/../../m"})
     copies.keep(found)
-    monkeypatch.setenv("SPANLOOP_STORAGE_CACHE_BYTES", str(version.size_bytes + 1000))
+    size_bytes = open_store(f"file://{tmp_path}/storage").get(str(version.object_name)).size_bytes
+    monkeypatch.setenv("SPANLOOP_STORAGE_CACHE_BYTES", str(size_bytes + 100))
     other = Registry(DataDir(tmp_path / "here")).add("m", write_model(tmp_path / "other", 3))
     with pytest.raises(ObjectStorageError, match="are in use"):
         LocalCopies(moved, moved.shared).resolve({"path": str(other.object_name)})
