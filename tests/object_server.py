@@ -163,7 +163,6 @@ class ObjectServer(NamedTuple):
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (self.environment | {STORAGE_URL_ENV: url}).items():
                 patch.setenv(name, value)
-            forget_clients()
             self.proxy.requests.clear()
             yield url
         self.proxy.rules.clear()
@@ -189,6 +188,7 @@ def object_server(*, least_part_bytes: int = 64 * 1024) -> Generator[ObjectServe
     )
     try:
         _make_bucket(port, process)
+        forget_clients()  # of another server
         proxy = FaultyProxy(port)
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
