@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 FOLDER: Final = Path(__file__).parent
 ROOT: Final = FOLDER.parent
 EXTRAS: Final = {
-    "server": ("dashboard", "postgres"),
-    "training": ("gymnasium", "openenv", "postgres", "tasks", "train"),
+    "server": ("dashboard", "postgres", "storage"),
+    "training": ("gymnasium", "openenv", "postgres", "storage", "tasks", "train"),
 }
 """The extras of spanloop that an image installs."""
 

@@ -26,6 +26,8 @@ from spanloop.semconv.environment import (
     KEY_ENV,
     SERVICE_URL_ENVS,
     SHARED_DIR_ENV,
+    STORAGE_CACHE_BYTES_ENV,
+    STORAGE_URL_ENV,
 )
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -111,7 +113,8 @@ def _file_of(item: pytest.Item) -> str:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Isolate every test from the developer's spanloop settings and data directory."""
-    for name in (CLICKHOUSE_URL_ENV, KEY_ENV, SHARED_DIR_ENV, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
+    addresses = (CLICKHOUSE_URL_ENV, KEY_ENV, SHARED_DIR_ENV, STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV)
+    for name in (*addresses, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name + FILE_SUFFIX, raising=False)
     monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path_factory.getbasetemp() / f"default-data-dir-{uuid4().hex}"))

@@ -28,6 +28,8 @@ from spanloop.semconv.environment import (
     LOG_FORMAT_ENV,
     SERVICE_URL_ENVS,
     SHARED_DIR_ENV,
+    STORAGE_CACHE_BYTES_ENV,
+    STORAGE_URL_ENV,
 )
 
 FILE = """
@@ -72,6 +74,7 @@ def test_the_file_completes_the_environment_which_wins(tmp_path: Path) -> None:
 
 def test_each_address_is_a_variable_that_processes_read() -> None:
     read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, KEY_ENV, SHARED_DIR_ENV}
+    read |= {STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV}
     fields = [(section, field) for section in (Services, Storage) for field in section.model_fields]
     assert {section.variable(field).removesuffix(FILE_SUFFIX) for section, field in fields} == read
 
@@ -125,3 +128,16 @@ def test_doctor_names_the_variable_that_sets_a_key(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("SPANLOOP_PROMOTION_MARGIN", "0.2")
     (check,) = settings_checks(tmp_path)
     assert check.detail == "margin = 0.2 (SPANLOOP_PROMOTION_MARGIN), min_tasks = 5"
+
+
+def test_the_object_storage_reaches_every_process(tmp_path: Path) -> None:
+    (tmp_path / "spanloop.toml").write_text('[storage]\nurl = "s3://bucket/prefix/"\ncache_bytes = 1000\n')
+    found = load_configuration(tmp_path)
+    environment: dict[str, str] = {}
+    export_settings(found.services, found.storage, environment)
+    assert environment == {STORAGE_URL_ENV: "s3://bucket/prefix", STORAGE_CACHE_BYTES_ENV: "1000"}
+    for url, message in (("bucket", "expected a URL such as s3://"), ("s3://me:secret@bucket", "has a password")):
+        (tmp_path / "spanloop.toml").write_text(f'[storage]\nurl = "{url}"\n')
+        with pytest.raises(ConfigurationError, match=message) as refused:
+            load_configuration(tmp_path)
+        assert "secret" not in str(refused.value)

@@ -72,11 +72,11 @@ def test_a_job_that_starts_from_an_adapter_keeps_both_for_one_base(
     base = registry.add("tiny", tiny_model)
     version = add_adapter(registry, base, tmp_path / "adapter", rank=8)
     spec = JobSpec.of(base="tiny", lora_rank=504, lora_merge=False)
-    assert adapter_to_keep(spec, base) == KeptAdapter("tiny@v1")
-    assert adapter_to_keep(spec, version) == KeptAdapter("tiny@v1", merged=version.path)
-    assert adapter_to_keep(spec.changed(lora_merge=True), version) is None
+    assert adapter_to_keep(registry, spec, base.reference) == KeptAdapter("tiny@v1")
+    assert adapter_to_keep(registry, spec, version.reference) == KeptAdapter("tiny@v1", merged=version.path)
+    assert adapter_to_keep(registry, spec.changed(lora_merge=True), version.reference) is None
     with pytest.raises(JobError, match=r"of rank 8\. With lora_rank 505 the new one would have rank 513"):
-        adapter_to_keep(spec.changed(lora_rank=505), version)
+        adapter_to_keep(registry, spec.changed(lora_rank=505), version.reference)
 
 
 def test_an_adapter_is_deployed_with_its_base(data_dir: DataDir, tiny_model: Path, tmp_path: Path) -> None:

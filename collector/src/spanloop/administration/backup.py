@@ -39,6 +39,9 @@ def _find_none(_saved: Path, _models: Path) -> Sequence[str]:
     return ()
 
 
+def _collect_nothing(_saved: Path, _files: Path) -> None: ...
+
+
 class Source(NamedTuple):
     """What is backed up besides the files, and how."""
 
@@ -53,6 +56,8 @@ class Source(NamedTuple):
     """Writes the control database into a SQLite file; None copies the one in the data directory."""
     find_lost_versions: Callable[[Path, Path], Sequence[str]] = _find_none
     """Returns the versions of a saved control database whose weights are not in a folder of models."""
+    collect_objects: Callable[[Path, Path], None] = _collect_nothing
+    """Adds what is in object storage to the files of the backup: for a saved control database, to a folder."""
 
 
 def backup(
@@ -156,6 +161,8 @@ def _save_control_and_files(
         elif data_dir.control_db.exists():
             _copy_database(data_dir.control_db, saved)
         copy_files(data_dir, target, models=models, on_progress=on_progress)
+        on_progress("fetching what is in object storage", 0, 0)
+        source.collect_objects(saved, target)
         lost = source.find_lost_versions(saved, target / "models") if models and saved.exists() else ()
         if not lost:
             break

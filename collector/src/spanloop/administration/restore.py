@@ -89,11 +89,7 @@ def restore(
     """
     source = source.expanduser().absolute()
     target = data_dir.path
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ConfigurationError(
-            f"The data directory {target} is not empty, so nothing was restored.",
-            next_step="Name a new directory with --data-dir, or move this one.",
-        )
+    check_empty(data_dir)
     manifest = read_manifest(source)
     kept = KEY_NAMES if keep_keys else ()
     staging = DataDir(target.with_name(f".{target.name}.restoring"))
@@ -120,6 +116,20 @@ def restore(
     except OSError as error:
         raise disk_error(target, error) from error
     return manifest
+
+
+def check_empty(data_dir: DataDir) -> None:
+    """Check that a backup can be restored into a data directory.
+
+    Raises:
+        ConfigurationError: It has files.
+    """
+    target = data_dir.path
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigurationError(
+            f"The data directory {target} is not empty, so nothing was restored.",
+            next_step="Name a new directory with --data-dir, or move this one.",
+        )
 
 
 def _restore_tables(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.keys.service_keys import bearer, trusted_certificates
+from spanloop.foundation.objects import object_storage
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import (
     CLICKHOUSE_URL_ENV,
@@ -77,6 +78,7 @@ def service_checks(data_dir: Path) -> Iterator[Check]:
     yield from _check_clickhouse()
     yield from _check_control(data_dir)
     yield from _check_shared(data_dir)
+    yield from _check_object_storage(data_dir)
 
 
 def _read_key() -> tuple[str, Check | None]:
@@ -238,6 +240,18 @@ def _clock_check(where: str, difference_s: float) -> Check:
     sign = "ahead of" if difference_s > 0 else "behind"
     detail = f"{abs(difference_s):.1f} s {sign} this host's; at most {MAX_CLOCK_DIFFERENCE_S:g} s are expected"
     return Check(f"clock of {where}", abs(difference_s) <= MAX_CLOCK_DIFFERENCE_S, detail, _NEXT_CLOCK)
+
+
+def _check_object_storage(data_dir: Path) -> Iterator[Check]:
+    try:
+        storage = object_storage(data_dir)
+        if storage is None:
+            return
+        versions = len(storage.store.names("models"))
+    except SpanloopError as error:
+        yield Check("object storage", ok=False, detail=error.what, fix=error.next_step)
+        return
+    yield Check("object storage", True, f"{storage.store.url} answers, with {versions} objects of models")
 
 
 def _check_shared(data_dir: Path) -> Iterator[Check]:

@@ -67,7 +67,7 @@ def check_run(data_dir: "DataDir", demo_run: DemoRun) -> list[CheckResult]:
     with connect(data_dir) as store:
         data = _load_data(store, demo_run)
     registry = Registry(data_dir)
-    base, trained = registry.get(demo_run.base).path, registry.get(demo_run.version).path
+    base, trained = (registry.folder(registry.get(reference)) for reference in (demo_run.base, demo_run.version))
     return [
         _check_spans(data),
         _check_transitions(data),

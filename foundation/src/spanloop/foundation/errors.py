@@ -10,6 +10,7 @@
     │   └── NotRunningError
     ├── DataDirectoryError      another version, not writable, disk full
     ├── StoreError              ClickHouse rejected a statement or is unreachable
+    ├── ObjectStorageError      an object is missing or damaged, or its storage is unreachable
     ├── ConversionError         spans that cannot become transitions
     └── JobError                a training job that cannot run or failed
 
@@ -26,6 +27,7 @@ __all__ = [
     "DataDirectoryError",
     "JobError",
     "NotRunningError",
+    "ObjectStorageError",
     "PortInUseError",
     "ServiceError",
     "SpanloopError",
@@ -61,6 +63,12 @@ class DataDirectoryError(SpanloopError):
 
 class StoreError(SpanloopError):
     """ClickHouse rejected a statement or is unreachable."""
+
+    exit_code = 5
+
+
+class ObjectStorageError(SpanloopError):
+    """An object is missing, incomplete or damaged, or the storage is unreachable."""
 
     exit_code = 5
 

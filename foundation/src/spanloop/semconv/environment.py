@@ -43,6 +43,12 @@ file that holds it."""
 SHARED_DIR_ENV: Final = "SPANLOOP_SHARED_DIR"
 """The folder of models, jobs and API keys that the roles on all hosts share; unset means the data directory."""
 
+STORAGE_URL_ENV: Final = "SPANLOOP_STORAGE_URL"
+"""Object storage of models, data sets and checkpoints, such as ``s3://bucket/prefix``; unset means folders."""
+
+STORAGE_CACHE_BYTES_ENV: Final = "SPANLOOP_STORAGE_CACHE_BYTES"
+"""Most bytes of the copies of objects on this host."""
+
 FILE_SUFFIX: Final = "_FILE"
 """``SPANLOOP_KEY_FILE`` names a file that holds the value of ``SPANLOOP_KEY``."""
 

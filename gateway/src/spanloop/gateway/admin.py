@@ -1,8 +1,8 @@
 """``/admin``: deploy, stop, pause, resume, metered keys and status, for the data directory's token or an API key."""
 
+import asyncio
 from dataclasses import asdict
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final, cast
 
 from starlette.requests import Request
@@ -10,13 +10,15 @@ from starlette.responses import JSONResponse, Response
 
 from spanloop.foundation.errors import ConfigurationError, SpanloopError
 from spanloop.foundation.keys.local_tokens import METERED_PREFIX
+from spanloop.foundation.paths import DataDir
 
 from .api_errors import ApiError
 from .authentication import Authenticator
 from .canary.canaries import Canaries
 from .chat.request_body import read_body
-from .engine.deployment import Deployment, in_shared_folder
+from .engine.deployment import Deployment
 from .fencing import FencingTokens
+from .local_copies import LocalCopies
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
@@ -38,7 +40,7 @@ class Admin:
         canaries: A deployment of its candidate ends a canary.
         names: Further names of models.
         metered: Keys of loops, whose calls have a limit of tokens.
-        shared_dir: Of this host; relative paths of a deployment are in it.
+        data_dir: The gateway's; relative paths of a deployment are in its shared folder or in object storage.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Admin:
         canaries: Canaries,
         names: ModelNames,
         metered: MeteredKeys,
-        shared_dir: Path,
+        data_dir: DataDir,
     ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
@@ -62,15 +64,16 @@ class Admin:
         self._canaries = canaries
         self._names = names
         self._metered = metered
-        self._shared_dir = shared_dir
+        self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
         self._authenticator.check_admin(request)
         body = await read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
+        copies = LocalCopies(self._data_dir, self._shared_dir)
         try:
-            target = Deployment.parse(in_shared_folder(body, self._shared_dir))
+            target = Deployment.parse(await asyncio.to_thread(copies.resolve, body))
             self._tokens.accept(body)
             self._canaries.check_deploy(target.label)
             await self._canaries.end_before(target.label)
@@ -80,6 +83,8 @@ class Admin:
             raise ApiError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
+        finally:
+            copies.keep(None)  # the engine's lifecycle holds them
         self._metrics.count("deployments_total", method=result.method)
         return JSONResponse(
             {

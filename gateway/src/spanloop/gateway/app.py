@@ -130,9 +130,9 @@ class Gateway:
             canaries=self.canaries,
             names=self.names,
             metered=self.metered,
-            shared_dir=data_dir.shared,
+            data_dir=data_dir,
         )
-        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir.shared)
+        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir)
 
     def _count_refusal(self, reason: str) -> None:
         self.metrics.count("refused_total", reason=reason)

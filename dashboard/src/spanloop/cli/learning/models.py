@@ -56,7 +56,7 @@ def list_models(data_dir: DataDirOption = None) -> None:
                 version.adapter_base or "",
                 version.job_id or "",
                 f"{version.created_at:%Y-%m-%d %H:%M}",
-                str(version.path),
+                version.object_name or str(version.path),
             )
             for version in versions
         ),

@@ -1,6 +1,6 @@
 """Commands of administration: ``spanloop backup``, ``restore``, ``copy`` and ``forget``."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -27,9 +27,16 @@ _BACKUP_DRAIN_S: Final = 300.0
 _FORGET_DRAIN_S: Final = 30.0
 
 DestinationArgument = Annotated[
-    Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it appears when it is complete.")
+    str,
+    typer.Argument(
+        metavar="DEST",
+        help="A new folder, best on another disk, or a URL such as s3://bucket/backups/monday; it appears when it is "
+        "complete.",
+    ),
 ]
-SourceArgument = Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made.")]
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made, or the URL that it was sent to.")
+]
 KeepKeysOption = Annotated[
     bool,
     typer.Option(
@@ -45,15 +52,20 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
     The backup holds every span that was acknowledged before, also from a ClickHouse and a PostgreSQL elsewhere.
     Conversions wait until ClickHouse is backed up. An interrupted backup leaves no incomplete folder at DEST.
 
+    A backup at a URL is made beside the data directory first, which needs its size there, and is sent then.
+
     Example: `spanloop backup /mnt/backups/spanloop-monday --models`
     """
     from spanloop.administration.backup import Source
     from spanloop.administration.backup import backup as create_backup
+    from spanloop.administration.backup_objects import send_backup
+    from spanloop.foundation.objects.storage import is_url
     from spanloop.pipeline import run_lease
     from spanloop.store import connect
+    from spanloop.training.dataset.dataset_objects import fetch_missing
     from spanloop.training.jobs.database.database_copy import save_control_database
     from spanloop.training.jobs.paths import ControlPaths
-    from spanloop.training.models.saved_registry import find_lost_versions
+    from spanloop.training.models.saved_registry import fetch_version_objects, find_lost_versions
 
     directory = data_directory(data_dir)
     paths = ControlPaths.of(directory)
@@ -63,6 +75,11 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
             progress("writing the spool", 0, 0)
             drain(directory, timeout_s=_BACKUP_DRAIN_S, captures_may_wait=True)
 
+        def collect_objects(saved: Path, files: Path) -> None:
+            fetch_missing(directory.path, files / "jobs")
+            if models and saved.exists():
+                fetch_version_objects(directory.path, saved, files / "models")
+
         source = Source(
             store,
             is_external=bool(read_setting(CLICKHOUSE_URL_ENV)),
@@ -70,11 +87,21 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
             paused_conversion=partial(run_lease.acquire, store),
             save_control=partial(save_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
             find_lost_versions=find_lost_versions,
+            collect_objects=collect_objects,
         )
-        manifest = create_backup(directory, source, destination, models=models, on_progress=progress)
+
+        def create(folder: Path) -> "BackupManifest":
+            return create_backup(directory, source, folder, models=models, on_progress=progress)
+
+        if is_url(destination):
+            work = directory.path.with_name(f".{directory.path.name}.backup")
+            manifest = send_backup(destination, work, create, progress)
+        else:
+            destination = str(Path(destination).expanduser().absolute())
+            manifest = create(Path(destination))
     _print_manifest(manifest)
     err.print(f"left out: {'; '.join(manifest.left_out)}", markup=False)
-    out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
+    out.print(f"backed up to {destination}", markup=False)
 
 
 def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: KeepKeysOption = False) -> None:
@@ -85,8 +112,10 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: K
 
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
-    from spanloop.administration.restore import Targets
+    from spanloop.administration.backup_objects import received_backup
+    from spanloop.administration.restore import Targets, check_empty
     from spanloop.administration.restore import restore as restore_backup
+    from spanloop.foundation.objects.storage import is_url
     from spanloop.store import connect
     from spanloop.training.jobs.database.database_copy import load_control_database, renew_tokens
     from spanloop.training.jobs.paths import ControlPaths
@@ -98,8 +127,13 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None, keep_keys: K
         renew_tokens=renew_tokens,
         load_control=partial(load_control_database, paths) if read_setting(CONTROL_URL_ENV) else None,
     )
-    with _progress() as progress:
-        manifest = restore_backup(source, directory, on_progress=progress, targets=targets, keep_keys=keep_keys)
+    with _progress() as progress, ExitStack() as stack:
+        folder = Path(source)
+        if is_url(source):
+            check_empty(directory)  # before anything is received
+            work = directory.path.with_name(f".{directory.path.name}.received")
+            folder = stack.enter_context(received_backup(source, work, progress))
+        manifest = restore_backup(folder, directory, on_progress=progress, targets=targets, keep_keys=keep_keys)
     _print_manifest(manifest)
     if not manifest.has_models:
         err.print("the backup has no model folders: add a model again before serving it")

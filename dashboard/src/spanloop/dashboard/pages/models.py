@@ -210,7 +210,7 @@ def _version(model: ModelVersion, serving: str) -> None:
         | (dataset_facts(manifest) if manifest else {})
         | {
             "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
-            "folder": str(model.path),
+            "folder": model.object_name or str(model.path),
             "weights SHA-256": model.weights_sha256,
         }
         | {

@@ -43,7 +43,8 @@ def _decode_token(tokenizer: Any, token_id: int) -> str:
 
 
 def _tokenizer_file(policy_version: str) -> Path:
-    return resources.registry().get(policy_version).path / "tokenizer.json"
+    registry = resources.registry()
+    return registry.folder(registry.get(policy_version), weights=False) / "tokenizer.json"
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)

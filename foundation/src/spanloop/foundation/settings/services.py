@@ -1,4 +1,4 @@
-"""``[services]`` and ``[storage]``: where the roles are, which key opens them, and the folder that they share.
+"""``[services]`` and ``[storage]``: where the roles are, which key opens them, and the files that they share.
 
 Invariant: a setting is a variable of the environment in the end, which every process that is started inherits. A
 variable that is set already wins over the file. A secret's file is named to other processes, its content is not.
@@ -7,8 +7,9 @@ variable that is set already wins over the file. A secret's file is named to oth
 import os
 from collections.abc import MutableMapping
 from typing import Self
+from urllib.parse import urlsplit
 
-from pydantic import SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from spanloop.semconv.environment import FILE_SUFFIX
 
@@ -59,6 +60,25 @@ class Storage(EnvironmentSection):
 
     shared_dir: FilePath | None = None
     """The folder of models, jobs and API keys, the same on all hosts. Without it they are in the data directory."""
+    url: str = ""
+    """Object storage of models, data sets and checkpoints, such as ``s3://bucket/prefix``, or another URL of fsspec.
+    Credentials come from the environment (``AWS_PROFILE``, ``AWS_ACCESS_KEY_ID``). Empty: they are folders."""
+    cache_bytes: int | None = Field(default=None, gt=0)
+    """Most bytes of the copies of objects on a host, in ``objects/`` of its data directory. Default: 64 GiB."""
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the environment variable of a field, such as ``SPANLOOP_STORAGE_URL``."""
+        return super().variable(field if field == "shared_dir" else f"storage_{field}")
+
+    @field_validator("url")
+    @classmethod
+    def _names_no_password(cls, url: str) -> str:
+        if url and "://" not in url:
+            raise ValueError("expected a URL such as s3://bucket/prefix; a folder is shared_dir")
+        if urlsplit(url).password:
+            raise ValueError("the URL has a password; give credentials in the environment")
+        return url.rstrip("/")
 
 
 def export_settings(services: Services, storage: Storage, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -1,19 +1,20 @@
 """``/admin/canary``: start, status and stop."""
 
+import asyncio
 from dataclasses import asdict
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from spanloop.foundation.errors import ConfigurationError, SpanloopError
+from spanloop.foundation.paths import DataDir
 
 from ..admin import read_json
 from ..api_errors import ApiError
 from ..authentication import Authenticator
-from ..engine.deployment import in_shared_folder
+from ..local_copies import LocalCopies
 from ..pauses import Pauses
 from .canaries import Canaries
 from .canary import Canary
@@ -26,26 +27,29 @@ class CanaryAdmin:
         canaries: The canary that runs.
         pauses: A paused gateway starts none.
         authenticator: Checks each request.
-        shared_dir: Of this host; relative paths of a candidate are in it.
+        data_dir: The gateway's; relative paths of a candidate are in its shared folder or in object storage.
     """
 
-    def __init__(self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator, shared_dir: Path) -> None:
+    def __init__(self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator, data_dir: DataDir) -> None:
         self._canaries = canaries
         self._pauses = pauses
         self._authenticator = authenticator
-        self._shared_dir = shared_dir
+        self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def start(self, request: Request) -> Response:
         """Start a canary; respond when its candidate serves."""
         self._authenticator.check_admin(request)
         body = await read_json(request)
         self._pauses.check_deploy("")
+        copies = LocalCopies(self._data_dir, self._shared_dir)
         try:
-            await self._canaries.begin(in_shared_folder(body, self._shared_dir))
+            await self._canaries.begin(await asyncio.to_thread(copies.resolve, body))
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_canary") from error
         except SpanloopError as error:
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="canary_failed") from error
+        finally:
+            copies.keep(None)  # the candidate's lifecycle holds them
         return self._status()
 
     async def stop(self, request: Request) -> Response:

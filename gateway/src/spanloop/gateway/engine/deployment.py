@@ -64,23 +64,6 @@ class Deployment:
         return cls(name, version, path, adapter, tokenizer)
 
 
-def in_shared_folder(document: dict[str, Any], shared: Path) -> dict[str, Any]:
-    """Return a deploy request whose relative paths are resolved in the shared folder of this host.
-
-    Raises:
-        ConfigurationError: A relative path leads out of the shared folder.
-    """
-    resolved = dict(document)
-    for name in ("path", "adapter"):
-        value = document.get(name)
-        if not isinstance(value, str) or not value or Path(value).is_absolute():
-            continue
-        if ".." in Path(value).parts:
-            raise ConfigurationError(f"{name!r} of a deployment leads out of the shared folder: {value!r}.")
-        resolved[name] = str(shared / value)
-    return resolved
-
-
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
     """Digests of a model folder; equal ones mean that two folders differ only in their weights."""
@@ -190,6 +173,9 @@ def relocated(deployment: Deployment, data_dir: DataDir) -> Deployment:
     """Return a stored deployment with its folders of now, where the data directory was moved or restored elsewhere."""
 
     def moved(path: str) -> str:
+        before, _, copy = path.rpartition("/objects/")
+        if before and "/" not in copy:  # a copy of an object, which is fetched again
+            return str(data_dir.path / "objects" / copy)
         before, _, within = path.rpartition("/models/")
         folder = data_dir.models / within
         return str(folder) if before and not Path(path).exists() and folder.is_dir() else path

@@ -19,6 +19,7 @@ from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.foundation.trained_logprobs import TOLERANCE, TrainedLogprobs
 
 from ..api_errors import UnavailableError
+from ..local_copies import LocalCopies
 from .deployment import Deployment, LastDeployment, ModelFolder, read_folder
 from .gate import EngineEndpoint, EngineGate
 from .served_adapter import ServedAdapter
@@ -65,6 +66,7 @@ class EngineLifecycle:
         self._file = file
         self._settings = settings
         self._data_dir = data_dir
+        self._copies = LocalCopies(data_dir, data_dir.shared)
         self._upstream_weights = upstream_weights
         self._lock = asyncio.Lock()
         self._supervisor: asyncio.Task[None] | None = None
@@ -106,9 +108,12 @@ class EngineLifecycle:
             DataDirectoryError: Its files are not the registered ones; nothing was changed.
             ServiceError: The deployment failed; the message names the version that serves now.
         """
-        folder = await asyncio.to_thread(read_folder, target, self._data_dir.path)
+        folder = await asyncio.to_thread(self._read_folder, target)
         await asyncio.to_thread(ServedAdapter.of, target)
         async with self._lock:
+            await asyncio.to_thread(
+                self._copies.hold, target
+            )  # again: the transition before dropped what it does not use
             began_s = time.monotonic()
             if self._state is EngineState.SERVING and target == self._deployment:
                 return DeployResult(target, "unchanged", 0.0, 0)
@@ -128,8 +133,10 @@ class EngineLifecycle:
                 method = await self._load(target, folder, was_serving=was_serving)
                 await asyncio.to_thread(self._file.write, target)
             except SpanloopError as error:
+                self._copies.keep(previous)
                 raise await self._roll_back(target, previous, error) from error
             self._deployment, self._folder = target, folder
+            self._copies.keep(target)
             self._start_duration_s = time.monotonic() - began_s
             self._set_serving(target)
             self._start_supervisor(is_up=True)
@@ -143,6 +150,7 @@ class EngineLifecycle:
                 UnavailableError(f"The engine was stopped by an administrator; {_DEPLOY_NEXT}", code="engine_stopped")
             )
             await self._engine.stop()
+            self._copies.keep(None)
             self._state = EngineState.STOPPED
             _log.info("the engine is stopped")
 
@@ -176,6 +184,11 @@ class EngineLifecycle:
         self._gate.close(UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5))
         await self._cancel_supervisor()
         await self._engine.stop()
+        self._copies.keep(None)
+
+    def _read_folder(self, deployment: Deployment) -> ModelFolder:
+        self._copies.hold(deployment)
+        return read_folder(deployment, self._data_dir.path)
 
     def _start_in_background(self) -> None:
         self._state = EngineState.STARTING
@@ -348,7 +361,7 @@ class EngineLifecycle:
     async def _start_current(self) -> None:
         began_s = time.monotonic()
         if self._deployment is not None and self._engine.can_restart:
-            self._folder = await asyncio.to_thread(read_folder, self._deployment, self._data_dir.path)
+            self._folder = await asyncio.to_thread(self._read_folder, self._deployment)
             await self._start_engine(self._deployment)
         else:
             await self._engine.start("")

@@ -18,7 +18,7 @@ from .registry import ModelVersion, Registry
 
 
 def weights_version(registry: Registry, version: ModelVersion) -> ModelVersion:
-    """Return the version whose folder has the weights: the base of an adapter, else ``version``.
+    """Return the version that has the weights: the base of an adapter, else ``version``.
 
     Raises:
         JobError: The base is gone, or one of both was pruned.
@@ -26,7 +26,7 @@ def weights_version(registry: Registry, version: ModelVersion) -> ModelVersion:
     registry.require_weights(version)
     owner = version if version.adapter_base is None else registry.get(version.adapter_base)
     registry.require_weights(owner)
-    if not owner.path.is_dir():
+    if owner.object_name is None and not owner.path.is_dir():
         raise JobError(
             f"{version.reference} needs the weights of {owner.reference}; their folder does not exist: {owner.path}.",
             next_step="Restore it from a backup, or use another version: spanloop models list",
@@ -47,27 +47,29 @@ def full_weights(registry: Registry, version: ModelVersion, scratch: Path) -> Pa
     """
     owner = weights_version(registry, version)
     if owner is version:
-        return version.path
+        return registry.folder(version)
     if not scratch.exists():
         incoming = scratch.with_name(f".{scratch.name}.incoming")
         shutil.rmtree(incoming, ignore_errors=True)
         incoming.mkdir(parents=True)
-        merge_into_base(read_adapter(version.path), owner.path, incoming)
+        merge_into_base(read_adapter(registry.folder(version)), registry.folder(owner), incoming)
         incoming.rename(scratch)
     return scratch
 
 
-def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
-    """Return what the adapter of a job belongs to that starts from ``version``; None when it is merged.
+def adapter_to_keep(registry: Registry, spec: JobSpec, reference: str) -> KeptAdapter | None:
+    """Return what the adapter of a job belongs to that starts from ``reference``; None when it is merged.
 
     Raises:
         JobError: Together with the adapter that the job starts from its rank is more than vLLM serves.
     """
     if spec.optimiser.lora_merge:
         return None
+    version = registry.get(reference)
     if version.adapter_base is None:
         return KeptAdapter(version.reference)
-    rank = adapter_rank(version.path)
+    folder = registry.folder(version)
+    rank = adapter_rank(folder)
     added = spec.optimiser.lora_rank
     if rank + added > MAX_ADAPTER_RANK:
         raise JobError(
@@ -75,4 +77,4 @@ def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
             f"rank {rank + added}; vLLM serves up to {MAX_ADAPTER_RANK}.",
             next_step="Submit it again with a lower lora_rank, or with lora_merge = true.",
         )
-    return KeptAdapter(version.adapter_base, merged=version.path)
+    return KeptAdapter(version.adapter_base, merged=folder)

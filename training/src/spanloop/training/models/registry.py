@@ -31,8 +31,14 @@ from spanloop.training.jobs.training_ids import job_of, training_id
 from spanloop.training.models.aliases import find_alias, no_such_alias
 from spanloop.training.models.atomic_copy import CopiedFolder, check_model_folder, copy_to_incoming, rename_into_place
 from spanloop.training.models.files.tokenizer_fingerprint import tokenizer_fingerprint
+from spanloop.training.models.files.weights import has_output_layer
+from spanloop.training.models.version_objects import VersionObjects
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
+OBJECT: Final = "object"
+"""Key of a version's metadata, see `ModelVersion.object_name`."""
+SERVED_AS_IT_IS: Final = "served_as_it_is"
+"""Key of the metadata of a version in object storage: an engine loads its weights without a copy."""
 ADAPTER_BASE: Final = "adapter_base"
 """Key of a version's metadata, see `ModelVersion.adapter_base`."""
 PRUNED_AT: Final = "pruned_at"
@@ -48,7 +54,8 @@ class ModelVersion:
     version: str
     """``v1``, ``v2``, … in the order of registration."""
     path: Path
-    """Absolute path of the Hugging Face folder. Read only."""
+    """Absolute path of the Hugging Face folder. Read only. With ``object_name`` it exists only after a restore;
+    `Registry.folder` returns the copy on this host."""
     parent: str | None
     """The ``name@version`` that it was trained from; None for an imported model."""
     job_id: str | None
@@ -68,6 +75,12 @@ class ModelVersion:
         """The ``name@version`` whose weights this LoRA adapter updates; None for a version with its own weights."""
         base = self.metadata.get(ADAPTER_BASE)
         return base if isinstance(base, str) else None
+
+    @property
+    def object_name(self) -> str | None:
+        """Its name in object storage; None for a version that is a folder."""
+        name = self.metadata.get(OBJECT)
+        return name if isinstance(name, str) and not self.path.is_dir() else None
 
     @property
     def is_pruned(self) -> bool:
@@ -107,6 +120,8 @@ class Registry:
         self._paths = ControlPaths.of(data_dir)
         self._database = ControlDatabase(self._paths)
         self._clock = clock
+        self.objects: Final = VersionObjects(self._paths.root)
+        """The versions in object storage, and their copies on this host."""
 
     def add(
         self,
@@ -148,6 +163,9 @@ class Registry:
         check_model_folder(Path(source_path))
         temporary, copied = copy_to_incoming(Path(source_path), self._paths.models / name)
         try:
+            stored = self.objects.store(name, temporary) if self.objects.is_configured else None
+            if stored is not None:
+                metadata = dict(metadata) | {OBJECT: stored.name, SERVED_AS_IT_IS: has_output_layer(temporary)}
             with self._database.write() as session:
                 # Checked again under the write lock: another attempt may have registered during the copy.
                 row = _version_of_stage(session, job_id, stage, token)
@@ -156,7 +174,10 @@ class Registry:
                     row = self._new_row(
                         session, name, copied=copied, parent=parent, training=training, metadata=metadata
                     )
-                    rename_into_place(temporary, self._folder(row))
+                    if stored is None:
+                        rename_into_place(temporary, self._folder(row))
+                    else:
+                        self.objects.check(stored)  # under the lock, which `prune` takes, too
         finally:
             # Exists only if another attempt of the same job was faster, or the transaction failed.
             shutil.rmtree(temporary, ignore_errors=True)
@@ -245,9 +266,17 @@ class Registry:
         """
         version = self.find(reference) if "@" in reference else None
         try:
-            return None if version is None else tokenizer_fingerprint(version.path)
+            return None if version is None else tokenizer_fingerprint(self.folder(version, weights=False))
         except JobError:
             return None
+
+    def folder(self, version: ModelVersion, *, weights: bool = True) -> Path:
+        """Return the folder of a version on this host, of an object a copy that stays as long as this registry.
+
+        Without ``weights`` no large file is fetched. It raises as `VersionObjects.folder`.
+        """
+        name = version.object_name
+        return version.path if name is None else self.objects.folder(name, weights=weights)
 
     def check_lease(self, job_id: str | None, token: int | None) -> None:
         """Check that ``token``, if given, is still the job's token; does not take a lock.

@@ -28,10 +28,9 @@ from safetensors.numpy import save_file
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths.checksums import CHECKSUMS_FILE, write_checksums
 
-from .files.weights import INDEX_FILE, read_header
+from .files.weights import INDEX_FILE, OUTPUT_LAYER, read_header
 from .registry import ModelVersion
 
-_HEAD: Final = "lm_head.weight"
 _EMBEDDINGS: Final = ("embed_tokens.weight", "wte.weight")
 _WEIGHTS: Final = "model.safetensors"
 _PART_BYTES: Final = 512 << 20
@@ -49,7 +48,7 @@ def serving_path(version: ModelVersion) -> Path:
     shards = sorted(version.path.glob("*.safetensors"))
     if not shards:
         raise JobError(f"Model {version.reference} ({version.path}) has no *.safetensors to serve.")
-    if any(_HEAD in read_header(shard) for shard in shards):
+    if any(OUTPUT_LAYER in read_header(shard) for shard in shards):
         return version.path
     target = version.path.with_name(f"{version.path.name}.serving")
     if not target.exists():
@@ -82,9 +81,9 @@ def _copy_weights(version: ModelVersion, shards: Sequence[Path], folder: Path) -
         file = f"model-{number:05}.safetensors"
         save_file(part, folder / file, metadata={"format": "pt"})
         weight_map |= dict.fromkeys(part, file)
-    if _HEAD not in weight_map:
+    if OUTPUT_LAYER not in weight_map:
         raise JobError(
-            f"Model {version.reference} ({version.path}) has neither {_HEAD} nor a tensor ending with "
+            f"Model {version.reference} ({version.path}) has neither {OUTPUT_LAYER} nor a tensor ending with "
             f"{' or '.join(_EMBEDDINGS)}.",
             next_step="Save it with untied embeddings and add it again: spanloop models add.",
         )
@@ -108,7 +107,7 @@ def _parts(shards: Sequence[Path]) -> Iterator[dict[str, _Array]]:
                     part.clear()
                 part[name] = values
                 if name.endswith(_EMBEDDINGS) and not has_head:
-                    part[_HEAD] = values
+                    part[OUTPUT_LAYER] = values
                     has_head = True
     if part:
         yield part

@@ -5,6 +5,7 @@ Invariant: the gateway confirmed every recorded deployment. A failed deployment 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -17,7 +18,7 @@ from spanloop.semconv.environment import GATEWAY_URL_ENV, KEY_ENV, find_service
 from spanloop.training.jobs.leases import JobLeaseLostError
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.adapter_versions import weights_version
-from spanloop.training.models.registry import ModelVersion, Registry
+from spanloop.training.models.registry import SERVED_AS_IT_IS, ModelVersion, Registry
 
 STALE_TOKEN: Final = "stale_token"  # noqa: S105 - an error code
 """The gateway's code for a fencing token that is older than one of the same job."""
@@ -238,8 +239,8 @@ def _command(
 
 
 def require_folder(model: ModelVersion) -> None:
-    """Check that a version's folder is there; JobError: it is not."""
-    if not model.path.is_dir():
+    """Check that the folder of a version that is no object is there; JobError: it is not."""
+    if model.object_name is None and not model.path.is_dir():
         raise JobError(
             f"The folder of {model.reference} does not exist: {model.path}.",
             next_step="Restore it from a backup, or deploy another version: spanloop models list",
@@ -251,20 +252,30 @@ def served_weights(
 ) -> dict[str, str]:
     """Return what the gateway needs to serve a version: ``name``, ``version``, ``path``, ``adapter``, ``tokenizer``.
 
-    Paths are relative to the shared folder, which a gateway on another host may have mounted elsewhere.
+    Paths are relative to the shared folder, which a gateway on another host may have mounted elsewhere, or names in
+    object storage.
 
     Args:
         registry: Holds the version.
         model: The version; its folder exists.
         serving_path: As in `deploy`.
     """
-    folder = (serving_path or _untied_copy)(weights_version(registry, model))
-    weights = {"name": model.name, "version": model.version, "path": registry.location(folder)}
+    location = _serving_location(registry, weights_version(registry, model), serving_path or _untied_copy)
+    weights = {"name": model.name, "version": model.version, "path": location}
     if model.adapter_base is not None:
-        weights["adapter"] = registry.location(model.path)
+        weights["adapter"] = model.object_name or registry.location(model.path)
     if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
         weights["tokenizer"] = tokenizer
     return weights
+
+
+def _serving_location(registry: Registry, owner: ModelVersion, serving_path: Callable[[ModelVersion], Path]) -> str:
+    name = owner.object_name
+    if name is None:
+        return registry.location(serving_path(owner))
+    if owner.metadata.get(SERVED_AS_IT_IS) is True:
+        return name
+    return registry.objects.serving_object(name, lambda folder: serving_path(replace(owner, path=folder)))
 
 
 def _untied_copy(model: ModelVersion) -> Path:

@@ -56,7 +56,7 @@ def export_model(
     lineage = registry.lineage(version.reference)
     decisions = Decisions(data_dir).list(candidate=version.reference)
     target = folder.absolute()
-    temporary, _ = copy_to_incoming(version.path, target.parent)
+    temporary, _ = copy_to_incoming(registry.folder(version), target.parent)
     (temporary / CHECKSUMS_FILE).unlink()  # other files are added, and the user may change all of them
     if (temporary / CARD_NAME).exists():
         (temporary / CARD_NAME).rename(temporary / FORMER_CARD_NAME)

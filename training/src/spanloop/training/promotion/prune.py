@@ -74,10 +74,16 @@ def prune(
         for each in plan:
             if not each.kept_because:
                 registry.mark_pruned(session, each.version)
-    for version in registry.list(name):
+    versions = registry.list(name)
+    for version in versions:
         if version.is_pruned:
             for path in _removable(version):
                 shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for object_name in {version.object_name for version in versions if version.is_pruned and version.object_name}:
+        # Under the lock, because a version with the same files may be registered meanwhile.
+        with database.write():
+            if all(version.is_pruned for version in registry.list() if version.object_name == object_name):
+                registry.objects.prune(object_name)
     return plan
 
 
@@ -87,7 +93,7 @@ def _plan(session: Session, registry: Registry, *, keep: int, name: str) -> list
     versions = registry.list()
     reasons = _reasons(session, registry, {version.reference: version for version in versions}, keep)
     return [
-        PrunedVersion(version, reason, 0 if reason else sum(map(_size, _removable(version))))
+        PrunedVersion(version, reason, 0 if reason else _removable_bytes(registry, version))
         for version in versions
         if not version.is_pruned and name in {"", version.name}
         for reason in [reasons.get(version.reference, "")]
@@ -148,6 +154,12 @@ def _removable(version: ModelVersion) -> list[Path]:
     weights = [path for pattern in WEIGHT_PATTERNS for path in version.path.glob(pattern)]
     serving = version.path.with_name(f"{version.path.name}.serving")
     return [*weights, *([serving] if serving.is_dir() else [])]
+
+
+def _removable_bytes(registry: Registry, version: ModelVersion) -> int:
+    if version.object_name is not None:
+        return registry.objects.prunable_bytes(version.object_name)
+    return sum(map(_size, _removable(version)))
 
 
 def _size(path: Path) -> int:

@@ -16,11 +16,13 @@ from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import write_atomically
 from spanloop.training.jobs.states import JobState
 
+from ..dataset.dataset_objects import synchronise_all
 from ..dataset.held_out import HELD_OUT_NAME
 from ..dataset.manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
-from ..jobs.paths import HasPath
+from ..jobs.paths import ControlPaths, HasPath
 from ..jobs.state_machine import FINAL_STATES
 from ..jobs.training_ids import job_of
+from ..models.checkpoint_objects import CheckpointObjects
 from .gate import SCORES_NAME
 from .job_api import JobApi
 from .monitor.samples import remove_samples
@@ -51,6 +53,8 @@ def erase_episodes(data_dir: HasPath, folder: Path, episode_ids: AbstractSet[str
     Raises:
         JobError: A job that has not ended trains on one of them, or a manifest cannot be read; nothing was erased.
     """
+    root = ControlPaths.of(data_dir).root
+    synchronise_all(root, folder)
     affected: list[tuple[Path, Manifest]] = []
     for path in sorted(folder.glob(f"*/{MANIFEST_NAME}")):
         manifest = _read(path)
@@ -65,7 +69,11 @@ def erase_episodes(data_dir: HasPath, folder: Path, episode_ids: AbstractSet[str
                     f"Job {job_id} is {states[job_id]} and trains on what is to be erased.",
                     next_step=f"spanloop jobs cancel {job_id}, or let it end; then run this again.",
                 )
-    return [_erase(place, manifest, episode_ids) for place, manifest in affected]
+    erased = [_erase(place, manifest, episode_ids) for place, manifest in affected]
+    synchronise_all(root, folder)
+    for each in erased:
+        CheckpointObjects(root, each.folder.name, each.folder / "checkpoints", lambda: None).remove()
+    return erased
 
 
 def _read(path: Path) -> Manifest:

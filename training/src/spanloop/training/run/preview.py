@@ -147,8 +147,8 @@ def preview(
     """
     registry = Registry(data_dir)
     version = registry.get(spec.base)
-    weights = weights_version(registry, version)
-    base = with_lineage(read_base_model(version.reference, weights.path), registry)
+    folder = registry.folder(weights_version(registry, version))
+    base = with_lineage(read_base_model(version.reference, folder), registry)
     spec = spec.changed(policy_version=registry.exact(spec.episodes.policy_version))
     with connect(data_dir) as store:
         selection = select_dataset(
@@ -160,7 +160,7 @@ def preview(
     multiple = batch_multiple(spec)
     batch = batch_size(units, accumulated_batch(spec), multiple) if units >= multiple else 0
     steps = steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes) if batch else 0
-    shape = read_shape(weights.path)
+    shape = read_shape(folder)
     longest = longest_computed_row(spec, _largest(prompts + responses))
     memory = preview_memory(spec, shape, longest, training_card(spec))
     return Preview(

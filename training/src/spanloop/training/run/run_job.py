@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -23,6 +24,7 @@ from spanloop.foundation.telemetry.logs import add_log_fields, configure_logging
 from spanloop.semconv import attributes as names
 from spanloop.store import Store, connect
 
+from ..dataset.dataset_objects import synchronise_dataset
 from ..dataset.export import export_dataset
 from ..dataset.manifest import Manifest, load_manifest
 from ..jobs.paths import ControlPaths
@@ -33,6 +35,7 @@ from ..jobs.training_ids import training_id
 from ..models.adapter_versions import adapter_to_keep, full_weights
 from ..models.base_model import BaseModelFacts, Training, read_base_model
 from ..models.checkpoint_fence import claim
+from ..models.checkpoint_objects import CheckpointObjects
 from ..models.checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from ..models.lineage import last_step, trainings_of_schedule, with_lineage
 from ..models.registry import ADAPTER_BASE, ModelVersion, Registry
@@ -40,10 +43,9 @@ from ..promotion.serving_pause import ServingPause
 from ..spec.job_spec import JobSpec
 from ..spec.stages import Stage, stages_of
 from ..spec.stored_spec import EvaluationSpec, Job, parse_any_spec
-from ..verl_plugin.drift import ENDED_NAME, EndedEarly, read_ended
+from ..verl_plugin.drift import read_ended
 from ..verl_plugin.early_stopping import EarlyStop, read_early_stop
 from ..verl_plugin.override_check import check_verl
-from ..verl_plugin.train_plan import TrainPlan
 from .deployment_of_job import TrainedJob, deploy_as_asked
 from .gate import run_gate
 from .gate_result import GateResult
@@ -53,7 +55,7 @@ from .monitor.metrics import MetricsTail, MetricsWriter, StepMetrics, final_metr
 from .monitor.watch import TrainingWatch
 from .planning import make_plan, planned_steps
 from .transient import EX_TEMPFAIL, is_transient
-from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
+from .verl_process import VerlProcess, failure_of, finished_checkpoint, ray_folder, verl_process
 
 _logger: Final = logging.getLogger("spanloop.training.run.run_job")
 _POLL_S: Final = 0.2
@@ -89,6 +91,15 @@ class StageRun(NamedTuple):
         """Under which the stage's metrics and records are stored."""
         return training_id(self.job.id, self.stage.number)
 
+    @property
+    def checkpoint_objects(self) -> CheckpointObjects:
+        """The stage's checkpoints in object storage."""
+        return CheckpointObjects(self.data_dir.path, self.training_id, self.folder / "checkpoints", self.check_lease)
+
+    def check_lease(self) -> None:
+        """Raise JobLeaseLostError when another runner has the job."""
+        self.registry.check_lease(self.job.id, self.token)
+
 
 def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     """Run the remaining steps of the job and return the resulting version.
@@ -116,6 +127,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
             stage_run = StageRun(data_dir, job, token, started, steps_before, stage_folder, registry, pause, trace)
             versions.append(registry.of_training(stage_run.training_id) or _run_stage(stage_run))
             _clear_scratch(stage_folder)
+            stage_run.checkpoint_objects.remove()
         deploy_as_asked(TrainedJob(data_dir, job, token, versions[-1]), trace, pause, _log)
     _log(f"done: {versions[-1].reference}")
     return versions[-1]
@@ -134,10 +146,11 @@ def _train_and_register(stage_run: StageRun) -> ModelVersion:
         manifest, base = _dataset(stage_run, store)
         is_last = stage_run.stage.number == stage_run.stage.total
         # a later stage and the gate load full weights
-        kept_adapter = adapter_to_keep(stage_run.spec, stage_run.registry.get(base.reference)) if is_last else None
+        kept_adapter = adapter_to_keep(stage_run.registry, stage_run.spec, base.reference) if is_last else None
         watch = TrainingWatch(store, stage_run.training_id, stage_run.spec, stage_run.folder, stage_run.trace)
         ended = read_ended(stage_run.folder)
         limit = ended.step if ended else None
+        stage_run.checkpoint_objects.fetch_newest(at_most=limit)
         checkpoint = latest_checkpoint(stage_run.folder / "checkpoints", at_most=limit)
         steps, _ = planned_steps(stage_run.spec, manifest)
         if ended is None and (checkpoint is None or checkpoint.step < steps):
@@ -203,6 +216,14 @@ def _pass_gate(stage_run: StageRun, store: Store, base: BaseModelFacts, model: P
 
 def _dataset(stage_run: StageRun, store: Store) -> tuple[Manifest, BaseModelFacts]:
     job = stage_run.job
+    synchronise = partial(
+        synchronise_dataset,
+        stage_run.data_dir.path,
+        stage_run.training_id,
+        stage_run.folder,
+        before_change=stage_run.check_lease,
+    )
+    synchronise()
     manifest = load_manifest(stage_run.folder)
     if manifest is not None and manifest.forgotten_rows:
         raise JobError(
@@ -226,6 +247,7 @@ def _dataset(stage_run: StageRun, store: Store) -> tuple[Manifest, BaseModelFact
                 consumed=_consumed(stage_run),
             )
             span.attributes[names.RL_ROWS] = manifest.rows.accepted
+        synchronise()
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 
@@ -239,7 +261,7 @@ def _consumed(stage_run: StageRun) -> tuple[Training, ...]:
 def _train(stage_run: StageRun, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
     spec = stage_run.spec
     plan_path = stage_run.folder / "plan.json"
-    stage_run.registry.check_lease(stage_run.job.id, stage_run.token)
+    stage_run.check_lease()
     claim(stage_run.folder / "checkpoints", stage_run.token)
     discard_old(stage_run.folder / "checkpoints", keep=spec.run.max_ckpt_to_keep)
     with ray_folder(plan_path) as ray_temp_dir:
@@ -261,11 +283,15 @@ def _train(stage_run: StageRun, manifest: Manifest, base: BaseModelFacts, watch:
         )
         if stage_run.job.spec.run.pause_serving:
             stage_run.pause.begin()
-        with stage_run.trace.span("rl.train") as span, verl_process(plan, plan_path, token=stage_run.token) as run:
+        with (
+            stage_run.trace.span("rl.train") as span,
+            stage_run.checkpoint_objects.sent_beside(),
+            verl_process(plan, plan_path, token=stage_run.token) as run,
+        ):
             ending = _follow(stage_run, run, watch)
             if ending is not None:
                 span.attributes[names.RL_ENDED_EARLY] = ending.cause
-    return _finished(stage_run, plan, ending)
+    return finished_checkpoint(plan, stage_run.folder, ending)
 
 
 def _follow(stage_run: StageRun, run: VerlProcess, watch: TrainingWatch) -> EarlyStop | None:
@@ -308,41 +334,6 @@ def _end_reason(stage_run: StageRun, steps: int) -> str:
     if steps >= limits.steps:
         return ""
     return f"max_passes of {limits.max_passes:g} gave it {steps} steps; the setting allows {limits.steps}"
-
-
-def _last_good(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:
-    """Return the last good checkpoint of a training that was ended.
-
-    Raises:
-        JobError: There is none.
-    """
-    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=ending.last_step)
-    if checkpoint is None and ending.takes_newest:
-        checkpoint = latest_checkpoint(plan.checkpoint_dir)
-    if checkpoint is None:
-        raise JobError(
-            f"Job {plan.job_id} was ended ({ending.cause}) and has no checkpoint from before: {ending.reason}",
-            next_step=ending.next_step,
-        )
-    ended = EndedEarly(
-        step=checkpoint.step, reason=f"{ending.cause} ended it at step {checkpoint.step}: {ending.reason}"
-    )
-    write_atomically(stage_run.folder / ENDED_NAME, ended.model_dump_json(indent=1))
-    _log(ended.reason)
-    return checkpoint
-
-
-def _finished(stage_run: StageRun, plan: TrainPlan, ending: EarlyStop | None) -> Checkpoint:
-    if ending is not None:
-        return _last_good(stage_run, plan, ending)
-    checkpoint = latest_checkpoint(plan.checkpoint_dir)
-    if checkpoint is None or checkpoint.step < plan.steps:
-        reached = checkpoint.step if checkpoint else 0
-        raise JobError(
-            f"Job {plan.job_id}: verl ended without an error after step {reached}, expected {plan.steps}.",
-            next_step=f"spanloop jobs log {plan.job_id}",
-        )
-    return checkpoint
 
 
 def _clear_scratch(folder: Path) -> None:

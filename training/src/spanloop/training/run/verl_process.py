@@ -5,6 +5,7 @@ by the job's environment variables, which they inherit, so other Ray clusters on
 """
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -20,12 +21,17 @@ from typing import Final, NamedTuple
 import psutil
 
 from spanloop.foundation.errors import JobError
+from spanloop.foundation.paths import write_atomically
 from spanloop.foundation.processes.marked import find_processes, kill_processes
 
 from ..jobs.processes.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
+from ..models.checkpoints import Checkpoint, latest_checkpoint
 from ..spec.choices import Backbone
+from ..verl_plugin.drift import ENDED_NAME, EndedEarly
+from ..verl_plugin.early_stopping import EarlyStop
 from ..verl_plugin.train_plan import TrainPlan
 
+_logger: Final = logging.getLogger(__name__)
 _EVERY_S: Final = 2.0
 _GB: Final = 1e9
 _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
@@ -178,6 +184,46 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def finished_checkpoint(plan: TrainPlan, folder: Path, ending: EarlyStop | None) -> Checkpoint:
+    """Return the checkpoint that a training without a failure has left.
+
+    Args:
+        plan: Of the attempt.
+        folder: Of the stage; a training that was ended early is noted there.
+        ending: What ended the training early, or None.
+
+    Raises:
+        JobError: There is none.
+    """
+    if ending is not None:
+        return _last_good(plan, folder, ending)
+    checkpoint = latest_checkpoint(plan.checkpoint_dir)
+    if checkpoint is None or checkpoint.step < plan.steps:
+        reached = checkpoint.step if checkpoint else 0
+        raise JobError(
+            f"Job {plan.job_id}: verl ended without an error after step {reached}, expected {plan.steps}.",
+            next_step=f"spanloop jobs log {plan.job_id}",
+        )
+    return checkpoint
+
+
+def _last_good(plan: TrainPlan, folder: Path, ending: EarlyStop) -> Checkpoint:
+    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=ending.last_step)
+    if checkpoint is None and ending.takes_newest:
+        checkpoint = latest_checkpoint(plan.checkpoint_dir)
+    if checkpoint is None:
+        raise JobError(
+            f"Job {plan.job_id} was ended ({ending.cause}) and has no checkpoint from before: {ending.reason}",
+            next_step=ending.next_step,
+        )
+    ended = EndedEarly(
+        step=checkpoint.step, reason=f"{ending.cause} ended it at step {checkpoint.step}: {ending.reason}"
+    )
+    write_atomically(folder / ENDED_NAME, ended.model_dump_json(indent=1))
+    _logger.info("%s", ended.reason)
+    return checkpoint
 
 
 def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:

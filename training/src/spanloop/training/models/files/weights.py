@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from spanloop.foundation.errors import JobError
 
+OUTPUT_LAYER: Final = "lm_head.weight"
 INDEX_FILE: Final = "model.safetensors.index.json"
 _ADD_AGAIN: Final = "Get a complete copy of the model and add it again: spanloop models add."
 
@@ -101,3 +102,11 @@ def _check_index(index: Path, shards: set[str], tensors: Mapping[str, Tensor]) -
             f"{len(missing)} tensors that {index} lists are in no file, the first is {missing[0]}.",
             next_step=_ADD_AGAIN,
         )
+
+
+def has_output_layer(folder: Path) -> bool:
+    """Return whether the weights have an output layer of their own; not where a file cannot be read."""
+    try:
+        return any(OUTPUT_LAYER in read_header(shard) for shard in folder.glob("*.safetensors"))
+    except JobError:
+        return False
