@@ -193,13 +193,12 @@ def _check_version(address: ServiceAddress, health: "httpx.Response") -> Iterato
 
 
 def _check_clickhouse() -> Iterator[Check]:
-    from spanloop.store.client import Address
+    from spanloop.store.discovery import configured_address
     from spanloop.store.server_clock import server_clock
 
     try:
-        if not (url := read_setting(CLICKHOUSE_URL_ENV)):
+        if (address := configured_address()) is None:
             return
-        address = Address.parse(url)
         clock = server_clock(address)
     except SpanloopError as error:
         yield Check("ClickHouse", ok=False, detail=error.what, fix=error.next_step or f"Correct {CLICKHOUSE_URL_ENV}.")
