@@ -161,6 +161,10 @@ class RowGenerator:
             row["sampled_starts"], row["sampled_ends"], row["step_rewards"] = [0, 1], [1, 2], [0.5, None]
             row["response_token_ids"], row["loss_mask"], row["logprobs"] = [7, 8], [1, 1], [-0.5, -0.25]
             row["tokenizers"] = ["t" for _ in steps]
+        if "run_id" in row and table == "attempts":
+            row["model"], row["grader"] = POOLS["model"][row["run_id"] == "run-1"], "exact"
+        if table in {"episodes", "data_set_episodes"}:
+            row["trace_ids"] = [row["episode_id"]]
         if "evidence" in row:
             row["evidence"] = json.dumps({"seen": row.get("task_id", "")})
         return row

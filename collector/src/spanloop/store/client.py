@@ -152,6 +152,10 @@ class Connection:
         """The cluster over which the database is spread; None for one server."""
         return self._cluster
 
+    def rows_table(self, table: str) -> str:
+        """Return the name of the table that holds the rows: of each shard on a cluster."""
+        return table if self._cluster is None else self._cluster.rows_table(table)
+
     def command(
         self,
         sql: str,

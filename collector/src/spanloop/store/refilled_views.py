@@ -32,7 +32,7 @@ def refill_views(store: Store, table: str, trace_ids: Sequence[str], first_ns: i
             ids = ", ".join(map(_quoted, trace_ids[first : first + _TRACES_AT_ONCE]))
             begins, ends = f"fromUnixTimestamp64Nano({first_ns})", f"fromUnixTimestamp64Nano({last_ns})"
             condition = f"TraceId IN ({ids}) AND Timestamp >= {begins} AND Timestamp <= {ends}"
-            filters = "{" + f"{_escaped(f'{store.database}.{table}')}: {_escaped(condition)}" + "}"
+            filters = "{" + f"{_escaped(f'{store.database}.{store.connection.rows_table(table)}')}: {_escaped(condition)}" + "}"
             settings = {"additional_table_filters": filters, "async_insert": "0"}
             store.connection.command(statement, doing=f"filling {view['target']!r} again", settings=settings)
 

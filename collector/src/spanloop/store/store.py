@@ -75,7 +75,9 @@ class Store:
 
     def _text(self, query: NamedQuery) -> str:
         cluster = self._connection.cluster
-        return cluster_text(query.sql, cluster) if cluster and query.reads_system_tables_of_all_shards else query.sql
+        if cluster is None or not query.system_tables:
+            return query.sql
+        return cluster_text(query.sql, cluster, of_all_servers=query.system_tables == "servers")
 
     def execute(self, query_name: str, /, **parameters: object) -> None:
         """Run a named statement that returns no rows; it raises as `query`."""

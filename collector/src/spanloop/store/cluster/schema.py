@@ -60,6 +60,15 @@ class Cluster(NamedTuple):
     servers: int
     """Number of servers, copies included."""
 
+    @property
+    def is_sharded(self) -> bool:
+        """Whether tables are Distributed."""
+        return self.form is not Form.CLOUD
+
+    def rows_table(self, table: str) -> str:
+        """Return the name of the table that holds the rows."""
+        return shard_table(table) if self.is_sharded and table in SHARDINGS else table
+
 
 def is_schema_statement(statement: str) -> bool:
     """Return whether a statement changes the schema, or rows in place, and so concerns every shard."""

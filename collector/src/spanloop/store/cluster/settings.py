@@ -6,6 +6,7 @@ that lags by more than `STALE_AFTER_S` is not read. The pipeline reads what arri
 misses no row that a copy gets late.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -16,6 +17,8 @@ STALE_AFTER_S: Final = 10
 _SETTINGS: Final = {
     # A subquery on another table runs once, and its result goes to all shards, where the query's header says nothing else.
     "distributed_product_mode": "global",
+    # Without it ClickHouse 26.9 evaluates IN within such a subquery against a set that is not built yet, and finds no row.
+    "prefer_global_in_and_join": "1",
     # An INSERT is answered after all shards have stored their rows, with the token of the whole block.
     "distributed_foreground_insert": "1",
     # Otherwise INSERT … SELECT from one Distributed table into another would leave each row on its shard.
@@ -33,7 +36,7 @@ _KEEPER_SETTINGS: Final = {
     "mutations_execute_nondeterministic_on_initiator": "1",
 }
 _CLOUD_SETTINGS: Final = {"select_sequential_consistency": "1"}
-_SYSTEM_TABLES: Final = ("system.tables", "system.parts", "system.columns", "system.databases")
+_SYSTEM_TABLE: Final = re.compile(r"\bFROM (system\.\w+)")
 
 
 def cluster_settings(cluster: Cluster) -> Mapping[str, str]:
@@ -43,10 +46,9 @@ def cluster_settings(cluster: Cluster) -> Mapping[str, str]:
     return MappingProxyType(_SETTINGS | (_KEEPER_SETTINGS if cluster.form is Form.KEEPER else {}))
 
 
-def cluster_text(sql: str, cluster: Cluster) -> str:
-    """Return a query that reads the system tables of one server of each shard."""
+def cluster_text(sql: str, cluster: Cluster, *, of_all_servers: bool = False) -> str:
+    """Return a query that reads the system tables of one server of each shard, or of all servers."""
     if cluster.form is Form.CLOUD:
         return sql
-    for table in _SYSTEM_TABLES:
-        sql = sql.replace(f"FROM {table}", f"FROM cluster('{cluster.name}', {table})")
-    return sql
+    function = "clusterAllReplicas" if of_all_servers else "cluster"
+    return _SYSTEM_TABLE.sub(rf"FROM {function}('{cluster.name}', \1)", sql)

@@ -141,7 +141,7 @@ FROM selected
 LEFT JOIN (
     SELECT *
     FROM trajectories FINAL
-    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+    PREWHERE (episode_id, revision) GLOBAL IN (SELECT episode_id, revision FROM selected)
 ) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
     SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling), toString(policy_version), toString(untrainable_reason))) AS steps
