@@ -12,7 +12,8 @@ import polars as pl
 from spanloop.foundation.tables import TABLES, Column
 from spanloop.store import Store
 
-START: Final = datetime(2026, 3, 1, tzinfo=UTC)
+START: Final = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
+"""Recent, because dead letters expire."""
 EPISODES: Final = [f"{number:032x}" for number in range(1, 13)]
 """An episode has the id of its first trace."""
 POOLS: Final[Mapping[str, list[Any]]] = {
@@ -163,6 +164,11 @@ class RowGenerator:
             row["tokenizers"] = ["t" for _ in steps]
         if "run_id" in row and table == "attempts":
             row["model"], row["grader"] = POOLS["model"][row["run_id"] == "run-1"], "exact"
+            row["episode_id"] = self._random.choice(POOLS["key"])
+        if table == "replaced_revisions":
+            row["revision"] = self._random.choice([400, 1_000])
+        if table == "evaluations":
+            row["revision"] = 1_000
         if table in {"episodes", "data_set_episodes"}:
             row["trace_ids"] = [row["episode_id"]]
         if "evidence" in row:
@@ -175,12 +181,13 @@ FILLED_BY_VIEWS: Final = {
 }  # fmt: skip
 
 
-def fill(store: Store, *, rows: int = 60, seed: int = 1) -> None:
+def fill(store: Store, *, rows: int = 150, seed: int = 1) -> None:
     """Insert rows into every table that is not filled by views, those that views join with first."""
     generator = RowGenerator(seed)
     left_out = {*FILLED_BY_VIEWS, "transitions", "schema_migrations", "legacy_transitions"}
     for table in sorted(TABLES.keys() - left_out, key=lambda name: (name in {"episodes", "scores"}, name)):
-        frame = generator.frame(table, rows)
+        # Sessions that a canary has not counted remain.
+        frame = generator.frame(table, 2 if table == "canary_sessions" else rows)
         # The pipeline inserts one row of an episode in a block.
         blocks = [frame.filter(pl.col("revision") == number) for number in (1_000, 2_000)] if table == "episodes" else [frame]
         for number, block in enumerate(blocks):
