@@ -28,7 +28,9 @@ def sharded_store(cluster: ClickHouseCluster) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def stores(clickhouse: Address, databases: ReusedDatabases, cluster: ClickHouseCluster) -> Iterator[tuple[Store, Store]]:
+def stores(
+    clickhouse: Address, databases: ReusedDatabases, cluster: ClickHouseCluster
+) -> Iterator[tuple[Store, Store]]:
     """One server's store and a cluster's, filled with the same rows, which tests only read."""
     name = databases.take()
     with Store(replace(clickhouse, database=name)) as single, Store.open(cluster.address(name)) as sharded:

@@ -145,7 +145,9 @@ def test_a_limited_reader_sees_the_rows_of_its_services(sharded_store: Store, cl
     with Store(address, _settings(address, DEFAULT_LIMITS, ["visible"])) as reader:
         seen = "SELECT ServiceName, count() FROM {} WHERE TraceId >= {} AND TraceId < {} GROUP BY ServiceName"
         for table in ("otel_traces", "otel_traces_shard", f"cluster('{NAME}', currentDatabase(), otel_traces_shard)"):
-            found = reader.connection.query(seen.format(table, f"'{6_000:032x}'", f"'{6_040:032x}'"), doing="reading").rows()
+            found = reader.connection.query(
+                seen.format(table, f"'{6_000:032x}'", f"'{6_040:032x}'"), doing="reading"
+            ).rows()
             assert [name for name, _ in found] == ["visible"]
         assert reader.connection.query(
             "SELECT uniqExact(service_name), count() FROM trace_summaries WHERE service_name IN ('visible', 'hidden')",
@@ -156,14 +158,14 @@ def test_a_limited_reader_sees_the_rows_of_its_services(sharded_store: Store, cl
 
 
 def test_a_cluster_that_the_server_does_not_know_is_refused(cluster: ClickHouseCluster) -> None:
-    with pytest.raises(ConfigurationError, match="has no cluster 'three_shards'; it has .*'two_shards'"):
+    with pytest.raises(ConfigurationError, match=r"has no cluster 'three_shards'; it has .*'two_shards'"):
         Store(replace(cluster.address("shared"), cluster="three_shards"))
 
 
 def test_without_a_keeper_all_servers_are_named(cluster: ClickHouseCluster) -> None:
     with Store(replace(cluster.address("shared"), others=())) as store:
         assert store.query("store_counts").height > 10
-        with pytest.raises(StoreError, match="has 2 servers and no Keeper, so .* names 1"):
+        with pytest.raises(StoreError, match=r"has 2 servers and no Keeper, so .* names 1"):
             store.connection.command("TRUNCATE TABLE scores", doing="emptying")
 
 
@@ -173,13 +175,11 @@ def test_the_next_server_takes_over(cluster: ClickHouseCluster) -> None:
     first_is_away = replace(address, port=9, others=((host, port),))
     with Store(first_is_away) as store:
         assert store.query("store_counts").height > 10
-    with pytest.raises(StoreError, match="None of 2 ClickHouse servers answers: .*127.0.0.1:9/.*127.0.0.1:10/"):
+    with pytest.raises(StoreError, match=r"None of 2 ClickHouse servers answers: .*127\.0\.0\.1:9/.*127\.0\.0\.1:10/"):
         Store(replace(address, port=9, others=((host, 10),)))
 
 
-def test_a_store_of_one_server_is_copied_into_a_cluster(
-    store: Store, sharded_store: Store, cluster: ClickHouseCluster
-) -> None:
+def test_a_store_of_one_server_is_copied_into_a_cluster(store: Store, cluster: ClickHouseCluster) -> None:
     insert(store, "otel_traces", spans(range(7_000, 7_040)))
     insert(store, "scores", [{"score_id": "c"}])
     with Store.open(cluster.address("copied")) as target:

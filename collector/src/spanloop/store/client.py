@@ -201,7 +201,8 @@ class Connection:
         self, sql: str, doing: str, parameters: Mapping[str, object] | None, settings: Mapping[str, str] | None
     ) -> None:
         self._run(
-            doing, lambda driver: driver.command(sql, parameters, settings={**self._cluster_settings, **(settings or {})})
+            doing,
+            lambda driver: driver.command(sql, parameters, settings={**self._cluster_settings, **(settings or {})}),
         )
 
     def _connect(self) -> _Driver:

@@ -22,7 +22,8 @@ WHERE database = currentDatabase() AND table = 'otel_traces' AND name = 'IsModel
 """
 _DAYS: Final = """
 SELECT DISTINCT partition_id FROM system.parts
-WHERE database = currentDatabase() AND table IN ('otel_traces', 'otel_traces_shard') AND active AND partition_id < {before:String}
+WHERE database = currentDatabase() AND table IN ('otel_traces', 'otel_traces_shard') AND active
+    AND partition_id < {before:String}
 ORDER BY partition_id DESC
 """
 _IS_UNMARKED: Final = "_partition_id = {{day:String}} AND NOT IsModelCall AND ({condition})"

@@ -115,9 +115,7 @@ def parse(name: str, sql: str) -> NamedQuery:
     """Parse the text of a query file."""
     parameters = {match[1]: match[2].strip() for match in _PLACEHOLDER.finditer(_COMMENT.sub("", sql))}
     joins, system_tables = _JOINS.search(sql), _SYSTEM_TABLES.search(sql)
-    return NamedQuery(
-        name, sql, parameters, joins[1] if joins else "", system_tables[1] if system_tables else ""
-    )
+    return NamedQuery(name, sql, parameters, joins[1] if joins else "", system_tables[1] if system_tables else "")
 
 
 def _encode(query: str, parameter: str, value: object) -> object:

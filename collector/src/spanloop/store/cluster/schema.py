@@ -24,11 +24,11 @@ _WINDOW_SECONDS: Final = 604_800
 _SCHEMA_STATEMENT: Final = re.compile(r"(?:CREATE|ALTER|DROP|RENAME|TRUNCATE|DELETE)\b")
 _LINE_COMMENTS: Final = re.compile(r"^(?:\s*--[^\n]*\n)+")
 _CREATE_DATABASE: Final = re.compile(r"CREATE DATABASE IF NOT EXISTS (`[^`]+`)$")
-_CREATE_TABLE: Final = re.compile(r"CREATE TABLE IF NOT EXISTS (\w+)(.*)\n\) ENGINE = (\w+)(?:\((\w*)\))?(.*)$", re.DOTALL)
-_CREATE_VIEW: Final = re.compile(r"CREATE VIEW IF NOT EXISTS (\w+) AS\b(.*)$", re.DOTALL)
-_CREATE_MATERIALIZED: Final = re.compile(
-    r"CREATE MATERIALIZED VIEW IF NOT EXISTS (\w+) TO (\w+) AS\b(.*)$", re.DOTALL
+_CREATE_TABLE: Final = re.compile(
+    r"CREATE TABLE IF NOT EXISTS (\w+)(.*)\n\) ENGINE = (\w+)(?:\((\w*)\))?(.*)$", re.DOTALL
 )
+_CREATE_VIEW: Final = re.compile(r"CREATE VIEW IF NOT EXISTS (\w+) AS\b(.*)$", re.DOTALL)
+_CREATE_MATERIALIZED: Final = re.compile(r"CREATE MATERIALIZED VIEW IF NOT EXISTS (\w+) TO (\w+) AS\b(.*)$", re.DOTALL)
 _ALTER: Final = re.compile(r"ALTER TABLE (\w+)(\s.*)$", re.DOTALL)
 _ALTER_OF_COLUMN: Final = re.compile(r"\s+(?:ADD|DROP|MODIFY|COMMENT|RENAME|CLEAR) COLUMN\b")
 _ALTER_OF_QUERY: Final = re.compile(r"\s+MODIFY QUERY\b(.*)$", re.DOTALL)
@@ -98,51 +98,81 @@ def cluster_statements(statement: str, cluster: Cluster) -> Sequence[str]:
     return translated
 
 
-def _translate(text: str, cluster: Cluster) -> Sequence[str] | None:  # noqa: PLR0911 - one return a form
-    on_cluster = _on_cluster(cluster)
-    if match := _CREATE_DATABASE.match(text):
-        return [f"CREATE DATABASE IF NOT EXISTS {match[1]}{on_cluster}"]
-    if match := _CREATE_TABLE.match(text):
-        table, columns, engine, version, rest = match.groups(default="")
-        body = f"{on_cluster}{columns}\n) ENGINE = {_engine(engine, version, cluster)}{_settings(rest, cluster)}"
-        return [f"CREATE TABLE IF NOT EXISTS {shard_table(table)}{body}", _distributed(table, cluster)]
-    if match := _CREATE_VIEW.match(text):
-        view = f"CREATE VIEW IF NOT EXISTS {shard_table(match[1])}{on_cluster} AS{_on_shard(match[2])}"
-        return [view, _distributed(match[1], cluster)]
-    if match := _CREATE_MATERIALIZED.match(text):
-        name, target, select = match.groups()
-        if name not in CROSSING_VIEWS:
-            target, select = shard_table(target), _on_shard(select)
-        return [f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name}{on_cluster} TO {target} AS{select}"]
-    if match := _ALTER.match(text):
-        return _alter(match[1], match[2], on_cluster)
-    if match := _DELETE.match(text):
-        return [f"DELETE FROM {shard_table(match[1])}{on_cluster}{match[2]}"]
-    if match := _TRUNCATE.match(text):
-        return [f"TRUNCATE TABLE IF EXISTS {shard_table(match[1])}{on_cluster}"]
-    if match := _DROP.match(text):
-        kind, name = match.groups()
-        if name not in SHARDINGS:
-            return [f"DROP {kind} IF EXISTS {name}{on_cluster}"]
-        return [f"DROP TABLE IF EXISTS {name}{on_cluster}", f"DROP {kind} IF EXISTS {shard_table(name)}{on_cluster}"]
-    if match := _RENAME.match(text):
-        old, new = match.groups()
-        return [
-            f"RENAME TABLE IF EXISTS {shard_table(old)} TO {shard_table(new)}{on_cluster}",
-            f"DROP TABLE IF EXISTS {old}{on_cluster}",
-            _distributed(new, cluster),
-        ]
+def _translate(text: str, cluster: Cluster) -> Sequence[str] | None:
+    for pattern, translate in _FORMS:
+        if match := pattern.match(text):
+            return translate(match, cluster)
     return None
 
 
-def _alter(table: str, action: str, on_cluster: str) -> Sequence[str]:
-    if match := _ALTER_OF_QUERY.match(action):
-        select = match[1] if table in CROSSING_VIEWS else _on_shard(match[1])
+def _create_database(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    return [f"CREATE DATABASE IF NOT EXISTS {match[1]}{_on_cluster(cluster)}"]
+
+
+def _create_table(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    table, columns, engine, version, rest = match.groups(default="")
+    body = f"{_on_cluster(cluster)}{columns}\n) ENGINE = {_engine(engine, version, cluster)}{_settings(rest, cluster)}"
+    return [f"CREATE TABLE IF NOT EXISTS {shard_table(table)}{body}", _distributed(table, cluster)]
+
+
+def _create_view(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    view = f"CREATE VIEW IF NOT EXISTS {shard_table(match[1])}{_on_cluster(cluster)} AS{_on_shard(match[2])}"
+    return [view, _distributed(match[1], cluster)]
+
+
+def _create_materialized(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    name, target, select = match.groups()
+    if name not in CROSSING_VIEWS:
+        target, select = shard_table(target), _on_shard(select)
+    return [f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name}{_on_cluster(cluster)} TO {target} AS{select}"]
+
+
+def _alter(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    (table, action), on_cluster = match.groups(), _on_cluster(cluster)
+    if query := _ALTER_OF_QUERY.match(action):
+        select = query[1] if table in CROSSING_VIEWS else _on_shard(query[1])
         return [f"ALTER TABLE {table}{on_cluster} MODIFY QUERY{select}"]
     on_shard = f"ALTER TABLE {shard_table(table)}{on_cluster}{action}"
-    if not _ALTER_OF_COLUMN.match(action) or " IN PARTITION " in action:
+    if not _ALTER_OF_COLUMN.match(action):
         return [on_shard]
     return [on_shard, f"ALTER TABLE {table}{on_cluster}{action}"]
+
+
+def _delete(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    return [f"DELETE FROM {shard_table(match[1])}{_on_cluster(cluster)}{match[2]}"]  # noqa: S608 - of a file of queries
+
+
+def _truncate(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    return [f"TRUNCATE TABLE IF EXISTS {shard_table(match[1])}{_on_cluster(cluster)}"]
+
+
+def _drop(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    (kind, name), on_cluster = match.groups(), _on_cluster(cluster)
+    if name not in SHARDINGS:
+        return [f"DROP {kind} IF EXISTS {name}{on_cluster}"]
+    return [f"DROP TABLE IF EXISTS {name}{on_cluster}", f"DROP {kind} IF EXISTS {shard_table(name)}{on_cluster}"]
+
+
+def _rename(match: re.Match[str], cluster: Cluster) -> Sequence[str]:
+    (old, new), on_cluster = match.groups(), _on_cluster(cluster)
+    return [
+        f"RENAME TABLE IF EXISTS {shard_table(old)} TO {shard_table(new)}{on_cluster}",
+        f"DROP TABLE IF EXISTS {old}{on_cluster}",
+        _distributed(new, cluster),
+    ]
+
+
+_FORMS: Final = (
+    (_CREATE_DATABASE, _create_database),
+    (_CREATE_TABLE, _create_table),
+    (_CREATE_VIEW, _create_view),
+    (_CREATE_MATERIALIZED, _create_materialized),
+    (_ALTER, _alter),
+    (_DELETE, _delete),
+    (_TRUNCATE, _truncate),
+    (_DROP, _drop),
+    (_RENAME, _rename),
+)
 
 
 def _distributed(table: str, cluster: Cluster) -> str:

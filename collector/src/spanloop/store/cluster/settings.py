@@ -15,9 +15,9 @@ from .schema import Cluster, Form
 
 STALE_AFTER_S: Final = 10
 _SETTINGS: Final = {
-    # A subquery on another table runs once, and its result goes to all shards, where the query's header says nothing else.
+    # A subquery on another table runs once, and its result goes to all shards, unless the query's comment says "local".
     "distributed_product_mode": "global",
-    # Without it ClickHouse 26.9 evaluates IN within such a subquery against a set that is not built yet, and finds no row.
+    # Without it ClickHouse 26.9 evaluates IN within such a subquery against a set that is not built, and finds no row.
     "prefer_global_in_and_join": "1",
     # An INSERT is answered after all shards have stored their rows, with the token of the whole block.
     "distributed_foreground_insert": "1",

@@ -76,5 +76,6 @@ def shard_table(table: str) -> str:
     """Return the name of the table that holds the rows of a shard."""
     return table + SHARD_SUFFIX
 
+
 CROSSING_VIEWS: Final = frozenset({"scores_from_logs"})
 """Materialized views whose tables are spread by different values."""
