@@ -91,7 +91,8 @@ def both_values(name: str) -> list[dict[str, object]]:
 
 
 WITHOUT_ROWS: Final = {
-    "dashboard_session_turns", "dashboard_span", "dashboard_span_step", "judgements_first", "lineage_jobs", "pipeline_companions", "pipeline_run_lease", "pipeline_state",
+    "dashboard_session_turns", "dashboard_span", "dashboard_span_step", "judgements_first", "lineage_jobs",
+    "pipeline_companions", "pipeline_run_lease", "pipeline_state",
     "store_copy_hashes", "store_retention",
 }  # fmt: skip
 """Queries whose parameters have to fit one row in several columns; the rest of the test shows that they run."""
