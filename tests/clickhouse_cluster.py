@@ -56,12 +56,13 @@ USERS: Final = f"""<clickhouse>
 </clickhouse>"""
 
 
-def remote_servers(shards: list[list[int]]) -> str:
+def remote_servers(shards: list[list[int]], *, internal_replication: bool) -> str:
     """Return the configuration of the cluster; a shard is the native ports of its copies."""
+    internal = "true" if internal_replication else "false"
     text = ""
     for ports in shards:
         replicas = "".join(f"<replica><host>127.0.0.1</host><port>{port}</port></replica>" for port in ports)
-        text += f"<shard><internal_replication>false</internal_replication>{replicas}</shard>"
+        text += f"<shard><internal_replication>{internal}</internal_replication>{replicas}</shard>"
     return f"<remote_servers><{NAME}><secret>of the servers</secret>{text}</{NAME}></remote_servers>"
 
 
@@ -115,11 +116,14 @@ class ClickHouseCluster:
         folder: Where the servers store their data.
         shards: Number of shards.
         copies: Number of servers of each shard.
+        internal_replication: Whether an insert goes to one copy, as where ClickHouse replicates it to the others.
     """
 
-    def __init__(self, folder: Path, *, shards: int = 2, copies: int = 1) -> None:
+    def __init__(
+        self, folder: Path, *, shards: int = 2, copies: int = 1, internal_replication: bool = False
+    ) -> None:
         ports = [[free_port() for _ in range(copies)] for _ in range(shards)]
-        servers = remote_servers(ports)
+        servers = remote_servers(ports, internal_replication=internal_replication)
         self.shards = [
             [ClusterServer(folder / f"{port}", http=free_port(), tcp=port, servers=servers) for port in of_shard]
             for of_shard in ports

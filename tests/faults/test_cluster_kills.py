@@ -19,7 +19,7 @@ DATABASE = "killed"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 2])
-def test_kill_9_of_servers_neither_loses_nor_doubles_an_acknowledged_span(
+def test_kill_9_of_servers_neither_loses_nor_doubles_an_acknowledged_span(  # noqa: PLR0917 - fixtures
     copies: int,
     data_dir: DataDir,
     tmp_path: Path,

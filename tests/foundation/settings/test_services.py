@@ -72,7 +72,14 @@ def test_the_file_completes_the_environment_which_wins(tmp_path: Path) -> None:
 
 
 def test_each_address_is_a_variable_that_processes_read() -> None:
-    read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CLICKHOUSE_CLUSTER_ENV, CONTROL_URL_ENV, KEY_ENV, SHARED_DIR_ENV}
+    read = {
+        *SERVICE_URL_ENVS.values(),
+        CLICKHOUSE_URL_ENV,
+        CLICKHOUSE_CLUSTER_ENV,
+        CONTROL_URL_ENV,
+        KEY_ENV,
+        SHARED_DIR_ENV,
+    }
     fields = [(section, field) for section in (Services, Storage) for field in section.model_fields]
     assert {section.variable(field).removesuffix(FILE_SUFFIX) for section, field in fields} == read
 
