@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Final, Self
@@ -119,9 +118,7 @@ class ClickHouseCluster:
         internal_replication: Whether an insert goes to one copy, as where ClickHouse replicates it to the others.
     """
 
-    def __init__(
-        self, folder: Path, *, shards: int = 2, copies: int = 1, internal_replication: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, shards: int = 2, copies: int = 1, internal_replication: bool = False) -> None:
         ports = [[free_port() for _ in range(copies)] for _ in range(shards)]
         servers = remote_servers(ports, internal_replication=internal_replication)
         self.shards = [

@@ -1,9 +1,9 @@
 """Every named query gives the same rows on two shards as on one server."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -21,7 +21,10 @@ FIXED: Final[Mapping[str, Any]] = {
     "evaluation_revision": 1_000, "step": 1, "row_number": 0, "window_ns": 3_600 * 10**9, "until_s": 4 * 10**9,
     "reach_ns": 0, "last_steps": [9, 9], "consumed_steps": [0, 0], "model_call_keys": ["gen_ai.request.model"],
 }  # fmt: skip
-PARALLEL: Final = {"revisions": lambda number: 2_000 - 1_000 * (number % 2), "steps": lambda number: number % 3}
+PARALLEL: Final[Mapping[str, Callable[[int], int]]] = {
+    "revisions": lambda number: 2_000 - 1_000 * (number % 2),
+    "steps": lambda number: number % 3,
+}
 """Lists that are parallel to the episode ids."""
 OF_THE_SERVER: Final = {
     "collector_server_start", "pipeline_lag", "store_clock", "store_copy_identity", "store_backup_counts",
@@ -55,7 +58,11 @@ def value_of(name: str, kind: str, *, is_narrow: bool) -> Any:  # noqa: PLR0911 
         return datetime(2100 if name in {"until", "ended_before", "settled_before"} else 2020, 1, 1, tzinfo=UTC)
     if name.endswith(("_ns", "_us")):
         return 4 * 10**18 if name.endswith("_ns") else 4 * 10**15
-    others = {"Array": [], "String": "", "Identifier": "otel_logs" if name.startswith("logs_") else "otel_traces"}
+    others: Mapping[str, Any] = {
+        "Array": [],
+        "String": "",
+        "Identifier": "otel_logs" if name.startswith("logs_") else "otel_traces",
+    }
     return next((value for word, value in others.items() if word in kind), 0 if name == "part" else 100_000)
 
 
@@ -110,10 +117,11 @@ def comparable(value: Any, *, is_sorted: bool) -> Any:
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, list):
-        items = [comparable(each, is_sorted=is_sorted) for each in value]
+        items = [comparable(each, is_sorted=is_sorted) for each in cast("list[Any]", value)]
         return sorted(items, key=repr) if is_sorted else items
     if isinstance(value, dict):
-        return sorted((key, comparable(each, is_sorted=is_sorted)) for key, each in value.items())
+        items = cast("dict[str, Any]", value).items()
+        return sorted((key, comparable(each, is_sorted=is_sorted)) for key, each in items)
     return value
 
 

@@ -123,7 +123,7 @@ def test_a_row_that_replaces_another_is_on_its_shard(table: str) -> None:
 
 
 def test_views_of_one_shard_read_and_fill_tables_that_are_spread_alike() -> None:
-    crossing = set()
+    crossing = set[str]()
     for statement in STATEMENTS:
         if match := re.match(r"CREATE MATERIALIZED VIEW IF NOT EXISTS (\w+) TO (\w+) AS", statement):
             tables = {match[2], *re.findall(r"(?:FROM|JOIN)\s+(\w+)", statement)}

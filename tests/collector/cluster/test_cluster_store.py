@@ -24,6 +24,9 @@ DAY_NS: Final = 86_400 * 10**9
 NOW_NS: Final = 20_000 * DAY_NS
 
 
+def nothing(*_: object) -> None: ...
+
+
 def insert(store: Store, table: str, rows: Rows, *, token: str = "") -> None:
     store.insert(table, pl.DataFrame(rows, schema=store.schema(table)), token=token)
 
@@ -183,10 +186,10 @@ def test_a_store_of_one_server_is_copied_into_a_cluster(store: Store, cluster: C
     insert(store, "otel_traces", spans(range(7_000, 7_040)))
     insert(store, "scores", [{"score_id": "c"}])
     with Store.open(cluster.address("copied")) as target:
-        check_copy(copy_store(store, target, on_progress=lambda *_: None), target)
-        again = copy_store(store, target, on_progress=lambda *_: None)
+        check_copy(copy_store(store, target, on_progress=nothing), target)
+        again = copy_store(store, target, on_progress=nothing)
         assert {table.name: table.sent for table in again if table.sent} == {}
         assert counts(target, "SELECT count(), uniqExact(TraceId) FROM otel_traces") == [(40, 40)]
         with Store.open(cluster.address("copied_again")) as further:
-            check_copy(copy_store(target, further, on_progress=lambda *_: None), further)
+            check_copy(copy_store(target, further, on_progress=nothing), further)
             assert counts(further, "SELECT count() FROM otel_traces") == [(40,)]
