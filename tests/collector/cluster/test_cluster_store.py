@@ -13,6 +13,7 @@ from spanloop.administration.forget import forget
 from spanloop.administration.retention import retention, set_retention
 from spanloop.foundation.errors import ConfigurationError, StoreError
 from spanloop.store import Store
+from spanloop.store.client import Address
 from spanloop.store.model_call_marks import mark_model_calls
 from spanloop.store.read_only import DEFAULT_LIMITS, _settings
 from spanloop.store.refilled_views import refill_views
@@ -182,7 +183,9 @@ def test_the_next_server_takes_over(cluster: ClickHouseCluster) -> None:
         Store(replace(address, port=9, others=((host, 10),)))
 
 
-def test_a_store_of_one_server_is_copied_into_a_cluster(store: Store, cluster: ClickHouseCluster) -> None:
+def test_a_store_of_one_server_is_copied_into_a_cluster_and_back(
+    store: Store, address: Address, cluster: ClickHouseCluster
+) -> None:
     insert(store, "otel_traces", spans(range(7_000, 7_040)))
     insert(store, "scores", [{"score_id": "c"}])
     with Store.open(cluster.address("copied")) as target:
@@ -190,6 +193,16 @@ def test_a_store_of_one_server_is_copied_into_a_cluster(store: Store, cluster: C
         again = copy_store(store, target, on_progress=nothing)
         assert {table.name: table.sent for table in again if table.sent} == {}
         assert counts(target, "SELECT count(), uniqExact(TraceId) FROM otel_traces") == [(40, 40)]
-        with Store.open(cluster.address("copied_again")) as further:
-            check_copy(copy_store(target, further, on_progress=nothing), further)
-            assert counts(further, "SELECT count() FROM otel_traces") == [(40,)]
+        with Store.open(replace(address, database=f"{address.database}_back")) as back:
+            check_copy(copy_store(target, back, on_progress=nothing), back)
+            assert counts(back, "SELECT count() FROM otel_traces") == [(40,)]
+
+
+def test_the_index_of_words_and_the_filter_of_a_view_reach_the_shards(sharded_store: Store) -> None:
+    insert(sharded_store, "episode_messages", [{"episode_id": "words", "revision": 1, "message": '"refund"'}])
+    for statement, expected in (
+        ("SELECT count() FROM episode_messages WHERE hasAllTokens(words, ['refund'])", "idx_words"),
+        ("SELECT * FROM transitions WHERE episode_id = 'words'", "episode_id in ['words', 'words']"),
+    ):
+        plan = counts(sharded_store, f"EXPLAIN PLAN distributed = 1, indexes = 1 {statement}")
+        assert any(expected in line for (line,) in plan)
