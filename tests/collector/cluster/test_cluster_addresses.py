@@ -24,7 +24,7 @@ def test_urls_are_separated_by_commas() -> None:
     "other", ["http://me:secret@two/more", "http://you:secret@two/spans", "https://me:secret@two/spans"]
 )
 def test_urls_that_differ_in_more_than_host_and_port_are_refused(other: str) -> None:
-    with pytest.raises(ConfigurationError, match="URL 2 is of .*two.*, the first one of .*one") as caught:
+    with pytest.raises(ConfigurationError, match=r"URL 2 is of .*two.*, the first one of .*one") as caught:
         Address.parse(f"http://me:secret@one/spans,{other}")
     assert "secret" not in str(caught.value)
 

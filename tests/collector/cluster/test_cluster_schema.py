@@ -14,7 +14,7 @@ from spanloop.store.cluster.sharding import CROSSING_VIEWS
 from spanloop.store.migrate import migrations
 from spanloop.store.named_queries import named_query, query_names
 
-SERVERS: Final = Cluster("shards", "spanloop", Form.SERVERS, servers=2)
+SERVERS: Final = Cluster("shards", "spanloop", Form.SERVERS, shards=2, servers=2)
 KEEPER: Final = SERVERS._replace(form=Form.KEEPER)
 CLOUD: Final = SERVERS._replace(form=Form.CLOUD)
 

@@ -132,6 +132,7 @@ def test_model_calls_are_marked_on_every_shard(sharded_store: Store) -> None:
     assert mark_model_calls(sharded_store, "SpanName != 'odd'", max_s=60) == 0
 
 
+@pytest.mark.slow
 def test_retention_is_that_of_the_tables_of_shards(sharded_store: Store) -> None:
     set_retention(sharded_store, 30_000)
     assert retention(sharded_store) == 30_000
@@ -161,6 +162,30 @@ def test_a_limited_reader_sees_the_rows_of_its_services(sharded_store: Store, cl
             reader.connection.command("INSERT INTO scores (score_id) VALUES ('x')", doing="writing")
 
 
+def test_what_one_server_lacks_is_made_again(cluster: ClickHouseCluster) -> None:
+    """As when a migration was interrupted between two servers, or a copy was added."""
+    with Store.open(cluster.address("lacking")) as store:
+        second = store.connection._connection_of_each_server()[1]
+        for statement in ("DROP TABLE step_summaries_mv", "DROP TABLE scores", "DROP TABLE failures_shard SYNC"):
+            second.command(statement, doing="dropping")
+    with Store.open(cluster.address("lacking")) as store:
+        insert(store, "failures", [{"episode_id": f"e{number}", "failure_id": "f"} for number in range(20)])
+        assert min(of_each_server(store, "SELECT count() FROM failures_shard")) > 0
+        assert min(of_each_server(store, "SELECT count() FROM failure_summaries_shard")) > 0
+        columns = "SELECT count() FROM system.columns WHERE database = currentDatabase()"
+        assert len(set(of_each_server(store, columns))) == 1
+
+
+def test_another_number_of_shards_is_refused(cluster: ClickHouseCluster) -> None:
+    with Store.open(cluster.address("resharded")) as store:
+        store.connection.command(
+            "ALTER TABLE schema_migrations UPDATE name = '3' WHERE state = 'shards' SETTINGS mutations_sync = 2",
+            doing="changing the number of shards",
+        )
+    with pytest.raises(StoreError, match="was made on 3 shards; the cluster 'two_shards' has 2"):
+        Store.open(cluster.address("resharded"))
+
+
 def test_a_cluster_that_the_server_does_not_know_is_refused(cluster: ClickHouseCluster) -> None:
     with pytest.raises(ConfigurationError, match=r"has no cluster 'three_shards'; it has .*'two_shards'"):
         Store(replace(cluster.address("shared"), cluster="three_shards"))
@@ -183,6 +208,7 @@ def test_the_next_server_takes_over(cluster: ClickHouseCluster) -> None:
         Store(replace(address, port=9, others=((host, 10),)))
 
 
+@pytest.mark.slow
 def test_a_store_of_one_server_is_copied_into_a_cluster_and_back(
     store: Store, address: Address, cluster: ClickHouseCluster
 ) -> None:

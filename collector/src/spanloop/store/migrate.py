@@ -21,7 +21,7 @@ from spanloop.foundation.errors import StoreError
 
 from .adoption import FORMER_CHECKSUMS, is_adoptable
 from .client import Address, Connection
-from .cluster import Form, shard_table
+from .cluster import Form, check_shards, shard_table
 from .cluster.sharding import SHARDINGS
 
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -171,6 +171,13 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
     for migration in known:
         if migration.version not in applied:
             _apply(connection, migration)
+    cluster = connection.cluster
+    if cluster is not None and cluster.is_sharded and known:
+        check_shards(
+            cluster,
+            lambda sql, parameters: connection.query(sql, doing=doing, parameters=parameters),
+            lambda rows: connection.insert("schema_migrations", rows),
+        )
 
 
 def _tables(connection: Connection, doing: str) -> set[str]:

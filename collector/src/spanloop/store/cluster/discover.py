@@ -14,6 +14,7 @@ _FACTS: Final = """
 SELECT
     (SELECT groupUniqArray(cluster) FROM system.clusters) AS names,
     (SELECT count() FROM system.clusters WHERE cluster = {name:String}) AS servers,
+    (SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}) AS shards,
     (SELECT count() FROM system.tables WHERE database = 'system' AND name = 'zookeeper') AS keepers
 """
 
@@ -34,7 +35,7 @@ def discover_cluster(
         ConfigurationError: The server has no cluster with this name.
     """
     if is_cloud:
-        return Cluster(name, database, Form.CLOUD, servers=1)
+        return Cluster(name, database, Form.CLOUD, shards=1, servers=1)
     if not name:
         return None
     facts = query(_FACTS, {"name": name}).row(0, named=True)
@@ -46,4 +47,4 @@ def discover_cluster(
             "for one server.",
         )
     form = Form.KEEPER if facts["keepers"] else Form.SERVERS
-    return Cluster(name, database, form, servers=int(facts["servers"]))
+    return Cluster(name, database, form, shards=int(facts["shards"]), servers=int(facts["servers"]))

@@ -57,6 +57,7 @@ class Cluster(NamedTuple):
     name: str
     database: str
     form: Form
+    shards: int
     servers: int
     """Number of servers, copies included."""
 
