@@ -17,6 +17,12 @@ from .support import SMALL_SPOOL, Scene, Senders, wait_for
 DATABASE = "killed"
 
 
+def wait_for_acceptance(senders: Senders, requests: int = 30) -> None:
+    """Wait until the collector has accepted further requests."""
+    enough = senders.statuses[200] + requests
+    wait_for(lambda: senders.statuses[200] >= enough, "accepted requests")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("copies", [1, 2])
 def test_kill_9_of_servers_neither_loses_nor_doubles_an_acknowledged_span(  # noqa: PLR0917 - fixtures
@@ -40,8 +46,7 @@ def test_kill_9_of_servers_neither_loses_nor_doubles_an_acknowledged_span(  # no
             kills = 6 * times
             with Senders(collector.url, ledger, pause_s=0.01, is_retrying=True) as senders:
                 for server in islice(cycle(cluster.servers), kills):
-                    enough = senders.statuses[200] + 30
-                    wait_for(lambda enough=enough: senders.statuses[200] >= enough, "accepted requests")
+                    wait_for_acceptance(senders)
                     server.kill()
                     server.start()
                     server.wait()

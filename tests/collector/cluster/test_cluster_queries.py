@@ -1,7 +1,7 @@
 """Every named query gives the same rows on two shards as on one server."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -112,16 +112,16 @@ def rows(store: Store, name: str, parameters: Mapping[str, object]) -> list[str]
     return sorted(repr([comparable(value, is_sorted=name in IN_ANY_ORDER) for value in row]) for row in frame.rows())
 
 
-def comparable(value: Any, *, is_sorted: bool) -> Any:
+def comparable(value: object, *, is_sorted: bool) -> Any:
     """Return a value without the digits of a sum that depend on the order of its terms."""
     if isinstance(value, float):
         return f"{value:.9g}"
     if isinstance(value, list):
-        items = [comparable(each, is_sorted=is_sorted) for each in cast("list[Any]", value)]
+        items = [comparable(each, is_sorted=is_sorted) for each in cast("Sequence[object]", value)]
         return sorted(items, key=repr) if is_sorted else items
     if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return sorted((key, comparable(each, is_sorted=is_sorted)) for key, each in items)
+        pairs = cast("Mapping[str, object]", value).items()
+        return sorted((key, comparable(each, is_sorted=is_sorted)) for key, each in pairs)
     return value
 
 
