@@ -145,7 +145,7 @@ class Connection:
             query=lambda sql, parameters: self.query(sql, doing="reading the cluster", parameters=parameters),
         )
         if self._cluster is not None:
-            self._cluster_settings = cluster_settings(self._cluster)
+            self._cluster_settings = cluster_settings(self._cluster, timeout_s=response_timeout_s)
 
     @property
     def cluster(self) -> Cluster | None:

@@ -30,8 +30,8 @@ _SETTINGS: Final = {
     "fallback_to_stale_replicas_for_distributed_queries": "0",
 }
 _KEEPER_SETTINGS: Final = {
-    "distributed_ddl_task_timeout": "21600",
-    "alter_sync": "2",
+    # Do not wait for servers that are down, as far as ClickHouse knows; they run the statement when they are back.
+    "distributed_ddl_output_mode": "throw_only_active",
     # now() in a mutation is one value for all copies.
     "mutations_execute_nondeterministic_on_initiator": "1",
 }
@@ -39,11 +39,13 @@ _CLOUD_SETTINGS: Final = {"select_sequential_consistency": "1"}
 _SYSTEM_TABLE: Final = re.compile(r"\bFROM (system\.\w+)")
 
 
-def cluster_settings(cluster: Cluster) -> Mapping[str, str]:
-    """Return the settings of every statement."""
+def cluster_settings(cluster: Cluster, *, timeout_s: int) -> Mapping[str, str]:
+    """Return the settings of every statement, which may take ``timeout_s`` seconds."""
     if cluster.form is Form.CLOUD:
         return MappingProxyType(_CLOUD_SETTINGS)
-    return MappingProxyType(_SETTINGS | (_KEEPER_SETTINGS if cluster.form is Form.KEEPER else {}))
+    if cluster.form is Form.SERVERS:
+        return MappingProxyType(_SETTINGS)
+    return MappingProxyType({**_SETTINGS, **_KEEPER_SETTINGS, "distributed_ddl_task_timeout": str(timeout_s)})
 
 
 def cluster_text(sql: str, cluster: Cluster, *, of_all_servers: bool = False) -> str:
