@@ -98,7 +98,8 @@ def both_values(name: str) -> list[dict[str, object]]:
 
 
 WITHOUT_ROWS: Final = {
-    "dashboard_session_turns", "dashboard_span", "dashboard_span_scores", "dashboard_span_step", "judgements_first", "lineage_jobs",
+    "dashboard_session_turns", "dashboard_span", "dashboard_span_scores", "dashboard_span_step",
+    "judgements_first", "lineage_jobs",
     "pipeline_companions", "pipeline_run_lease", "pipeline_state",
     "store_copy_hashes", "store_retention",
 }  # fmt: skip
