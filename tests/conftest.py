@@ -19,6 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import (
+    CLICKHOUSE_CLUSTER_ENV,
     CLICKHOUSE_URL_ENV,
     CONFIG_ENV,
     DATA_DIR_ENV,
@@ -113,8 +114,8 @@ def _file_of(item: pytest.Item) -> str:
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Isolate every test from the developer's spanloop settings and data directory."""
-    addresses = (CLICKHOUSE_URL_ENV, KEY_ENV, SHARED_DIR_ENV, STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV)
-    for name in (*addresses, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
+    addresses = (CLICKHOUSE_URL_ENV, CLICKHOUSE_CLUSTER_ENV, KEY_ENV, SHARED_DIR_ENV)
+    for name in (*addresses, STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV, CONFIG_ENV, *SERVICE_URL_ENVS.values()):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name + FILE_SUFFIX, raising=False)
     monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path_factory.getbasetemp() / f"default-data-dir-{uuid4().hex}"))

@@ -21,7 +21,8 @@ from spanloop.foundation.errors import (
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import connect
-from spanloop.store.client import Address, store_errors
+from spanloop.store.client import Address
+from spanloop.store.client_errors import store_errors
 
 
 def with_password(address: Address) -> str:

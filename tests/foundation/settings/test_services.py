@@ -21,6 +21,7 @@ from spanloop.foundation.settings.services import export_settings
 from spanloop.foundation.settings.sources import read_process
 from spanloop.runtime.settings_checks import settings_checks
 from spanloop.semconv.environment import (
+    CLICKHOUSE_CLUSTER_ENV,
     CLICKHOUSE_URL_ENV,
     CONTROL_URL_ENV,
     FILE_SUFFIX,
@@ -73,8 +74,8 @@ def test_the_file_completes_the_environment_which_wins(tmp_path: Path) -> None:
 
 
 def test_each_address_is_a_variable_that_processes_read() -> None:
-    read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CONTROL_URL_ENV, KEY_ENV, SHARED_DIR_ENV}
-    read |= {STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV}
+    read = {*SERVICE_URL_ENVS.values(), CLICKHOUSE_URL_ENV, CLICKHOUSE_CLUSTER_ENV, CONTROL_URL_ENV, KEY_ENV}
+    read |= {SHARED_DIR_ENV, STORAGE_URL_ENV, STORAGE_CACHE_BYTES_ENV}
     fields = [(section, field) for section in (Services, Storage) for field in section.model_fields]
     assert {section.variable(field).removesuffix(FILE_SUFFIX) for section, field in fields} == read
 

@@ -89,11 +89,14 @@ def _copy_table(source: Store, target: Store, table: str, on_progress: TransferP
 
 def _send(source: Store, target: Store, table: str, partition: str, missing: set[int]) -> Iterator[tuple[int, int]]:
     """Send the missing rows of a partition; yield for each block the number of rows sent and read."""
+    # On a cluster, parts of several shards have one name.
+    cluster = source.connection.cluster
+    rows = _ROWS if cluster is None else max(1, _ROWS // cluster.servers)
     for partition_id, part, count in list(_parts(source, table)):
         if partition_id != partition:
             continue
-        for first in range(0, count, _ROWS):
-            end = min(first + _ROWS, count)
+        for first in range(0, count, rows):
+            end = min(first + rows, count)
             block_range: dict[str, object] = {"table_name": table, "part": part, "first": first, "end": end}
             hashes = [int(row_hash) for row_hash in source.query("store_copy_part_hashes", **block_range)["row_hash"]]
             to_send = sorted(missing.intersection(hashes))

@@ -1,27 +1,31 @@
 """The ClickHouse client: server addresses, settings of every statement, and translation of clickhouse-connect's errors.
 
-Invariant: no other module imports clickhouse-connect. Settings are explicit, because ClickHouse changes its defaults
-between releases.
+Invariant: no other module but `client_errors` imports clickhouse-connect. Settings are explicit, because ClickHouse
+changes its defaults between releases.
+
+On a cluster a statement goes to one server, which sends the shards what concerns them. A statement that changes the
+schema, or rows in place, is translated first. When the server does not answer, the next one of the address takes over.
 """
 
 import io
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from threading import Lock
 from types import MappingProxyType
-from typing import Final, Protocol, cast
-from urllib.parse import quote, unquote, urlsplit
+from typing import Final, Protocol, TypeVar, cast
 
 import clickhouse_connect
 import polars as pl
-from clickhouse_connect.driver.exceptions import ClickHouseError
-from clickhouse_connect.driver.exceptions import Error as DriverError
 from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
-from spanloop.foundation.errors import ConfigurationError, StoreError
+from spanloop.foundation.errors import StoreError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
-DEFAULT_DATABASE: Final = "spanloop"
+from .address import DEFAULT_DATABASE, Address
+from .client_errors import CUT_OFF, UnreachableError, store_errors
+from .cluster import Cluster, Form, cluster_settings, cluster_statements, discover_cluster, is_schema_statement
+
+__all__ = ["DEFAULT_DATABASE", "Address", "Chunks", "Connection"]
 
 _SETTINGS: Final = {"session_timezone": "UTC"}
 _QUERY_SETTINGS: Final = {
@@ -45,71 +49,8 @@ _INSERT_SETTINGS: Final = {
 _CONNECT_TIMEOUT_S: Final = 5
 _RESPONSE_TIMEOUT_S: Final = 300
 _POOL_SIZE: Final = 16
-_NEXT_STEPS: Final = {
-    159: "The statement took longer than its time limit: ask for a shorter range of time, or raise the limit.",
-    164: "This connection only reads; nothing was changed.",
-    192: "Check user and password in the ClickHouse URL.",
-    194: "Check user and password in the ClickHouse URL.",
-    516: "Check user and password in the ClickHouse URL.",
-    497: "Grant this right to the user, or use another user in the ClickHouse URL.",
-    241: "Raise the memory cap of the embedded ClickHouse (--memory-cap-bytes), or read less at once.",
-    243: "Free space on ClickHouse's disk; nothing was stored by this statement.",
-    252: "Send larger blocks less often, or wait for merges to catch up.",
-    396: "The result is larger than its limit: ask for fewer rows, or raise the limit.",
-}
 
-
-@dataclass(frozen=True)
-class Address:
-    """Address of a ClickHouse server with user, password and database. ``str()`` omits the password."""
-
-    scheme: str
-    host: str
-    port: int
-    user: str
-    password: str
-    database: str
-
-    @classmethod
-    def parse(cls, url: str, *, default_database: str = DEFAULT_DATABASE) -> "Address":
-        """Parse ``http(s)://user:password@host:port/database``; the database is optional.
-
-        Raises:
-            ConfigurationError: The URL has another form.
-        """
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError:
-            # The message omits the value, which can contain parts of a password that is not percent-encoded.
-            raise _bad_url("a port that is not a number, or a user or password that is not percent-encoded") from None
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise _bad_url(f"scheme {parts.scheme!r}, host {parts.hostname!r}")
-        database = unquote(parts.path.strip("/")) or default_database
-        if "/" in database or "`" in database or parts.query or parts.fragment:
-            raise _bad_url("more than a database after the host, or a user or password that is not percent-encoded")
-        return cls(
-            scheme=parts.scheme,
-            host=parts.hostname,
-            port=port or (8443 if parts.scheme == "https" else 8123),
-            user=unquote(parts.username or "default"),
-            password=unquote(parts.password or ""),
-            database=database,
-        )
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{quote(self.user)}@{host}:{self.port}/{quote(self.database)}"
-
-    def __repr__(self) -> str:
-        return f"Address({self})"
-
-
-def _bad_url(got: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The ClickHouse URL is invalid: got {got}.",
-        next_step=f"Set {CLICKHOUSE_URL_ENV} to http(s)://user:password@host:port/database.",
-    )
+Result = TypeVar("Result")
 
 
 class Chunks(Protocol):
@@ -167,13 +108,14 @@ class Connection:
     """A connection to ClickHouse, safe to share between threads. ``_SETTINGS`` apply to every statement.
 
     Args:
-        address: The server.
+        address: The server, or the servers of a cluster.
         database: The session's database; default is the address's. To create that one, connect to another.
         response_timeout_s: Time limit for a statement.
         settings: Further settings of every statement.
 
     Raises:
-        StoreError: The server is unreachable, or rejects the login.
+        StoreError: No server is reachable, or one rejects the login.
+        ConfigurationError: The server does not know the address's cluster.
     """
 
     def __init__(
@@ -184,24 +126,35 @@ class Connection:
         response_timeout_s: int = _RESPONSE_TIMEOUT_S,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
-        with store_errors(f"connecting to {address}"):
-            client: object = clickhouse_connect.get_client(  # pyright: ignore[reportUnknownMemberType]
-                interface=address.scheme,
-                host=address.host,
-                port=address.port,
-                username=address.user,
-                password=address.password,
-                database=database or address.database,
-                autogenerate_session_id=False,
-                form_encode_query_params=True,
-                connect_timeout=_CONNECT_TIMEOUT_S,
-                send_receive_timeout=response_timeout_s,
-                client_name="spanloop",
-                settings={**_SETTINGS, **settings},
-                pool_mgr=self._pool,
-            )
-        self._driver = cast("_Driver", client)
+        self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1 + len(address.others))
+        self.address = replace(address, database=database or address.database)
+        self._response_timeout_s = response_timeout_s
+        self._settings = {**_SETTINGS, **settings}
+        self._cluster_settings: Mapping[str, str] = MappingProxyType({})
+        self._servers = address.servers
+        self._current = 0
+        self._opening = Lock()
+        self._of_each_server: list[Connection] = []
+        self._driver = self._connect()
+        server_settings = self._driver.server_settings
+        self._cluster = discover_cluster(
+            address.cluster,
+            address.database,
+            server=str(address),
+            is_cloud=getattr(server_settings.get("cloud_mode"), "value", "0") == "1",
+            query=lambda sql, parameters: self.query(sql, doing="reading the cluster", parameters=parameters),
+        )
+        if self._cluster is not None:
+            self._cluster_settings = cluster_settings(self._cluster, timeout_s=response_timeout_s)
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster over which the database is spread; None for one server."""
+        return self._cluster
+
+    def rows_table(self, table: str) -> str:
+        """Return the name of the table that holds the rows: of each shard on a cluster."""
+        return table if self._cluster is None else self._cluster.rows_table(table)
 
     def command(
         self,
@@ -211,9 +164,105 @@ class Connection:
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Run a statement without a result. ``doing`` describes it in error messages."""
+        """Run a statement without a result; on a cluster, on every shard. ``doing`` describes it in error messages."""
+        if self._cluster is None or not is_schema_statement(sql):
+            self._command(sql, doing, parameters, settings)
+            return
+        statements = cluster_statements(sql, self._cluster)
+        if self._cluster.form is not Form.SERVERS:
+            for statement in statements:
+                self._command(statement, doing, parameters, settings)
+            return
+        if len(self._servers) != self._cluster.servers:
+            raise StoreError(
+                f"The cluster {self._cluster.name!r} has {self._cluster.servers} servers and no Keeper, so {doing} "
+                f"takes a statement on each of them; {CLICKHOUSE_URL_ENV} names {len(self._servers)}.",
+                next_step=f"Name all servers in {CLICKHOUSE_URL_ENV}, separated by commas, or give them a Keeper.",
+            )
+        for connection in self._connection_of_each_server():
+            for statement in statements:
+                connection.command(
+                    statement, doing=f"{doing} on {connection.address}", parameters=parameters, settings=settings
+                )
+
+    def _connection_of_each_server(self) -> "Sequence[Connection]":
+        with self._opening:
+            for server in self._servers[len(self._of_each_server) :]:
+                connection = Connection(
+                    replace(server, cluster=""),
+                    database=self.address.database,
+                    response_timeout_s=self._response_timeout_s,
+                    settings={**self._settings, **self._cluster_settings},
+                )
+                self._of_each_server.append(connection)
+        return self._of_each_server
+
+    def _command(
+        self, sql: str, doing: str, parameters: Mapping[str, object] | None, settings: Mapping[str, str] | None
+    ) -> None:
+        self._run(
+            doing,
+            lambda driver: driver.command(sql, parameters, settings={**self._cluster_settings, **(settings or {})}),
+        )
+
+    def _connect(self) -> _Driver:
+        """Connect to the current server, or to the next one that answers, which becomes the current one."""
+        unreachable: list[UnreachableError] = []
+        for _ in self._servers:
+            server = self._servers[self._current]
+            try:
+                return self._open(server)
+            except UnreachableError as error:
+                unreachable.append(error)
+                self._current = (self._current + 1) % len(self._servers)
+        if len(unreachable) == 1:
+            raise unreachable[0]
+        raise UnreachableError(
+            f"None of {len(self._servers)} ClickHouse servers answers: "
+            + " ".join(error.what for error in unreachable),
+            next_step=unreachable[0].next_step,
+            is_transient=True,
+        )
+
+    def _open(self, server: Address) -> _Driver:
+        with store_errors(f"connecting to {server}"):
+            client: object = clickhouse_connect.get_client(  # pyright: ignore[reportUnknownMemberType]
+                interface=server.scheme,
+                host=server.host,
+                port=server.port,
+                username=server.user,
+                password=server.password,
+                database=self.address.database,
+                autogenerate_session_id=False,
+                form_encode_query_params=True,
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                send_receive_timeout=self._response_timeout_s,
+                client_name="spanloop",
+                settings=self._settings,
+                pool_mgr=self._pool,
+            )
+        return cast("_Driver", client)
+
+    def _run(self, doing: str, call: Callable[[_Driver], Result], *, is_reading: bool = False) -> Result:
+        """Call the driver. When its server does not answer, connect to the next one, and read from that."""
+        driver = self._driver
+        try:
+            with store_errors(doing):
+                return call(driver)
+        except UnreachableError:
+            if len(self._servers) == 1:
+                raise
+            self._fail_over(driver)
+            if not is_reading:
+                raise  # it may have been done: the caller knows whether it may be repeated
         with store_errors(doing):
-            self._driver.command(sql, parameters, settings=settings or {})
+            return call(self._driver)
+
+    def _fail_over(self, failed: _Driver) -> None:
+        with self._opening:
+            if self._driver is failed:
+                self._current = (self._current + 1) % len(self._servers)
+                self._driver = self._connect()
 
     def query(
         self,
@@ -224,13 +273,16 @@ class Connection:
         settings: Mapping[str, str] | None = None,
     ) -> pl.DataFrame:
         """Run a statement and return its result as a frame. ``doing`` describes it in error messages."""
-        all_settings = {**_QUERY_SETTINGS, **(settings or {})}
-        with store_errors(doing):
-            response = self._driver.raw_query(sql, parameters, settings=all_settings, fmt="ArrowStream")
+        all_settings = {**self._cluster_settings, **_QUERY_SETTINGS, **(settings or {})}
+        response = self._run(
+            doing,
+            lambda driver: driver.raw_query(sql, parameters, settings=all_settings, fmt="ArrowStream"),
+            is_reading=True,
+        )
         if not response.endswith(_ARROW_END):
             raise StoreError(
                 f"The response to {doing} was cut off after {len(response)} bytes.",
-                next_step=_CUT_OFF,
+                next_step=CUT_OFF,
                 is_transient=True,
             )
         try:
@@ -243,13 +295,18 @@ class Connection:
 
     def read(self, sql: str, form: str, *, doing: str, parameters: Mapping[str, object] | None = None) -> bytes:
         """Run a statement and return its result in a ClickHouse format."""
-        with store_errors(doing):
-            return self._driver.raw_query(sql, parameters, settings={}, fmt=form)
+        return self._run(
+            doing,
+            lambda driver: driver.raw_query(sql, parameters, settings=self._cluster_settings, fmt=form),
+            is_reading=True,
+        )
 
     def insert_bytes(self, table: str, columns: Sequence[str], block: bytes, form: str, *, token: str = "") -> None:
         """Insert rows that are encoded in a ClickHouse format. ``token`` is the deduplication token."""
-        with store_errors(f"inserting {len(block)} bytes into {table!r}"):
-            self._driver.raw_insert(table, columns, block, self._insert_settings(token), form)
+        self._run(
+            f"inserting {len(block)} bytes into {table!r}",
+            lambda driver: driver.raw_insert(table, columns, block, self._insert_settings(token), form),
+        )
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
         """Insert a frame as one Arrow record batch, which ClickHouse stores as one block."""
@@ -257,8 +314,12 @@ class Connection:
         frame.write_ipc(
             block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
         )
-        with store_errors(f"inserting {frame.height} rows into {table!r}"):
-            self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
+        self._run(
+            f"inserting {frame.height} rows into {table!r}",
+            lambda driver: driver.raw_insert(
+                table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow"
+            ),
+        )
 
     def insert_from(self, sql: str, data: Sequence[bytes] | Chunks, *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in this format."""
@@ -268,14 +329,16 @@ class Connection:
         statement = sql.rstrip().encode() + b"\n"
         size_bytes = sum(map(len, data)) if isinstance(data, Sequence) else data.size_bytes
         length = {"Content-Length": str(len(statement) + size_bytes)}
-        with store_errors(doing):
-            self._driver.raw_insert(
+        self._run(
+            doing,
+            lambda driver: driver.raw_insert(
                 None, None, _RequestBody(statement, data), self._insert_settings(token), None, transport_settings=length
-            )
+            ),
+        )
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
         """Return the settings of an insert; a deduplication token makes ClickHouse ignore a block it has stored."""
-        settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}
+        settings = {**self._cluster_settings, **_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}
         if token:
             settings["insert_deduplication_token"] = token
         if "deduplicate_insert" in self._driver.server_settings:
@@ -285,57 +348,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the sockets."""
+        for connection in self._of_each_server:
+            connection.close()
         self._driver.close()
         self._pool.clear()
-
-
-@contextmanager
-def store_errors(doing: str) -> Generator[None]:
-    """Convert clickhouse-connect's errors to a `StoreError` that names the operation and the next step."""
-    try:
-        yield
-    except ClickHouseError as error:
-        raise _store_error(doing, error) from error
-
-
-def _store_error(doing: str, error: ClickHouseError) -> StoreError:
-    code = error.code if isinstance(error, DriverError) else None
-    causes = tuple(_causes(error))
-    if code is None and causes and not any(isinstance(cause, OSError) for cause in causes):
-        # The connection works, but the HTTP response ended early.
-        return StoreError(
-            f"The response to {doing} was cut off: {_root_cause(error)}.", next_step=_CUT_OFF, is_transient=True
-        )
-    if code is None:
-        return StoreError(
-            f"ClickHouse is unreachable while {doing}: {_root_cause(error)}.",
-            next_step=f"Check that it runs (spanloop status); for your own server, check {CLICKHOUSE_URL_ENV}.",
-            is_transient=True,
-        )
-    text = " ".join(str(error).split())[:2000]
-    is_disk_full = "No space left" in text
-    return StoreError(
-        f"ClickHouse rejected {doing} (code {code}): {text}",
-        next_step=_NEXT_STEPS[243] if is_disk_full else _NEXT_STEPS.get(code, ""),
-        is_transient=is_disk_full or code in _TRANSIENT_CODES,
-    )
-
-
-_TRANSIENT_CODES: Final = frozenset({159, 202, 209, 210, 243, 252, 279})
-"""Timeouts, too many queries or parts, a broken connection to another node, a full disk."""
-_CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the chain of causes of an error, outermost first."""
-    cause = error.__cause__ or error.__context__
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _root_cause(error: BaseException) -> str:
-    """Return the operating system's message, else the innermost error's text. Outer errors repeat the URL."""
-    *_, innermost = (error, *_causes(error))
-    text = innermost.strerror if isinstance(innermost, OSError) else None
-    return text or " ".join(str(innermost).split())[:200] or type(innermost).__name__

@@ -1,14 +1,15 @@
 """Find the ClickHouse server and connect: ``SPANLOOP_CLICKHOUSE_URL`` first, else the embedded server."""
 
+import os
 from dataclasses import replace
 from typing import Final
 
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.config import USER, read_secret
 from spanloop.embedded_clickhouse.lock import is_locked
-from spanloop.foundation.errors import AlreadyRunningError, NotRunningError
+from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, NotRunningError
 from spanloop.foundation.paths import DataDir
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_setting
+from spanloop.semconv.environment import CLICKHOUSE_CLUSTER_ENV, CLICKHOUSE_URL_ENV, read_setting
 
 from .client import Address
 from .store import Store
@@ -69,9 +70,26 @@ def server_address(data_dir: DataDir) -> Address:
     return address
 
 
+def configured_address() -> Address | None:
+    """Return the address of the environment's ClickHouse, of one server or of a cluster; None without a URL.
+
+    Raises:
+        ConfigurationError: A URL is invalid, or a cluster is named without a URL.
+    """
+    url, cluster = read_setting(CLICKHOUSE_URL_ENV), os.environ.get(CLICKHOUSE_CLUSTER_ENV, "")
+    if url:
+        return Address.parse(url, cluster=cluster)
+    if cluster:
+        raise ConfigurationError(
+            f"{CLICKHOUSE_CLUSTER_ENV} names the cluster {cluster!r}, and {CLICKHOUSE_URL_ENV} names no server of it.",
+            next_step=f"Set {CLICKHOUSE_URL_ENV} to one or more of its servers, or unset {CLICKHOUSE_CLUSTER_ENV}.",
+        )
+    return None
+
+
 def _running_address(data_dir: DataDir) -> Address | None:
-    if url := read_setting(CLICKHOUSE_URL_ENV):
-        return Address.parse(url)
+    if (address := configured_address()) is not None:
+        return address
     data_dir.open()
     # After a crash another program can have the process id in the run file: only the lock proves that the server runs.
     is_running = data_dir.running("clickhouse") is not None and is_locked(data_dir)

@@ -21,6 +21,8 @@ from spanloop.foundation.errors import StoreError
 
 from .adoption import FORMER_CHECKSUMS, is_adoptable
 from .client import Address, Connection
+from .cluster import Form, check_shards, shard_table
+from .cluster.sharding import SHARDINGS
 
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 _END_OF_STATEMENT: Final = re.compile(r";[ \t]*(?:\n|$)")
@@ -46,6 +48,15 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
     recorded_at DateTime64(6, 'UTC') DEFAULT now64(6, 'UTC')
 ) ENGINE = MergeTree
 ORDER BY (version, recorded_at)
+"""
+
+
+_TABLES: Final = "SELECT name FROM system.tables WHERE database = currentDatabase()"
+_TABLES_OF_ALL_SERVERS: Final = """
+SELECT name FROM clusterAllReplicas({cluster:Identifier}, system.tables)
+WHERE database = {database:String}
+GROUP BY name
+HAVING count() = {servers:UInt32}
 """
 
 
@@ -129,8 +140,11 @@ def _create_database(address: Address) -> None:
     doing = f"creating database {address.database!r}"
     try:
         # Checked first: a user with rights on this database only may not run CREATE DATABASE, even IF NOT EXISTS.
-        sql = "SELECT count() AS databases FROM system.databases WHERE name = {name:String}"
-        if not connection.query(sql, doing=doing, parameters={"name": address.database})["databases"][0]:
+        cluster = connection.cluster
+        servers = 1 if cluster is None or cluster.form is Form.CLOUD else cluster.servers
+        source = "system.databases" if servers == 1 else f"clusterAllReplicas('{address.cluster}', system.databases)"
+        sql = f"SELECT count() AS databases FROM {source} WHERE name = {{name:String}}"  # noqa: S608 - a checked name
+        if connection.query(sql, doing=doing, parameters={"name": address.database})["databases"][0] < servers:
             connection.command(f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=doing)
     finally:
         connection.close()
@@ -157,11 +171,24 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
     for migration in known:
         if migration.version not in applied:
             _apply(connection, migration)
+    cluster = connection.cluster
+    if cluster is not None and cluster.is_sharded and known:
+        check_shards(
+            cluster,
+            lambda sql, parameters: connection.query(sql, doing=doing, parameters=parameters),
+            lambda rows: connection.insert("schema_migrations", rows),
+        )
 
 
 def _tables(connection: Connection, doing: str) -> set[str]:
-    listed = connection.query("SELECT name FROM system.tables WHERE database = currentDatabase()", doing=doing)
-    return {str(name) for name in listed["name"]}
+    """Return the names of the tables and views; on a cluster, of those that every server has completely."""
+    cluster = connection.cluster
+    if cluster is None or cluster.form is Form.CLOUD:
+        return {str(name) for name in connection.query(_TABLES, doing=doing)["name"]}
+    parameters = {"cluster": cluster.name, "database": cluster.database, "servers": cluster.servers}
+    listed = connection.query(_TABLES_OF_ALL_SERVERS, doing=doing, parameters=parameters)
+    names = {str(name) for name in listed["name"]}
+    return {name for name in names if name not in SHARDINGS or shard_table(name) in names}
 
 
 def _renamed(tables: set[str], unfinished: Sequence[Migration]) -> set[str]:

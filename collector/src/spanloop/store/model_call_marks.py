@@ -10,6 +10,7 @@ import time
 from typing import Final, NamedTuple
 
 from .client import Connection
+from .cluster import cluster_text
 from .store import Store
 
 _NO_DAY: Final = "99999999"
@@ -21,7 +22,8 @@ WHERE database = currentDatabase() AND table = 'otel_traces' AND name = 'IsModel
 """
 _DAYS: Final = """
 SELECT DISTINCT partition_id FROM system.parts
-WHERE database = currentDatabase() AND table = 'otel_traces' AND active AND partition_id < {before:String}
+WHERE database = currentDatabase() AND table IN ('otel_traces', 'otel_traces_shard') AND active
+    AND partition_id < {before:String}
 ORDER BY partition_id DESC
 """
 _IS_UNMARKED: Final = "_partition_id = {{day:String}} AND NOT IsModelCall AND ({condition})"
@@ -76,7 +78,8 @@ def mark_model_calls(store: Store, condition: str, *, max_s: float) -> int:
     if not state.before:
         return 0
     deadline = time.monotonic() + max_s
-    days = [str(day) for day in connection.query(_DAYS, doing=_DOING, parameters={"before": state.before})[:, 0]]
+    sql = _DAYS if connection.cluster is None else cluster_text(_DAYS, connection.cluster)
+    days = [str(day) for day in connection.query(sql, doing=_DOING, parameters={"before": state.before})[:, 0]]
     for number, day in enumerate(days):
         if number and time.monotonic() > deadline:
             return len(days) - number

@@ -3,6 +3,12 @@
 A file's first comment line describes the result. A name is unique in all packages; where one is installed twice, the
 first on the namespace's path counts, as with modules.
 
+On a cluster, a query that joins tables, or has a subquery on another table in ``IN``, does so in one of two ways, which
+its comment names: ``Joins: global`` (the subquery runs once, and its result goes to all shards) or ``Joins: local by
+trace`` (each shard joins its rows, because equal traces are on one shard). ``System tables: of all shards`` names a
+query that reads these from one server of each shard, ``of all servers`` from every server. On one server none of this
+has an effect.
+
 Invariant: a query is called with exactly the parameters that its text names. Values are sent as bound parameters and
 are never inserted into the text.
 """
@@ -21,6 +27,8 @@ from spanloop.foundation.errors import StoreError
 
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*):([^{}]+)\}")
 _COMMENT: Final = re.compile(r"--[^\n]*")
+_JOINS: Final = re.compile(r"^-- Joins: (global|local by [a-z ]+)\.$", re.MULTILINE)
+_SYSTEM_TABLES: Final = re.compile(r"^-- System tables: of all (shards|servers)\.$", re.MULTILINE)
 _ESCAPED: Final = re.compile(r"[\\'`\t\n]")
 """Characters that the client escapes in a string within a list."""
 
@@ -43,11 +51,21 @@ class NamedQuery:
         name: Stem of the file name.
         sql: The SQL text with comments.
         parameters: ClickHouse type of each ``{name:Type}`` parameter.
+        joins: How its joins run on a cluster: ``global``, ``local by trace``, …; empty without any.
+        system_tables: Of which servers its system tables are on a cluster: ``shards`` (one of each), ``servers``, or
+            empty for the one that runs it.
     """
 
     name: str
     sql: str
     parameters: Mapping[str, str]
+    joins: str
+    system_tables: str
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings that let its joins run as its comment says."""
+        return {"distributed_product_mode": "local", "prefer_global_in_and_join": "0"} if "local" in self.joins else {}
 
     def bind(self, values: Mapping[str, object]) -> dict[str, object]:
         """Check the parameters and return their values in the client's format.
@@ -96,7 +114,8 @@ def _named_queries() -> Mapping[str, NamedQuery]:
 def parse(name: str, sql: str) -> NamedQuery:
     """Parse the text of a query file."""
     parameters = {match[1]: match[2].strip() for match in _PLACEHOLDER.finditer(_COMMENT.sub("", sql))}
-    return NamedQuery(name, sql, parameters)
+    joins, system_tables = _JOINS.search(sql), _SYSTEM_TABLES.search(sql)
+    return NamedQuery(name, sql, parameters, joins[1] if joins else "", system_tables[1] if system_tables else "")
 
 
 def _encode(query: str, parameter: str, value: object) -> object:

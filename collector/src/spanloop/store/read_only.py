@@ -5,7 +5,7 @@ can neither write nor change a setting, with limits of rows, bytes, time and mem
 reader that is limited to services sees no row of a table that does not tell whose it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from spanloop.foundation.errors import ConfigurationError
@@ -79,13 +79,19 @@ def _settings(address: Address, limits: ReadLimits, services: Sequence[str]) -> 
         rows = connection.query(
             "SELECT value FROM system.settings WHERE name = 'readonly'", doing="reading the user's rights"
         )
+        rows_table = connection.rows_table
     finally:
         connection.close()
-    return reader_settings(address, limits, services, user_readonly=str(rows["value"][0]))
+    return reader_settings(address, limits, services, user_readonly=str(rows["value"][0]), rows_table=rows_table)
 
 
 def reader_settings(
-    address: Address, limits: ReadLimits, services: Sequence[str], *, user_readonly: str = "0"
+    address: Address,
+    limits: ReadLimits,
+    services: Sequence[str],
+    *,
+    user_readonly: str = "0",
+    rows_table: Callable[[str], str] = str,
 ) -> dict[str, str]:
     """Return the settings of every statement of a reader.
 
@@ -94,6 +100,7 @@ def reader_settings(
         limits: The limits.
         services: Services whose rows are visible; none means all.
         user_readonly: The user's own setting ``readonly``.
+        rows_table: Returns the name of the table that holds a table's rows, on every shard of a cluster.
 
     Raises:
         ConfigurationError: The user's ``readonly`` is 1, which admits no limits.
@@ -112,13 +119,16 @@ def reader_settings(
         "max_memory_usage": str(limits.memory_bytes),
     }
     if services:
-        settings["additional_table_filters"] = _table_filters(address.database, services)
+        settings["additional_table_filters"] = _table_filters(address.database, services, rows_table)
     # A user with readonly = 2 may not change this setting, and may not write either.
     return settings if user_readonly == "2" else {**settings, "readonly": "1"}
 
 
-def _table_filters(database: str, services: Sequence[str]) -> str:
-    """Return the map of each table's filter. It is a setting, which takes no bound parameters."""
+def _table_filters(database: str, services: Sequence[str], rows_table: Callable[[str], str]) -> str:
+    """Return the map of each table's filter. It is a setting, which takes no bound parameters.
+
+    On a cluster every shard filters the rows that it holds; the Distributed tables have none.
+    """
     names = ", ".join(_quote(service) for service in services)
     is_theirs = f"service_name IN ({names})"
     episodes = _members(database, "episode_summaries", "episode_id", is_theirs)
@@ -129,7 +139,9 @@ def _table_filters(database: str, services: Sequence[str]) -> str:
     converted = _members(database, "episode_summaries", "trace_id", is_theirs, selected="arrayJoin(trace_ids)")
     filters["scores"] = f"{traces} OR {converted} OR (episode_key != '' AND {keys})"
     pairs = [
-        f"{_quote(f'{database}.{table}')}: {_quote(text)}" for table, text in filters.items() if table not in _OPEN
+        f"{_quote(f'{database}.{rows_table(table)}')}: {_quote(text)}"
+        for table, text in filters.items()
+        if table not in _OPEN
     ]
     return "{" + ", ".join(pairs) + "}"
 

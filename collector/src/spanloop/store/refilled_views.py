@@ -26,13 +26,14 @@ def refill_views(store: Store, table: str, trace_ids: Sequence[str], first_ns: i
         StoreError: ClickHouse is unreachable or rejected a statement; refill them again.
         ValueError: A trace id is not hex.
     """
+    rows = f"{store.database}.{store.connection.rows_table(table)}"
     for view in store.query("store_views_of_table", table=table).iter_rows(named=True):
         statement = f"INSERT INTO {view['target']} ({', '.join(view['columns'])}) {view['as_select']}"
         for first in range(0, len(trace_ids), _TRACES_AT_ONCE):
             ids = ", ".join(map(_quoted, trace_ids[first : first + _TRACES_AT_ONCE]))
             begins, ends = f"fromUnixTimestamp64Nano({first_ns})", f"fromUnixTimestamp64Nano({last_ns})"
             condition = f"TraceId IN ({ids}) AND Timestamp >= {begins} AND Timestamp <= {ends}"
-            filters = "{" + f"{_escaped(f'{store.database}.{table}')}: {_escaped(condition)}" + "}"
+            filters = "{" + f"{_escaped(rows)}: {_escaped(condition)}" + "}"
             settings = {"additional_table_filters": filters, "async_insert": "0"}
             store.connection.command(statement, doing=f"filling {view['target']!r} again", settings=settings)
 

@@ -14,8 +14,9 @@ from spanloop.foundation.errors import StoreError
 from spanloop.foundation.tables import Table, declaration
 
 from .client import Address, Chunks, Connection
+from .cluster import cluster_text
 from .migrate import migrate
-from .named_queries import named_query
+from .named_queries import NamedQuery, named_query
 
 
 class Store:
@@ -68,7 +69,15 @@ class Store:
             StoreError: The name is unknown, a parameter is wrong, or ClickHouse rejected the query.
         """
         query = named_query(query_name)
-        return self._connection.query(query.sql, doing=f"query {query_name!r}", parameters=query.bind(parameters))
+        return self._connection.query(
+            self._text(query), doing=f"query {query_name!r}", parameters=query.bind(parameters), settings=query.settings
+        )
+
+    def _text(self, query: NamedQuery) -> str:
+        cluster = self._connection.cluster
+        if cluster is None or not query.system_tables:
+            return query.sql
+        return cluster_text(query.sql, cluster, of_all_servers=query.system_tables == "servers")
 
     def execute(self, query_name: str, /, **parameters: object) -> None:
         """Run a named statement that returns no rows; it raises as `query`."""
@@ -77,7 +86,7 @@ class Store:
             query.sql,
             doing=f"statement {query_name!r}",
             parameters=query.bind(parameters),
-            settings={"async_insert": "0"},
+            settings={"async_insert": "0", **query.settings},
         )
 
     def schema(self, table: str) -> pl.Schema:

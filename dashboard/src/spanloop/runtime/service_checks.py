@@ -195,19 +195,24 @@ def _check_version(address: ServiceAddress, health: "httpx.Response") -> Iterato
 
 
 def _check_clickhouse() -> Iterator[Check]:
-    from spanloop.store.client import Address
+    from spanloop.store.discovery import configured_address
     from spanloop.store.server_clock import server_clock
 
     try:
-        if not (url := read_setting(CLICKHOUSE_URL_ENV)):
-            return
-        address = Address.parse(url)
-        clock = server_clock(address)
+        address = configured_address()
     except SpanloopError as error:
         yield Check("ClickHouse", ok=False, detail=error.what, fix=error.next_step or f"Correct {CLICKHOUSE_URL_ENV}.")
         return
-    yield Check("ClickHouse", ok=True, detail=f"{address} answers, version {clock.version}")
-    yield _clock_check("ClickHouse", clock.ahead_s)
+    for server in [] if address is None else address.servers:
+        try:
+            clock = server_clock(server)
+        except SpanloopError as error:
+            fix = error.next_step or f"Correct {CLICKHOUSE_URL_ENV}."
+            yield Check("ClickHouse", ok=False, detail=error.what, fix=fix)
+            continue
+        part = f", in cluster {server.cluster!r}" if server.cluster else ""
+        yield Check("ClickHouse", ok=True, detail=f"{server} answers, version {clock.version}{part}")
+        yield _clock_check("ClickHouse", clock.ahead_s)
 
 
 def _check_control(data_dir: Path) -> Iterator[Check]:

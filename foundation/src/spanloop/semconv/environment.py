@@ -9,6 +9,7 @@ Invariant: an address that a variable names wins over a run file. A secret may b
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,8 +21,12 @@ DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 """The data directory; ``~/.spanloop`` when unset."""
 
 CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
-"""``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse.
-``SPANLOOP_CLICKHOUSE_URL_FILE`` names a file that holds it."""
+"""``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse. Of several URLs, separated by
+commas, the next one is used when a server does not answer. ``SPANLOOP_CLICKHOUSE_URL_FILE`` names a file that holds
+it."""
+
+CLICKHOUSE_CLUSTER_ENV: Final = "SPANLOOP_CLICKHOUSE_CLUSTER"
+"""Name of a cluster in ``remote_servers`` of these servers, over which the store is spread; unset means one server."""
 
 CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
 """SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory.
@@ -88,6 +93,8 @@ CONFIG_ENV: Final = "SPANLOOP_CONFIG"
 LOG_FORMAT_ENV: Final = "SPANLOOP_LOG_FORMAT"
 """Format of the logs of all roles: text or json."""
 
+_NEXT_URL: Final = re.compile(r"\s*,\s*(?=https?://)")
+
 CONFIG_NAME: Final = "spanloop.toml"
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010
@@ -145,6 +152,11 @@ def read_setting(name: str, environment: Mapping[str, str] | None = None) -> str
             f"{name}{FILE_SUFFIX} names {file}, which is empty.", next_step=f"Write the value of {name} into it."
         )
     return content
+
+
+def split_urls(urls: str) -> list[str]:
+    """Return the URLs of a text that separates them by commas; a password may contain a comma."""
+    return _NEXT_URL.split(urls.strip())
 
 
 def configured_address(service: str) -> ServiceAddress | None:

@@ -1,4 +1,5 @@
 -- Copy the episodes of one version to the next, without those that it already has and the given ones.
+-- Joins: local by episode.
 INSERT INTO data_set_episodes
 SELECT {data_set_id:String}, *
 FROM (

@@ -1,4 +1,5 @@
 -- Number of episodes of a version of a data set by each value of service, agent, model, version, outcome, failure class and judged.
+-- Joins: global.
 SELECT pair.1 AS field, pair.2 AS value, count() AS episodes
 FROM (
     SELECT arrayJoin([

@@ -1,5 +1,6 @@
 -- Evaluations that share tasks or episodes with a version of a data set. episodes: those of the data set that are attempts at a shared
 -- task. shared_episodes: those of the data set that the evaluation counts. Attempts that an evaluation leaves out share nothing.
+-- Joins: global.
 WITH members AS (
     SELECT episode_id, if(task_id = '', group_id, task_id) AS task
     FROM data_set_episodes FINAL

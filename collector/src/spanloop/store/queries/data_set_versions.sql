@@ -1,4 +1,5 @@
 -- Versions of data sets, the newest first, with the episodes that are left of each; of one name, or of all with an empty one.
+-- Joins: global.
 SELECT
     d.data_set_id AS data_set_id, d.name AS name, d.version AS version, d.created_at AS created_at, d.created_by AS created_by,
     d.source AS source, d.comment AS comment, d.episodes AS stated_episodes, d.added AS added, mapKeys(d.rejected) AS reasons, mapValues(d.rejected) AS counts,

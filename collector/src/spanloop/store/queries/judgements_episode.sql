@@ -1,4 +1,5 @@
 -- The current revision of an episode, and the span of one of its steps; no row without the episode or the step.
+-- Joins: global.
 SELECT
     e.revision AS revision, e.outcome AS outcome, e.error_class AS error_class, e.fault_owner AS fault_owner,
     t.trace_id AS trace_id, t.span_id AS span_id

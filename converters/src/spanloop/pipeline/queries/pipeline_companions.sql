@@ -1,5 +1,6 @@
 -- Traces of the same sessions as the given traces, whose spans lie in a time range (nanoseconds), for sessions with a score for the whole session.
 -- Such a score can be assigned only when all traces of the session are known. Limited to max_traces, beyond which they are several episodes.
+-- Joins: global.
 WITH (
     SELECT groupUniqArray(session)
     FROM (

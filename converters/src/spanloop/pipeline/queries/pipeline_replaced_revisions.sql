@@ -1,4 +1,5 @@
 -- Revisions that were replaced before the given time, less those that are current after all or that a dataset or an evaluation names.
+-- Joins: global.
 WITH replaced AS (
     SELECT episode_id, revision FROM replaced_revisions FINAL
     WHERE replaced_at <= fromUnixTimestamp64Micro({until_us:Int64}, 'UTC')

@@ -1,4 +1,5 @@
 -- Scores of the given traces, responses and named episodes, and scores of sessions that have no other target.
+-- Joins: local by score.
 SELECT
     score_id,
     name,

@@ -1,5 +1,6 @@
 -- The newest revisions, including tombstones, of episodes by id or by one of their traces.
 -- hasAny compares all pairs, which takes seconds for thousands of traces. Here it only queries the index (indexHint); a set does the exact comparison.
+-- Joins: local by episode.
 SELECT
     episode_id,
     revision,

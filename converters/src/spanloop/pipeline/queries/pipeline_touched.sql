@@ -1,6 +1,7 @@
 -- A page of the traces that new spans, log events, scores, judgements or captures affect, oldest first: number of spans and of new spans, and whether they have an episode, conversation or session id.
 -- Summaries give the time ranges of spans and log records to read; the span of a capture is read within a day of it.
 -- Targets that no new score names are not read.
+-- Joins: global.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,

@@ -1,4 +1,5 @@
 -- The newest scores that are not deleted, of one trace, response, session or episode; of all when all filters are empty.
+-- Joins: local by score.
 SELECT
     score_id,
     name,

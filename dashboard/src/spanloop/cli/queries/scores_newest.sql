@@ -1,6 +1,7 @@
 -- The newest scores that are not deleted; fewer than requested when most of the newest rows have been replaced or deleted.
 -- Only rows from the oldest candidate on are read, and of their replacements only rows that were ingested later: the last
 -- write wins.
+-- Joins: local by score.
 WITH
     (
         SELECT min(scored_at) FROM (SELECT scored_at FROM scores ORDER BY scored_at DESC LIMIT 200 + 4 * {limit:UInt32})

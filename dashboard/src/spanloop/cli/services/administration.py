@@ -173,6 +173,10 @@ def copy(
             show_default=False,
         ),
     ],
+    to_cluster: Annotated[
+        str,
+        typer.Option("--to-cluster", help="Name of a cluster of that ClickHouse, over which the rows are spread."),
+    ] = "",
     data_dir: DataDirOption = None,
 ) -> None:
     """Copy the whole store into another ClickHouse, to continue there.
@@ -186,7 +190,7 @@ def copy(
     from spanloop.store import Store, connect
     from spanloop.store.client import Address
 
-    address = Address.parse(to)
+    address = Address.parse(to, cluster=to_cluster)
     directory = data_directory(data_dir)
     with connect(directory, start=True) as source, Store.open(address) as target:
         with progress_bar() as bar:

@@ -1,4 +1,5 @@
 -- The scores of an episode, by trace or by the app's episode id.
+-- Joins: local by score.
 SELECT name, value, label, comment, source, span_id, response_id, scored_at
 FROM scores FINAL
 PREWHERE score_id IN (

@@ -1,6 +1,7 @@
 -- The newest failures of current episode revisions, optionally of one fingerprint.
 -- Only rows from the oldest candidate on are merged; there are more candidates than requested, because some revisions are superseded.
 -- An episode is assumed to have started at most a week before its failure.
+-- Joins: local by episode.
 WITH (
     SELECT min(occurred_at)
     FROM (

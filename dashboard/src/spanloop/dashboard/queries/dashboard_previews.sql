@@ -1,4 +1,5 @@
 -- The begin of each episode's question, the newest user message of its first step, and of its last answer.
+-- Joins: global.
 SELECT
     t.episode_id AS episode_id,
     any(t.model) AS model,

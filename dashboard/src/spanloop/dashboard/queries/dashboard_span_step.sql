@@ -1,4 +1,5 @@
 -- The step of a current episode whose model call a span is; no row for other spans and before the conversion.
+-- Joins: local by episode.
 SELECT episode_id, step
 FROM transition_rows
 WHERE (episode_id, revision) IN (

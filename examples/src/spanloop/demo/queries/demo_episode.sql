@@ -1,4 +1,5 @@
 -- The steps of one current episode, for reading.
+-- Joins: local by episode.
 SELECT step, state, action, tool_results
 FROM transitions
 WHERE episode_id = {episode_id:String}

@@ -1,4 +1,5 @@
 -- Totals of the store: spans, model calls, captures, episodes, transitions and token rows.
+-- Joins: local by episode.
 WITH current AS (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
 SELECT
     (SELECT count() FROM otel_traces) AS spans,

@@ -1,4 +1,5 @@
 -- The current transitions of the model calls whose request named a model, with their episode's reward.
+-- Joins: global.
 SELECT
     t.episode_id AS episode_id, t.step AS step, t.span_id AS span_id, t.response_id AS response_id,
     t.policy_version AS policy_version, t.state AS state, t.tools AS tools, t.action AS action,

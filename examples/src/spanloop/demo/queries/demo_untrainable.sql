@@ -1,4 +1,5 @@
 -- Number of current transitions that are not trainable, by reason.
+-- Joins: local by episode.
 SELECT untrainable_reason AS reason, count() AS transitions
 FROM transitions
 WHERE NOT is_trainable

@@ -12,6 +12,7 @@ from spanloop.semconv.environment import (
     configured_address,
     read_run_file,
     read_setting,
+    split_urls,
 )
 
 SERVICES: Final = {
@@ -54,7 +55,8 @@ def service_states(data_dir: Path) -> list[ServiceState]:
 def _state(data_dir: Path, name: str, purpose: str) -> ServiceState:
     if name == "clickhouse" and (clickhouse_url := read_setting(CLICKHOUSE_URL_ENV)):
         note = f"external, by {CLICKHOUSE_URL_ENV}"
-        return ServiceState(name, purpose, is_running=True, url=without_credentials(clickhouse_url), note=note)
+        urls = ", ".join(map(without_credentials, split_urls(clickhouse_url)))
+        return ServiceState(name, purpose, is_running=True, url=urls, note=note)
     if (address := configured_address(name)) is not None:
         note = f"by {SERVICE_URL_ENVS[name]}"
         return ServiceState(name, purpose, is_running=True, url=without_credentials(address.url), note=note)

@@ -37,9 +37,11 @@ class Services(EnvironmentSection):
     dashboard_url: str = ""
     """Base URL of the dashboard."""
     clickhouse_url: SecretStr = _NO_URL
-    """``http(s)://user:password@host:port/database``."""
+    """``http(s)://user:password@host:port/database``, or several URLs of one cluster, separated by commas."""
     clickhouse_url_file: FilePath | None = None
     """A file that holds this URL, which keeps its password out of this file."""
+    clickhouse_cluster: str = ""
+    """Name of the cluster in ``remote_servers`` of these servers; empty for one server."""
     control_url: SecretStr = _NO_URL
     """SQLAlchemy URL of the control database."""
     control_url_file: FilePath | None = None

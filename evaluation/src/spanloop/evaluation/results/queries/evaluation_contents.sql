@@ -1,5 +1,6 @@
 -- By what the tasks of episodes are recognised: id, the content's digest where the task runner made the attempt, and a digest
 -- of what the policy saw first. An episode without a task id is of its group; prompt_digest is empty without messages.
+-- Joins: global.
 SELECT
     first.episode_id AS episode_id,
     first.task AS task_id,

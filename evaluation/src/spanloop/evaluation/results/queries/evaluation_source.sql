@@ -2,6 +2,7 @@
 -- episodes of the attempts that evaluation_attempts selects. With run_ids only the latter.
 -- policy_versions: all versions that acted in the episode. The task is the task id, else the group: equal first prompts.
 -- An attempt that the task runner made again is not an episode of its own.
+-- Joins: global.
 WITH
     attempt_keys AS (
         SELECT episode_id

@@ -1,4 +1,5 @@
 -- How the given episode revisions (two parallel lists) began and ended, as canonical message JSON, with their tool calls in order.
+-- Joins: global.
 WITH pinned AS (
     SELECT pair.1 AS episode_id, pair.2 AS revision
     FROM (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})) AS pair)

@@ -1,4 +1,5 @@
 -- One current episode of each group: a success before a failure, then by reward, then the newest.
+-- Joins: global.
 SELECT
     group_id,
     argMax(episode_id, rank) AS episode_ids,

@@ -1,5 +1,6 @@
 -- How many of the episodes that ended at a time or later have a failure of a class, recovered ones included. The rest is
 -- as in alert_episodes.
+-- Joins: local by episode.
 SELECT
     count() AS episodes,
     countIf((episode_id, revision) IN (

@@ -1,5 +1,6 @@
 -- The right answers that people wrote about the traces of the given episode revisions (two parallel lists), newest first; of one person and target the newest.
 -- judged_episode_id, step: as the person saw them. arrived_us: microseconds since the epoch.
+-- Joins: global.
 SELECT
     episodes.episode_id AS episode_id, judged.scope AS scope, judged.judged_episode_id AS judged_episode_id,
     judged.step AS step, judged.trace_id AS trace_id, judged.span_id AS span_id, judged.correction AS correction,

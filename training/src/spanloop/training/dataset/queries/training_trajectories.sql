@@ -10,6 +10,7 @@
 -- data_set: the revisions of this version of a data set, in place of the current ones.
 -- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
+-- Joins: global.
 WITH matching AS (
     SELECT
         episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at, marks,
@@ -140,7 +141,7 @@ FROM selected
 LEFT JOIN (
     SELECT *
     FROM trajectories FINAL
-    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+    PREWHERE (episode_id, revision) GLOBAL IN (SELECT episode_id, revision FROM selected)
 ) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
     SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling), toString(policy_version), toString(untrainable_reason))) AS steps

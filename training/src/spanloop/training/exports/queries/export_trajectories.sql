@@ -1,4 +1,5 @@
 -- All token rows of the given episode revisions (two parallel lists), with each row's service and the state of its first step.
+-- Joins: global.
 WITH given AS (
     SELECT pair.1 AS episode_id, pair.2 AS revision
     FROM (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})) AS pair)

@@ -1,6 +1,7 @@
 -- All transitions of the given episode revisions (two parallel lists), with each episode's outcome.
 -- data_set_id: the outcomes are those of this version of a data set; empty for those of the current revisions.
 -- fault_*: what failed at the step, parallel arrays. decided_by: who caused the failure that decided a failed episode.
+-- Joins: global.
 WITH pinned AS (
     SELECT pair.1 AS episode_id, pair.2 AS revision
     FROM (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})) AS pair)

@@ -1,5 +1,6 @@
 -- Services with stored episodes: their agents, their models, whether the app sent a reward; the newest first. The reward of
 -- an attempt that a grader judged is not the app's.
+-- Joins: global.
 SELECT
     service_name,
     arraySort(groupUniqArrayIf(agent_name, agent_name != '')) AS agents,

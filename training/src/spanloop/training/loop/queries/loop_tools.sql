@@ -1,4 +1,5 @@
 -- Names of the tools that a service's newest episodes were offered.
+-- Joins: global.
 SELECT arraySort(groupUniqArrayArray(arrayMap(tool -> JSONExtractString(tool, 'name'), JSONExtractArrayRaw(tools)))) AS tools
 FROM transitions
 WHERE (episode_id, revision) IN (

@@ -1,4 +1,5 @@
 -- The jobs that trained on tokens of the given trace, or of its one span, with the steps at which they did; an empty span_id means any.
+-- Joins: global.
 WITH calls AS (
     SELECT episode_id, revision, step, span_id
     FROM transition_rows FINAL

@@ -1,5 +1,6 @@
 -- The model calls whose sampled tokens the given jobs trained on, each job until its step in last_steps; those trained on most often first.
 -- spans: how many there are without the limit. A row of an earlier converter, without trained_steps, counts for all calls of its episode.
+-- Joins: global.
 WITH samples AS (
     SELECT
         job_id, episode_id, revision, any(policy_version) AS policy_version, trained_steps,

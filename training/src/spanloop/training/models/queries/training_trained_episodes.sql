@@ -1,4 +1,5 @@
 -- The episodes that jobs trained on until a step each, in the newest attempt at it: job_ids and last_steps are parallel.
+-- Joins: local by job.
 SELECT DISTINCT episode_id
 FROM training_samples
 WHERE has({job_ids:Array(String)}, job_id)

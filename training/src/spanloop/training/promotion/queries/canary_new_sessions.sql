@@ -1,5 +1,6 @@
 -- Sessions of a canary that no look has counted, with their figures. They have a reward or an outcome, or a call that failed, and
 -- their last call began before {settled_before}. An episode belongs to the session of its calls' responses.
+-- Joins: global.
 WITH
     calls AS (
         SELECT session, arm, response_id, error, prompt_tokens, response_tokens, started_at, duration_ns

@@ -1,5 +1,6 @@
 -- How many of the newest episodes of an agent have a failure of a class, recovered ones included. agent '' is every agent.
 -- since: only episodes that started at this time or later. ended_before: and ended before, so that nothing is missing.
+-- Joins: global.
 WITH newest AS (
     SELECT episode_id, revision
     FROM episode_summaries FINAL
