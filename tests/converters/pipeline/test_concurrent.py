@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from spanloop.foundation.leases import StoredLease
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.tables.episodes import STEP_MEASURES
@@ -161,7 +162,7 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
             stolen.append("another run took over, wrote, and is gone")
             with monkeypatch.context() as other:
                 other.setattr(run_lease, "this_owner", lambda: "another")
-                other.setattr(run_lease, "LEASE_TIMEOUT_S", -1.0)
+                other.setattr(run_lease._LeaseRow, "read", lambda _: StoredLease("", 0.0))
                 run(store_)
         return loaded
 

@@ -18,7 +18,8 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.exceptions import Error as DriverError
 from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
-from spanloop.foundation.errors import ConfigurationError, StoreError
+from spanloop.foundation.errors import ConfigurationError, LateInsertError, StoreError
+from spanloop.foundation.tables import Table
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
 DEFAULT_DATABASE: Final = "spanloop"
@@ -253,12 +254,22 @@ class Connection:
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
         """Insert a frame as one Arrow record batch, which ClickHouse stores as one block."""
-        block = io.BytesIO()
-        frame.write_ipc(
-            block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
-        )
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
-            self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
+            self._driver.raw_insert(table, frame.columns, _arrow(frame), self._insert_settings(token), "Arrow")
+
+    def insert_until(self, until_us: int, table: Table, frame: pl.DataFrame, *, token: str = "") -> None:
+        """Insert a frame as `insert` does, unless the server's clock is later than ``until_us``.
+
+        Raises:
+            LateInsertError: It is later.
+        """
+        names = ", ".join(f"`{name}`" for name in frame.columns)
+        structure = ", ".join(f"`{name}` {table[name].sql_type}" for name in frame.columns).replace("'", "\\'")
+        sql = (
+            f"INSERT INTO {table.name} ({names}) SELECT {names} FROM input('{structure}') "  # noqa: S608 - declared
+            f"WHERE throwIf(toUnixTimestamp64Micro(now64(6, 'UTC')) > {until_us:d}, 'late') = 0 FORMAT Arrow"
+        )
+        self.insert_from(sql, [_arrow(frame)], doing=f"inserting {frame.height} rows into {table.name!r}", token=token)
 
     def insert_from(self, sql: str, data: Sequence[bytes] | Chunks, *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in this format."""
@@ -289,6 +300,15 @@ class Connection:
         self._pool.clear()
 
 
+def _arrow(frame: pl.DataFrame) -> bytes:
+    """Return a frame as an Arrow file with one record batch."""
+    block = io.BytesIO()
+    frame.write_ipc(
+        block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
+    )
+    return block.getvalue()
+
+
 @contextmanager
 def store_errors(doing: str) -> Generator[None]:
     """Convert clickhouse-connect's errors to a `StoreError` that names the operation and the next step."""
@@ -312,6 +332,8 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
             next_step=f"Check that it runs (spanloop status); for your own server, check {CLICKHOUSE_URL_ENV}.",
             is_transient=True,
         )
+    if code == _THROWN:
+        return LateInsertError(f"ClickHouse refused {doing}: it came after the time until which it was allowed.")
     text = " ".join(str(error).split())[:2000]
     is_disk_full = "No space left" in text
     return StoreError(
@@ -321,6 +343,8 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     )
 
 
+_THROWN: Final = 395
+"""The code of ``throwIf``."""
 _TRANSIENT_CODES: Final = frozenset({159, 202, 209, 210, 243, 252, 279})
 """Timeouts, too many queries or parts, a broken connection to another node, a full disk."""
 _CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."

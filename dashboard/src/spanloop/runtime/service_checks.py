@@ -209,7 +209,7 @@ def _check_clickhouse() -> Iterator[Check]:
 
 
 def _check_control(data_dir: Path) -> Iterator[Check]:
-    from spanloop.training.jobs.database.clock import database_time
+    from spanloop.foundation.control.clock import database_time
     from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
     from spanloop.training.jobs.database.tables import LeaderRow
     from spanloop.training.jobs.leadership import SCHEDULER

@@ -10,6 +10,7 @@
     │   └── NotRunningError
     ├── DataDirectoryError      another version, not writable, disk full
     ├── StoreError              ClickHouse rejected a statement or is unreachable
+    │   └── LateInsertError
     ├── ConversionError         spans that cannot become transitions
     └── JobError                a training job that cannot run or failed
 
@@ -25,6 +26,7 @@ __all__ = [
     "ConversionError",
     "DataDirectoryError",
     "JobError",
+    "LateInsertError",
     "NotRunningError",
     "PortInUseError",
     "ServiceError",
@@ -63,6 +65,10 @@ class StoreError(SpanloopError):
     """ClickHouse rejected a statement or is unreachable."""
 
     exit_code = 5
+
+
+class LateInsertError(StoreError):
+    """ClickHouse refused a block that came after the time until which its sender might write; nothing is stored."""
 
 
 class ConversionError(SpanloopError):

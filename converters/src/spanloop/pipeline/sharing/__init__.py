@@ -1,0 +1,9 @@
+"""Several pipelines at once on one store: the one that leads publishes batches, and all convert them.
+
+See docs/design/pipelines.md.
+"""
+
+from .registration import PipelineState, running_pipelines
+from .sharing import Sharing
+
+__all__ = ["PipelineState", "Sharing", "running_pipelines"]
