@@ -1,7 +1,7 @@
 """``python -m spanloop.pipeline --data-dir D``: convert new rows every few seconds until SIGTERM.
 
-Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conversion and loses nothing. The watermark
-stays, and the next round continues there.
+Invariant: an outage of ClickHouse or of the control database, or a batch that ClickHouse refuses, delays the conversion
+and loses nothing. The watermark stays, and the next round continues there.
 """
 
 import logging
@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from spanloop.converters.dialects import registered_dialects
-from spanloop.foundation.errors import NotRunningError, StoreError
+from spanloop.foundation.errors import DataDirectoryError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import PipelineSettings
 from spanloop.foundation.settings.sources import Process
@@ -32,6 +32,7 @@ from .replaced_revisions import erase_replaced, pin_manifests
 from .report import Report
 from .run import run
 from .service_metrics import PipelineMetrics
+from .sharing import Sharing
 
 SERVICE: Final = "pipeline"
 ERASE_INTERVAL_S: Final = 600.0
@@ -66,14 +67,17 @@ def serve(
         closing(PipelineMetrics(data_dir)) as metrics,
         serving_status(data_dir, address, status, metrics, metrics.measure_lag) as url,
         data_dir.announce(SERVICE, url),
+        Sharing.joined(data_dir) as sharing,
     ):
-        loop = _Loop(conversion, interval_s, stop, status, metrics)
+        loop = _Loop(conversion, interval_s, stop, status, metrics, sharing)
         while not stop.is_set():
             try:
                 with connect(data_dir) as store:
                     pin_manifests(store, data_dir.jobs)
                     _rounds(store, loop)
-            except (NotRunningError, StoreError) as error:
+            except (NotRunningError, StoreError, DataDirectoryError) as error:
+                if not error.is_transient and isinstance(error, DataDirectoryError):
+                    raise
                 status.set("waiting", error.what)
                 metrics.count("errors_total")
                 _log.warning("%s; trying again in %.0f s", error, interval_s)
@@ -86,14 +90,22 @@ class _Loop(NamedTuple):
     stop: threading.Event
     status: Status
     metrics: PipelineMetrics
+    sharing: Sharing
 
     def convert(self, store: Store) -> Report:
         """Convert what is new, and show that in status and metrics."""
         began_s = time.monotonic()
         try:
-            report = run(store, options=self.conversion.options, progress=self._show, should_stop=self.stop.is_set)
+            report = run(
+                store,
+                options=self.conversion.options,
+                progress=self._show,
+                should_stop=self.stop.is_set,
+                sharing=self.sharing,
+            )
         finally:
             self.metrics.set("converting", 0)
+            self.sharing.describe("idle")
         self.status.set("idle")
         self.metrics.record(report, seconds=time.monotonic() - began_s, ended_s=time.time())
         return report

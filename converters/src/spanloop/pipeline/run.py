@@ -6,6 +6,7 @@ pipelines that share its work (`spanloop.pipeline.sharing`): rows that one of th
 has written newer ones.
 """
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +43,8 @@ _FIXED_BYTES: Final = 400 << 20
 
 _BYTES_A_BYTE: Final = 10
 """Memory for a byte of text while it is read, parsed, converted and written: seven measured, and a reserve."""
+
+_log: Final = logging.getLogger("pipeline")
 
 
 class Size(NamedTuple):
@@ -124,7 +127,8 @@ def run(
                     batch_spans=size.batch_spans,
                     sharing=sharing,
                 )
-            except LeaseLostError:
+            except LeaseLostError as error:
+                _log.warning("%s Its work is repeated.", error)
                 again = previous
         if should_stop():
             return Report()
@@ -166,6 +170,8 @@ def _convert(
     def show(spans: int) -> None:
         nonlocal done
         done += spans
+        if sharing is not None:
+            sharing.describe("converting", more_spans=spans)
         if progress is not None:
             progress(done, total)
 

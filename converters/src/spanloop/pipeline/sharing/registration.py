@@ -4,7 +4,6 @@ Invariant: what a pipeline holds, it holds under its token. When its lease ends,
 another pipeline frees what it held and removes its row; the token is then refused for good.
 """
 
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -80,7 +79,7 @@ class Registration(Lease):
     """The lease of one pipeline.
 
     Args:
-        sessions: The control database, which has the tables (`create_tables`).
+        sessions: The control database.
         owner: Identity of the process and its thread.
         lease_time: Returns the time that leases are compared with.
     """
@@ -109,8 +108,13 @@ class Registration(Lease):
             yield
 
     def ensure(self) -> int:
-        """Register if that has not been done, or the registration was removed; return the token."""
+        """Register if that has not been done, or the registration was removed; return the token.
+
+        Raises:
+            DataDirectoryError: The control database is unreachable.
+        """
         if self.token is None:
+            _create_tables(self._sessions)
             self.acquire()
         token = self.token
         if token is None:
@@ -146,17 +150,9 @@ class Registration(Lease):
         return now
 
 
-_ready: Final = threading.Lock()
-
-
-def create_tables(sessions: ControlSessions) -> None:
-    """Create the tables where they are missing.
-
-    Raises:
-        DataDirectoryError: The control database is unreachable.
-    """
+def _create_tables(sessions: ControlSessions) -> None:
     names = set(Base.metadata.tables)
-    with _ready, sessions.read() as session:
+    with sessions.read() as session:
         is_complete = names <= set(inspect(session.connection()).get_table_names())
     if not is_complete:
         with sessions.write() as session:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol, Self
 import polars as pl
 
 from spanloop.foundation.control.sessions import ControlSessions
-from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.errors import DataDirectoryError, SpanloopError
 from spanloop.foundation.leases import LeaseLostError
 from spanloop.foundation.leases.lease import POLL_S
 from spanloop.foundation.paths import DataDir
@@ -26,7 +26,7 @@ from ..leased_inserts import LeasedInserts
 from ..report import Report
 from ..run_lease import FollowedLease, RunLease
 from .plan import Plan, PlanEndedError, PutBackError, TakenBatch
-from .registration import Registration, create_tables
+from .registration import Registration
 
 _log: Final = logging.getLogger("pipeline")
 
@@ -56,7 +56,7 @@ class Sharing:
     """The part of one pipeline in the work that several share.
 
     Args:
-        sessions: The control database, which has the tables.
+        sessions: The control database.
         registration: Of this pipeline.
     """
 
@@ -64,33 +64,27 @@ class Sharing:
         self._sessions = sessions
         self._registration = registration
 
+        self._is_away = False
+
     @classmethod
     @contextmanager
-    def joined(cls, data_dir: DataDir) -> Generator[Self | None]:
-        """Register this process as a pipeline while the block runs; None where the control database is away.
+    def joined(cls, data_dir: DataDir) -> Generator[Self]:
+        """Register this process as a pipeline while the block runs; again when the control database was away.
 
         Raises:
             ConfigurationError: The URL of the control database cannot be used.
         """
-        try:
-            sessions = ControlSessions(data_dir.control_db)
-            create_tables(sessions)
-            registration = Registration(sessions)
+        sessions = ControlSessions(data_dir.control_db)
+        registration = Registration(sessions)
+        sharing = cls(sessions, registration)
+        with sharing._tolerating_outages():
             registration.ensure()
-        except SpanloopError as error:
-            if not error.is_transient:
-                raise
-            _log.warning("%s; this pipeline converts alone", error)
-            yield None
-            return
         with registration.renewed_by_thread():
             try:
-                yield cls(sessions, registration)
+                yield sharing
             finally:
-                try:
+                with sharing._tolerating_outages():
                     registration.release()
-                except SpanloopError as error:
-                    _log.warning("%s; the registration of this pipeline expires by itself", error)
 
     def describe(self, activity: str, *, more_spans: int = 0) -> None:
         """State what this pipeline does, for ``spanloop status``."""
@@ -98,12 +92,10 @@ class Sharing:
 
     def has_others(self) -> bool:
         """Return whether another pipeline could take batches; False where the control database is away."""
-        try:
+        with self._tolerating_outages():
             self._registration.ensure()
             return self._registration.has_others()
-        except SpanloopError as error:
-            _log.warning("%s; this pipeline converts alone", error)
-            return False
+        return False
 
     def lead(
         self,
@@ -156,19 +148,37 @@ class Sharing:
             StoreError: ClickHouse refused or is unreachable.
         """
         spans: list[int] = []
+
+        def count(more: int) -> None:
+            spans.append(more)
+            self.describe("converting", more_spans=more)
+
         try:
-            self._registration.ensure()
-            plan = Plan.find(self._sessions, self._registration, run_owner)
-            if plan is not None:
-                self._work(plan, conversion, FollowedLease(conversion.store, run_owner), spans.append)
+            with self._tolerating_outages():
+                self._registration.ensure()
+                plan = Plan.find(self._sessions, self._registration, run_owner)
+                if plan is not None:
+                    self._work(plan, conversion, FollowedLease(conversion.store, run_owner), count)
         except (LeaseLostError, PlanEndedError) as error:
             _log.info("a batch of another pipeline's run is left to it: %s", error)
-        except SpanloopError as error:
-            if not error.is_transient:
-                raise
-            _log.warning("%s; this pipeline waits for its turn", error)
+        finally:
+            self.describe("idle")
         if spans:
             _log.info("converted %d spans of the run of %s", sum(spans), run_owner)
+
+    @contextmanager
+    def _tolerating_outages(self) -> Generator[None]:
+        """Go on without the control database; warn once."""
+        try:
+            yield
+        except DataDirectoryError as error:
+            if not error.is_transient:
+                raise
+            if not self._is_away:
+                _log.warning("%s; this pipeline shares no work meanwhile", error)
+            self._is_away = True
+        else:
+            self._is_away = False
 
     @contextmanager
     def _published(self, lease: RunLease, batches: Sequence[Batch], *, full: bool) -> Generator[Plan]:
@@ -233,7 +243,6 @@ class Sharing:
                 plan.claim(taken, ids, since=read_since)
 
             report = conversion.convert_set(affected, inserts, full=plan.is_full, claim=claim_episodes)
-            self._registration.describe("converting", more_spans=report.spans)
             on_spans(report.spans)
             is_converted = pl.col("trace_id").is_in(sorted(affected.batch.trace_ids))
             remaining = Batch(remaining.traces.filter(~is_converted))
