@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.control.pipelines import running_pipelines
 from spanloop.foundation.control.sessions import ControlSessions
 from spanloop.pipeline import Report, load, run, run_lease
 from spanloop.pipeline.affected_traces import AffectedTraces
-from spanloop.pipeline.sharing import Sharing, running_pipelines
+from spanloop.pipeline.sharing import Sharing
 from spanloop.pipeline.sharing.registration import Registration
 from spanloop.store import Store
 

@@ -30,7 +30,7 @@ from .conversion_settings import Conversion, conversion_settings
 from .model_call_condition import model_call_condition
 from .replaced_revisions import erase_replaced, pin_manifests
 from .report import Report
-from .run import run
+from .run import BATCH_SPANS, run
 from .service_metrics import PipelineMetrics
 from .sharing import Sharing
 
@@ -48,6 +48,7 @@ def serve(
     *,
     interval_s: float,
     stop: threading.Event,
+    batch_spans: int = BATCH_SPANS,
     address: StatusAddress | None = None,
 ) -> None:
     """Convert every ``interval_s`` seconds until ``stop`` is set.
@@ -56,6 +57,7 @@ def serve(
         data_dir: An opened data directory. The function waits for its store.
         interval_s: Pause between two rounds, in seconds.
         stop: Event that ends the loop after the current batch; what is left of the round waits for the next run.
+        batch_spans: Spans that are converted at once.
         address: Where to listen for ``/healthz`` and ``/metrics``; None does not listen.
 
     Raises:
@@ -69,7 +71,7 @@ def serve(
         data_dir.announce(SERVICE, url),
         Sharing.joined(data_dir) as sharing,
     ):
-        loop = _Loop(conversion, interval_s, stop, status, metrics, sharing)
+        loop = _Loop(conversion, interval_s, batch_spans, stop, status, metrics, sharing)
         while not stop.is_set():
             try:
                 with connect(data_dir) as store:
@@ -87,6 +89,7 @@ def serve(
 class _Loop(NamedTuple):
     conversion: Conversion
     interval_s: float
+    batch_spans: int
     stop: threading.Event
     status: Status
     metrics: PipelineMetrics
@@ -100,6 +103,7 @@ class _Loop(NamedTuple):
                 store,
                 options=self.conversion.options,
                 progress=self._show,
+                batch_spans=self.batch_spans,
                 should_stop=self.stop.is_set,
                 sharing=self.sharing,
             )
@@ -153,6 +157,7 @@ def _serve(process: Process[PipelineSettings]) -> None:
     serve(
         DataDir(process.data_dir).open(),
         interval_s=settings.interval_s,
+        batch_spans=settings.batch_spans,
         stop=stop,
         address=status_address(settings),
     )

@@ -3,7 +3,6 @@
 See docs/design/pipelines.md.
 """
 
-from .registration import PipelineState, running_pipelines
 from .sharing import Sharing
 
-__all__ = ["PipelineState", "Sharing", "running_pipelines"]
+__all__ = ["Sharing"]

@@ -7,29 +7,19 @@ another pipeline frees what it held and removes its row; the token is then refus
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import inspect, select, update
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.control.clock import LeaseTime, database_time
+from spanloop.foundation.control.pipelines import Base, PipelineRow
 from spanloop.foundation.control.sessions import ControlSessions
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import Heartbeat, Lease, LeaseLostError, StoredLease, has_ended
 
 from .. import run_lease
-from .tables import Base, BatchRow, ClaimRow, PipelineRow, PlanRow
-
-
-class PipelineState(NamedTuple):
-    """A pipeline that runs."""
-
-    owner: str
-    """Identity of its process (machine:pid:start) and its thread."""
-    activity: str
-    spans: int
-    """New spans that it has converted since it registered."""
-    started_at: datetime
+from .tables import BatchRow, ClaimRow, PlanRow
 
 
 class _RegistrationRow:
@@ -157,24 +147,6 @@ def _create_tables(sessions: ControlSessions) -> None:
     if not is_complete:
         with sessions.write() as session:
             Base.metadata.create_all(session.connection())
-
-
-def running_pipelines(sessions: ControlSessions, *, lease_time: LeaseTime = database_time) -> list[PipelineState]:
-    """Return the pipelines whose leases have not ended; none where the tables do not exist.
-
-    Raises:
-        DataDirectoryError: The control database is unreachable.
-    """
-    with sessions.read() as session:
-        if not inspect(session.connection()).has_table(PipelineRow.__tablename__):
-            return []
-        now = lease_time(session)
-        rows = session.scalars(select(PipelineRow).order_by(PipelineRow.token)).all()
-    return [
-        PipelineState(row.owner, row.activity, row.spans, row.started_at)
-        for row in rows
-        if row.until > now and not has_ended(row.owner)
-    ]
 
 
 def _ended(session: Session, now: datetime, *, but: int) -> Iterator[PipelineRow]:

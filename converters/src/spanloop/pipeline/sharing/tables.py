@@ -1,37 +1,13 @@
-"""Tables of the control database: the pipelines that run, and the work that they share.
+"""Tables of the control database: the work that pipelines share.
 
-They hold nothing that outlives the processes: a plan that is lost is made again from the watermark. So they are not
-copied with a control database, and a later layout gets other names.
+They and the table of running pipelines hold nothing that outlives the processes: a plan that is lost is made again from
+the watermark. So they are not copied with a control database, and a later layout gets other names.
 """
 
-from datetime import datetime
+from sqlalchemy import Boolean, Integer, LargeBinary, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
 
-from sqlalchemy import BigInteger, Boolean, Integer, LargeBinary, String, Text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-
-from spanloop.foundation.control.clock import UtcMicros
-
-
-class Base(DeclarativeBase):
-    """Base of the mapped classes."""
-
-
-class PipelineRow(Base):
-    """One running pipeline, with its lease."""
-
-    __tablename__ = "pipelines"
-    __table_args__ = ({"sqlite_autoincrement": True},)
-
-    token: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
-    """The fencing token: grows with every registration and is never reused."""
-    owner: Mapped[str] = mapped_column(String(200))
-    """Identity of the process and its thread."""
-    until: Mapped[datetime] = mapped_column(UtcMicros)
-    """End of its lease, by the database's clock."""
-    started_at: Mapped[datetime] = mapped_column(UtcMicros)
-    activity: Mapped[str] = mapped_column(String(16), default="idle")
-    spans: Mapped[int] = mapped_column(BigInteger, default=0)
-    """New spans that it has converted since it registered, in batches of other pipelines too."""
+from spanloop.foundation.control.pipelines import Base
 
 
 class PlanRow(Base):
