@@ -22,8 +22,8 @@ from spanloop.store import Store
 PATIENCE_S = 60
 
 
-class KilledError(BaseException):
-    """Ends a killed pipeline."""
+class KilledError(SystemExit):
+    """Ends each thread of a killed pipeline."""
 
 
 class Scheduled(threading.Thread):

@@ -144,7 +144,7 @@ def test_a_pipeline_that_ends_or_hangs_changes_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("short_leases")
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(actions=schedules, seed=st.integers(0, 1_000))
 def test_any_interleaving_of_two_pipelines_leaves_the_tables_of_one(
     store: Store, feed: Feed, tmp_path_factory: pytest.TempPathFactory, actions: list[Action], seed: int

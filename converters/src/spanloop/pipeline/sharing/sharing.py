@@ -37,7 +37,7 @@ Claim = Callable[[Sequence[str]], None]
 class ConvertSet(Protocol):
     """Converts one closed set and stores it."""
 
-    def __call__(self, affected: AffectedTraces, inserts: LeasedInserts, *, full: bool, claim: Claim) -> Report:
+    def __call__(self, affected: AffectedTraces, inserts: LeasedInserts, *, full: bool, claim: Claim = ...) -> Report:
         """Return the counts; raise what ``claim`` and ``inserts`` raise."""
         ...
 
@@ -92,10 +92,11 @@ class Sharing:
 
     def has_others(self) -> bool:
         """Return whether another pipeline could take batches; False where the control database is away."""
+        has_others = False
         with self._tolerating_outages():
             self._registration.ensure()
-            return self._registration.has_others()
-        return False
+            has_others = self._registration.has_others()
+        return has_others
 
     def lead(
         self,
