@@ -13,6 +13,7 @@ from spanloop.foundation.leases import lease
 from spanloop.pipeline import run_lease
 from spanloop.pipeline.sharing import sharing
 from spanloop.store import Store
+from spanloop.store.client import Connection
 
 from ..converters.converters_world import OPENING, World, answers, asks, loop, text, trace_id
 from ..converters.pipeline_feed import Feed
@@ -147,8 +148,8 @@ def test_a_pipeline_that_ends_or_hangs_changes_nothing(
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(actions=schedules, seed=st.integers(0, 1_000))
 def test_any_interleaving_of_two_pipelines_leaves_the_tables_of_one(
-    store: Store, feed: Feed, tmp_path_factory: pytest.TempPathFactory, actions: list[Action], seed: int
+    store: Store, connection: Connection, tmp_path_factory: pytest.TempPathFactory, actions: list[Action], seed: int
 ) -> None:
+    feed = Feed(store, connection)
     feed.execute(f"TRUNCATE TABLES FROM `{store.database}` NOT LIKE 'schema_migrations'")
-    fresh = Feed(store, feed._connection)
-    play(store, fresh, tmp_path_factory.mktemp("interleaving"), actions, seed)
+    play(store, feed, tmp_path_factory.mktemp("interleaving"), actions, seed)

@@ -4,14 +4,22 @@ import importlib
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+import polars as pl
 import pytest
 
 from spanloop.foundation.control.pipelines import running_pipelines
 from spanloop.foundation.control.sessions import ControlSessions
+from spanloop.foundation.errors import LateInsertError
+from spanloop.foundation.leases import LeaseLostError
 from spanloop.pipeline import Report, load, run, run_lease
 from spanloop.pipeline.affected_traces import AffectedTraces
+from spanloop.pipeline.batches import Batch
 from spanloop.pipeline.sharing import Sharing
+from spanloop.pipeline.sharing import registration as registration_module
+from spanloop.pipeline.sharing.plan import Plan, PutBackError, TakenBatch
+from spanloop.pipeline.sharing.positions import choose_position
 from spanloop.pipeline.sharing.registration import Registration
 from spanloop.store import Store
 
@@ -43,7 +51,7 @@ class Pipeline(threading.Thread):
     @property
     def spans(self) -> int:
         """New spans that it converted itself."""
-        return self.registration._row.spans
+        return self.registration.spans
 
 
 def named_loops(feed: Feed, count: int) -> None:
@@ -92,3 +100,95 @@ def test_two_pipelines_convert_a_page_together(
     assert (leader.report.spans, worker.report.spans) == (24, 0), "the leader counts all"
     assert len(running_pipelines(ControlSessions(tmp_path / "control.db"))) == 2
     assert run(store) == Report(), "the watermark has moved"
+
+
+def test_a_late_insert_is_refused_by_the_server(store: Store, feed: Feed) -> None:
+    """So a process that hung between its check and its request stores nothing."""
+    rows = pl.DataFrame({"episode_id": ["e"], "revision": [1]})
+    with run_lease.acquire(store) as lease:
+        store.insert("replaced_revisions", rows, until_us=lease.to_server_us(lease.ends_s))
+        with pytest.raises(LateInsertError):
+            store.insert("replaced_revisions", rows, until_us=lease.to_server_us(time.monotonic() - 1))
+    assert feed.sql("SELECT count() FROM replaced_revisions").item() == 1
+
+
+def plan_of(registration: Registration, folder: Path, *traces: str) -> Plan:
+    """Publish a plan with a batch for each trace."""
+    schema = {"trace_id": pl.String(), "new_spans": pl.Int64()}
+    batches = [Batch(pl.DataFrame([(trace, 1)], schema=schema, orient="row")) for trace in traces]
+    return Plan.publish(ControlSessions(folder / "control.db"), registration, batches, "shared run", full=False)
+
+
+class Two(NamedTuple):
+    """Two pipelines and their views of one plan."""
+
+    registrations: tuple[Registration, Registration]
+    plans: tuple[Plan, Plan]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Two:
+    sessions = ControlSessions(tmp_path / "control.db")
+    one, other = Registration(sessions), Registration(sessions)
+    plan = plan_of(one, tmp_path, "a", "b", "c")
+    other.ensure()
+    found = Plan.find(sessions, other, "shared run")
+    assert found is not None
+    return Two((one, other), (plan, found))
+
+
+def take(plan: Plan) -> TakenBatch:
+    taken = plan.take()
+    assert taken is not None
+    return taken
+
+
+def test_an_overlapping_set_waits_until_the_other_claim_ends(two: Two) -> None:
+    one, other = two.plans
+    first, second = take(one), take(other)
+    one.claim(first, ["a", "shared"], since=first.since)
+    with pytest.raises(PutBackError):
+        other.claim(second, ["c", "shared"], since=second.since)
+    assert take(other).position not in {first.position, second.position}
+    assert other.take() is None, "the set that was put back waits"
+    one.finish(first)
+    again = take(other)
+    assert again.position == second.position
+    other.claim(again, ["c", "shared"], since=again.since)
+
+
+def test_a_set_that_was_read_before_another_claim_ended_is_put_back(two: Two) -> None:
+    one, other = two.plans
+    first, second = take(one), take(other)
+    one.claim(first, ["a", "shared"], since=first.since)
+    one.finish(first)
+    with pytest.raises(PutBackError):
+        other.claim(second, ["shared"], since=second.since)
+    again = take(other)
+    other.claim(again, ["shared"], since=again.since)
+
+
+def test_a_pipeline_whose_lease_ended_loses_its_claim_and_finishes_nothing(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two.plans
+    first = take(one)
+    one.claim(first, ["a"], since=first.since)
+    monkeypatch.setattr(registration_module, "has_ended", lambda _: True)
+    monkeypatch.setattr(run_lease, "SETTLE_S", 0)
+    taken = [take(other) for _ in range(3)]
+    assert first.position in {each.position for each in taken}, "seen to have ended, its batch is free"
+    for late in (lambda: one.finish(first), lambda: one.claim(first, ["x"], since=first.since)):
+        with pytest.raises(LeaseLostError):
+            late()
+    with pytest.raises(LeaseLostError):
+        two.registrations[0].renew()
+
+
+def test_pipelines_work_through_different_parts_of_a_page() -> None:
+    free = list(range(1, 20))
+    assert choose_position(free, [0], None) == 19
+    assert choose_position([1, 2, 3], [17], 0) == 1
+    assert choose_position([8, 9, 12], [10], 7) == 8
+    assert choose_position([9, 14], [10], 8) == 14, "beside the batch of another pipeline only at the end"
+    assert choose_position([], [10], 8) is None

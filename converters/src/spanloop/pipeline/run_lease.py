@@ -40,7 +40,7 @@ _NO_TOKEN: Final = 0
 _log: Final = logging.getLogger("pipeline")
 
 
-class _LeaseRow:
+class LeaseRow:
     """The lease as a row of ClickHouse; it has no fencing token, so the owner is compared."""
 
     def __init__(self, store: Store, owner: str, duration_s: float) -> None:
@@ -115,7 +115,7 @@ class RunLease(Lease):
     """The lease of a run, as the run sees it."""
 
     def __init__(self, store: Store, owner: str, duration_s: float) -> None:
-        self._row = _LeaseRow(store, owner, duration_s)
+        self._row = LeaseRow(store, owner, duration_s)
         super().__init__("pipeline run", self._row, margin_s=duration_s * MARGIN, settle_s=SETTLE_S)
 
     @property

@@ -82,6 +82,11 @@ class Registration(Lease):
         self._lease_time = lease_time
         super().__init__("pipeline", self._row, margin_s=self._row.duration_s * run_lease.MARGIN)
 
+    @property
+    def spans(self) -> int:
+        """New spans that this pipeline has converted."""
+        return self._row.spans
+
     @contextmanager
     def renewed_by_thread(self) -> Generator[None]:
         """Renew the lease in a thread while the block runs; register again by `ensure`."""

@@ -92,11 +92,11 @@ class Sharing:
 
     def has_others(self) -> bool:
         """Return whether another pipeline could take batches; False where the control database is away."""
-        has_others = False
+        answers: list[bool] = []
         with self._tolerating_outages():
             self._registration.ensure()
-            has_others = self._registration.has_others()
-        return has_others
+            answers.append(self._registration.has_others())
+        return any(answers)
 
     def lead(
         self,
