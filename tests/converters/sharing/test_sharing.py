@@ -3,12 +3,14 @@
 import importlib
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 import pytest
 
+from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.control.pipelines import running_pipelines
 from spanloop.foundation.control.sessions import ControlSessions
 from spanloop.foundation.errors import LateInsertError
@@ -23,6 +25,7 @@ from spanloop.pipeline.sharing.positions import choose_position
 from spanloop.pipeline.sharing.registration import Registration
 from spanloop.store import Store
 
+from ...training.jobs.postgresql_server import PostgreSqlServer, find_programs
 from ..converters.converters_world import loop
 from ..converters.pipeline_feed import Feed
 from ..pipeline.test_concurrent import assert_converted
@@ -112,13 +115,6 @@ def test_a_late_insert_is_refused_by_the_server(store: Store, feed: Feed) -> Non
     assert feed.sql("SELECT count() FROM replaced_revisions").item() == 1
 
 
-def plan_of(registration: Registration, folder: Path, *traces: str) -> Plan:
-    """Publish a plan with a batch for each trace."""
-    schema = {"trace_id": pl.String(), "new_spans": pl.Int64()}
-    batches = [Batch(pl.DataFrame([(trace, 1)], schema=schema, orient="row")) for trace in traces]
-    return Plan.publish(ControlSessions(folder / "control.db"), registration, batches, "shared run", full=False)
-
-
 class Two(NamedTuple):
     """Two pipelines and their views of one plan."""
 
@@ -126,13 +122,28 @@ class Two(NamedTuple):
     plans: tuple[Plan, Plan]
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def control(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlSessions]:
+    """An empty control database of each kind."""
+    if request.param == "sqlite":
+        yield ControlSessions(tmp_path / "control.db")
+        return
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with PostgreSqlServer.running(programs) as server, server.database() as url:
+        yield ControlSessions(tmp_path / "control.db", url=url)
+        dispose_engines()
+
+
 @pytest.fixture
-def two(tmp_path: Path) -> Two:
-    sessions = ControlSessions(tmp_path / "control.db")
-    one, other = Registration(sessions), Registration(sessions)
-    plan = plan_of(one, tmp_path, "a", "b", "c")
+def two(control: ControlSessions) -> Two:
+    one, other = Registration(control), Registration(control)
+    schema = {"trace_id": pl.String(), "new_spans": pl.Int64()}
+    batches = [Batch(pl.DataFrame([(trace, 1)], schema=schema, orient="row")) for trace in "abc"]
+    plan = Plan.publish(control, one, batches, "shared run", full=False)
     other.ensure()
-    found = Plan.find(sessions, other, "shared run")
+    found = Plan.find(control, other, "shared run")
     assert found is not None
     return Two((one, other), (plan, found))
 
