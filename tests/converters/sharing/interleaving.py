@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from spanloop.foundation.control.sessions import ControlSessions
+from spanloop.foundation.errors import DataDirectoryError, StoreError
 from spanloop.pipeline import run
 from spanloop.pipeline.sharing import Sharing
 from spanloop.pipeline.sharing.registration import Registration
@@ -22,8 +23,8 @@ from spanloop.store import Store
 PATIENCE_S = 60
 
 
-class KilledError(SystemExit):
-    """Ends each thread of a killed pipeline."""
+class KilledError(BaseException):
+    """Ends a killed pipeline."""
 
 
 class Scheduled(threading.Thread):
@@ -61,14 +62,18 @@ class Scheduled(threading.Thread):
         finally:
             self._waits.set()
 
-    def pause(self) -> None:
-        """Wait for a turn, in the pipeline's thread; any thread of it waits while it hangs."""
+    def pause(self, away: Exception) -> None:
+        """Wait for a turn, in the pipeline's thread; any thread of it waits while it hangs.
+
+        Args:
+            away: What a thread that renews leases gets in a killed pipeline; it tolerates that.
+        """
         if threading.current_thread() is self:
             self._waits.set()
             self._turn.acquire()
         self._running.wait()
         if self.is_killed:
-            raise KilledError
+            raise KilledError if threading.current_thread() is self else away
 
     def step(self) -> None:
         """Let it do one step; return when it waits for the next."""
@@ -94,7 +99,7 @@ class Scheduled(threading.Thread):
 
     def sleep(self, _seconds: float) -> None:
         """Wait for a turn in place of a time."""
-        self.pause()
+        self.pause(StoreError("killed"))
         time.sleep(0.001)
 
 
@@ -109,7 +114,7 @@ class _StoreInSteps:
         method = getattr(self._store, name)
 
         def request(*arguments: Any, **options: Any) -> Any:
-            self._pipeline.pause()
+            self._pipeline.pause(StoreError("killed"))
             return method(*arguments, **options)
 
         return request
@@ -124,13 +129,13 @@ class _SessionsInSteps(ControlSessions):
 
     @contextmanager
     def read(self) -> Generator[Session]:
-        self._pipeline.pause()
+        self._pipeline.pause(DataDirectoryError("killed"))
         with super().read() as session:
             yield session
 
     @contextmanager
     def write(self) -> Generator[Session]:
-        self._pipeline.pause()
+        self._pipeline.pause(DataDirectoryError("killed"))
         with super().write() as session:
             yield session
 

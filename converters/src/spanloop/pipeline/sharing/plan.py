@@ -42,7 +42,7 @@ class TakenBatch(NamedTuple):
 
     position: int
     token: int
-    """Of the pipeline."""
+    """Token of this pipeline."""
     batch: Batch
     since: int
     """Number of claims that had ended when the batch was taken."""
@@ -98,8 +98,8 @@ class Plan:
             statement = select(PlanRow.plan_id, PlanRow.is_full).where(
                 PlanRow.run_owner == run_owner, PlanRow.plan_id.in_(waiting)
             )
-            found = session.execute(statement).first()
-        return None if found is None else cls(sessions, registration, found.plan_id, is_full=found.is_full)
+            plan = session.execute(statement).first()
+        return None if plan is None else cls(sessions, registration, plan.plan_id, is_full=plan.is_full)
 
     def take(self) -> TakenBatch | None:
         """Take a batch that nobody holds; None when all are done, held, or wait for a claim.

@@ -43,7 +43,7 @@ class ConvertSet(Protocol):
 
 
 class Conversion(NamedTuple):
-    """How this process converts the batches of any run."""
+    """The way in which this process converts the batches of any run."""
 
     store: Store
     convert_set: ConvertSet
