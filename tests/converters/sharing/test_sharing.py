@@ -115,6 +115,19 @@ def test_a_late_insert_is_refused_by_the_server(store: Store, feed: Feed) -> Non
     assert feed.sql("SELECT count() FROM replaced_revisions").item() == 1
 
 
+def test_a_shared_lease_that_was_let_go_is_free_for_nobody_before_it_expires(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other pipelines may write under it until then, whoever wants it."""
+    monkeypatch.setattr(run_lease, "LEASE_TIMEOUT_S", 1.0)
+    with run_lease.acquire(store) as lease:
+        lease.share(is_shared=True)
+        lease.lose()
+    began_s = time.monotonic()
+    with run_lease.acquire(store):
+        assert time.monotonic() - began_s > 0.7
+
+
 class Two(NamedTuple):
     """Two pipelines and their views of one plan."""
 
@@ -185,7 +198,7 @@ def test_a_pipeline_whose_lease_ended_loses_its_claim_and_finishes_nothing(
     one, other = two.plans
     first = take(one)
     one.claim(first, ["a"], since=first.since)
-    monkeypatch.setattr(registration_module, "has_ended", lambda _: True)
+    monkeypatch.setattr(registration_module, "has_ended", bool)
     monkeypatch.setattr(run_lease, "SETTLE_S", 0)
     taken = [take(other) for _ in range(3)]
     assert first.position in {each.position for each in taken}, "seen to have ended, its batch is free"

@@ -52,9 +52,12 @@ class LeaseRow:
         self._server_ahead_s = 0.0
 
     def read(self) -> StoredLease:
-        """Return who holds it; a thread that lost ClickHouse while it held the lease may take it again at once."""
+        """Return who holds it; a thread that lost ClickHouse while it held the lease may take it again at once.
+
+        That is not so for a shared lease, under which other pipelines may write until it expires.
+        """
         owner, age_s = self._read()
-        if owner.removeprefix(_SHARED) == self._owner:
+        if owner == self._owner:
             return StoredLease("", 0.0)
         return StoredLease(owner, self.duration_s - age_s)
 
