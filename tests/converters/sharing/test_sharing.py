@@ -5,10 +5,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+from sqlalchemy import select
 
 from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.control.pipelines import running_pipelines
@@ -23,12 +24,15 @@ from spanloop.pipeline.sharing import registration as registration_module
 from spanloop.pipeline.sharing.plan import Plan, PutBackError, TakenBatch
 from spanloop.pipeline.sharing.positions import choose_position
 from spanloop.pipeline.sharing.registration import Registration
+from spanloop.pipeline.sharing.tables import BatchRow
 from spanloop.store import Store
 
 from ...training.jobs.postgresql_server import PostgreSqlServer, find_programs
 from ..converters.converters_world import loop
 from ..converters.pipeline_feed import Feed
 from ..pipeline.test_concurrent import assert_converted
+from ..pipeline.test_service import eventually
+from .interleaving import doubled_traces
 
 RUN = importlib.import_module("spanloop.pipeline.run")
 WAIT_S = 30
@@ -113,6 +117,46 @@ def test_a_late_insert_is_refused_by_the_server(store: Store, feed: Feed) -> Non
         with pytest.raises(LateInsertError):
             store.insert("replaced_revisions", rows, until_us=lease.to_server_us(time.monotonic() - 1))
     assert feed.sql("SELECT count() FROM replaced_revisions").item() == 1
+
+
+def test_an_older_view_is_not_written_beside_a_newer_one(
+    store: Store, feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late calls join what one pipeline still has as two episodes, while another one converts."""
+    loop(feed.world, "a", steps=4)
+    feed.send([1, 3])
+    leader, worker = (Pipeline(store, tmp_path, batch_spans=1) for _ in range(2))
+    doubled: list[str] = []
+
+    def is_put_back_or_done() -> bool:
+        with ControlSessions(tmp_path / "control.db").read() as session:
+            rows = session.scalars(select(BatchRow)).all()
+            return any(row.blocked_by is not None or row.is_done for row in rows)
+
+    def load_then_stall(store_: Store, affected: AffectedTraces) -> load.Loaded:
+        loaded = load.load(store_, affected)
+        if threading.current_thread() is leader and not worker.is_alive():
+            feed.send([0, 2])
+            worker.start()
+            assert eventually(is_put_back_or_done)
+        return loaded
+
+    original = store.insert
+
+    def insert(table: str, frame: pl.DataFrame, **options: Any) -> int:
+        count = original(table, frame, **options)
+        if table == "episodes":
+            doubled.extend(doubled_traces(store))
+        return count
+
+    monkeypatch.setattr(RUN, "load", load_then_stall)
+    monkeypatch.setattr(store, "insert", insert)
+    leader.start()
+    leader.join(WAIT_S)
+    worker.join(WAIT_S)
+    assert doubled == []
+    assert run(store) is not None
+    assert_converted(feed)
 
 
 def test_a_shared_lease_that_was_let_go_is_free_for_nobody_before_it_expires(
