@@ -48,7 +48,8 @@ class RoleOnKubernetes(NamedTuple):
 ROLES: Final[Mapping[str, RoleOnKubernetes]] = {
     # A collector's volume is its spool: what an answered request holds until ClickHouse has it.
     "collector": RoleOnKubernetes("20Gi", replicas=2, most_replicas=8),
-    "pipeline": RoleOnKubernetes("5Gi", secret_environment=True),
+    # Several share a backlog; one is enough while there is none.
+    "pipeline": RoleOnKubernetes("5Gi", most_replicas=4, secret_environment=True),
     # One is active, the other takes over.
     "scheduler": RoleOnKubernetes("1Gi", replicas=2, secret_environment=True),
     "runner": RoleOnKubernetes("100Gi", secret_environment=True),
@@ -107,7 +108,7 @@ def role_manifests(name: str, service: Manifest) -> Iterator[Manifest]:
             "minReplicas": role.replicas,
             "maxReplicas": role.most_replicas,
             "metrics": [{"type": "Resource", "resource": load}],
-            # A pod that goes drains its spool first, so few go at a time.
+            # A pod that goes ends what it does first (a collector sends its spool), so few go at a time.
             "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}]}},
         }
         yield _object("autoscaling/v2", "HorizontalPodAutoscaler", name, spec=autoscaler)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.jobs.database.engines import dispose_engines
+from spanloop.foundation.control.engines import dispose_engines
 
 from ..training.jobs.postgresql_server import PostgreSqlServer, find_programs
 from .processes import Roles

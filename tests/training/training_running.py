@@ -11,11 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import find_processes, kill_processes
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_failed, requeue_interrupted
 from spanloop.training.jobs.job_queue import find_job, lease_next_job

@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.keys.api_keys import KeyRing, Scope
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
 from spanloop.store import connect
 from spanloop.store.discovery import embedded_address
-from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec

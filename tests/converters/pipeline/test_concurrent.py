@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from spanloop.foundation.leases import StoredLease
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.tables.episodes import STEP_MEASURES
@@ -154,6 +155,9 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
     feed.send([0, 2])
     stolen: list[str] = []
 
+    def free(_: run_lease.LeaseRow) -> StoredLease:
+        return StoredLease("", 0.0)
+
     def load_and_be_robbed(store_: Store, batch: AffectedTraces) -> load.Loaded:
         loaded = load.load(store_, batch)
         if not stolen:
@@ -161,7 +165,7 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
             stolen.append("another run took over, wrote, and is gone")
             with monkeypatch.context() as other:
                 other.setattr(run_lease, "this_owner", lambda: "another")
-                other.setattr(run_lease, "LEASE_TIMEOUT_S", -1.0)
+                other.setattr(run_lease.LeaseRow, "read", free)
                 run(store_)
         return loaded
 

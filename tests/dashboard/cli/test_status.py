@@ -1,6 +1,7 @@
 """``spanloop status`` and an unreachable store: what the command prints when nothing runs."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from spanloop.cli.app import app
 from spanloop.foundation.paths import DataDir
+from spanloop.pipeline.sharing import Sharing
 
 from .support import Run
 from .test_service_health import service
@@ -95,3 +97,11 @@ def test_a_control_database_out_of_reach_leaves_the_rest_of_the_status(
     status = json.loads(as_json.stdout)
     assert (status["jobs"], "is unreachable" in status["jobs_error"]) == (None, True)
     assert "secret" not in printed.stdout + as_json.stdout
+
+
+def test_each_pipeline_of_the_control_database_is_shown(data_dir: DataDir) -> None:
+    with service(data_dir, "collector", COLLECTOR), Sharing.joined(data_dir), Sharing.joined(data_dir):
+        printed = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path)])
+        as_json = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path), "--json"])
+    assert printed.output.count(f"pipeline {os.getpid()}  idle, 0 spans since ") == 2
+    assert [each["process"] for each in json.loads(as_json.stdout)["pipelines"]] == [str(os.getpid())] * 2

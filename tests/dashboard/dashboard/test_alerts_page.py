@@ -5,13 +5,13 @@ from streamlit.testing.v1 import AppTest
 
 from spanloop.dashboard import visits
 from spanloop.dashboard.visits import Visitor
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.keys.audit import AuditLog
 from spanloop.foundation.keys.users import Role
 from spanloop.foundation.paths import DataDir
 from spanloop.training.alerts.alert_api import AlertApi
 from spanloop.training.alerts.evaluation import look_at_thresholds, readable_rules
 from spanloop.training.alerts.measurements import Measurement
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 

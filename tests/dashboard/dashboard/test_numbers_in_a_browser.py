@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, expect
 
 from spanloop.dashboard.queries import lists
 from spanloop.dashboard.view_models.filters import parse_filters
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.models.registry import Registry
 
 from ...databases import ReusedDatabases

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.alerts.alert_api import AlertApi
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
 
 from ..jobs.postgresql_server import PostgreSqlServer, find_programs

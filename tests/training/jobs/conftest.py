@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import RunnerSettings, SchedulerSettings
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database.control_database import ControlDatabase
-from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.job_runner import JobRunner
 from spanloop.training.jobs.processes.scheduler_loop import Scheduler

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.dialects import postgresql
 
+from spanloop.foundation.control.clock import UtcMicros
+from spanloop.foundation.control.engines import open_engine, reader_of
 from spanloop.foundation.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database import control_database as database_module
-from spanloop.training.jobs.database.clock import UtcMicros
 from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
-from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.database.tables import Base, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.run.job_api import JobApi

@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from spanloop.cli.app import app
+from spanloop.foundation.control.clock import utc_now
+from spanloop.foundation.control.engines import dispose_engines
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs import job_outcomes, job_queue
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.database_copy import load_control_database, renew_tokens, save_control_database
-from spanloop.training.jobs.database.engines import dispose_engines
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.checkpoint_fence import claim
 from spanloop.training.models.registry import Registry

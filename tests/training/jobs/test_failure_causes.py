@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from spanloop.foundation.control.clock import database_time, utc_now
 from spanloop.foundation.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.database.clock import database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient

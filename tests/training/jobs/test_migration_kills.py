@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
+from spanloop.foundation.control.engines import open_engine, reader_of
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
-from spanloop.training.jobs.database.engines import open_engine, reader_of
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import Job, JobApi, JobSpec, Schedule

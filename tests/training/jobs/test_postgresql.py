@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from spanloop.foundation.control import engines
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.runtime.environment_checks import all_checks
 from spanloop.semconv.environment import CONTROL_URL_ENV
-from spanloop.training.jobs.database import engines
 from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, SchemaRow
 from spanloop.training.jobs.paths import ControlPaths
@@ -138,7 +138,7 @@ import sys, time
 from pathlib import Path
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.database.clock import utc_now
+from spanloop.foundation.control.clock import utc_now
 from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.database.tables import SchemaRow

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_outcomes
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_queue import lease_next_job
 from spanloop.training.jobs.leases import JobLease

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import VariableMark, find_processes
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.loop.rounds import LoopRounds, StepName
 from spanloop.training.models.registry import Registry

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_queue import lease_next_job
 from spanloop.training.jobs.leases import OtherLease, take_over

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_queue import lease_next_job
 from spanloop.training.jobs.paths import ControlPaths

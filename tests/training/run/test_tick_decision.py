@@ -6,11 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.errors import StoreError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.training.dataset.manifest import load_manifest
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.job_outcomes import mark_succeeded
 from spanloop.training.jobs.leases import JobLease

@@ -19,6 +19,7 @@ import polars as pl
 from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
 from spanloop.foundation.errors import StoreError
+from spanloop.foundation.tables import Table
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
 from .address import DEFAULT_DATABASE, Address
@@ -310,16 +311,26 @@ class Connection:
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
         """Insert a frame as one Arrow record batch, which ClickHouse stores as one block."""
-        block = io.BytesIO()
-        frame.write_ipc(
-            block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
-        )
         self._run(
             f"inserting {frame.height} rows into {table!r}",
             lambda driver: driver.raw_insert(
-                table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow"
+                table, frame.columns, _arrow(frame), self._insert_settings(token), "Arrow"
             ),
         )
+
+    def insert_until(self, until_us: int, table: Table, frame: pl.DataFrame, *, token: str = "") -> None:
+        """Insert a frame as `insert` does, unless the server's clock is later than ``until_us``.
+
+        Raises:
+            LateInsertError: It is later.
+        """
+        names = ", ".join(f"`{name}`" for name in frame.columns)
+        structure = ", ".join(f"`{name}` {table[name].sql_type}" for name in frame.columns).replace("'", "\\'")
+        sql = (
+            f"INSERT INTO {table.name} ({names}) SELECT {names} FROM input('{structure}') "  # noqa: S608 - declared
+            f"WHERE throwIf(toUnixTimestamp64Micro(now64(6, 'UTC')) > {until_us:d}, 'late') = 0 FORMAT Arrow"
+        )
+        self.insert_from(sql, [_arrow(frame)], doing=f"inserting {frame.height} rows into {table.name!r}", token=token)
 
     def insert_from(self, sql: str, data: Sequence[bytes] | Chunks, *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in this format."""
@@ -352,3 +363,12 @@ class Connection:
             connection.close()
         self._driver.close()
         self._pool.clear()
+
+
+def _arrow(frame: pl.DataFrame) -> bytes:
+    """Return a frame as an Arrow file with one record batch."""
+    block = io.BytesIO()
+    frame.write_ipc(
+        block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
+    )
+    return block.getvalue()

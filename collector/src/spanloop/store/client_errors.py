@@ -7,7 +7,7 @@ from typing import Final
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.exceptions import Error as DriverError
 
-from spanloop.foundation.errors import StoreError
+from spanloop.foundation.errors import LateInsertError, StoreError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
 _NEXT_STEPS: Final = {
@@ -51,6 +51,8 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
             next_step=f"Check that it runs (spanloop status); for your own server, check {CLICKHOUSE_URL_ENV}.",
             is_transient=True,
         )
+    if code == _THROWN:
+        return LateInsertError(f"ClickHouse refused {doing}: it came after the time until which it was allowed.")
     text = " ".join(str(error).split())[:2000]
     is_disk_full = "No space left" in text
     return StoreError(
@@ -60,6 +62,8 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     )
 
 
+_THROWN: Final = 395
+"""The code of ``throwIf``."""
 _TRANSIENT_CODES: Final = frozenset({159, 202, 209, 210, 243, 252, 279, 369})
 """Timeouts, too many queries or parts, a broken connection to another node, no copy that is up to date, a full disk."""
 CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."

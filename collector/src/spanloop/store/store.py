@@ -93,7 +93,7 @@ class Store:
         """Return the polars types of the insertable columns of ``table``. StoreError: no table has this name."""
         return declaration(table).schema
 
-    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "", until_us: int | None = None) -> int:
         """Insert a frame as one block.
 
         Args:
@@ -101,18 +101,23 @@ class Store:
             frame: Columns of the table; columns with a DEFAULT are optional. Null means the column's default.
             token: Deduplication token: ClickHouse ignores a block with a token that is in the table's deduplication
                 window. Empty disables deduplication.
+            until_us: The server refuses the block when its clock is later, in microseconds since the epoch.
 
         Returns:
             The number of rows in the frame.
 
         Raises:
+            LateInsertError: The block came after ``until_us``; nothing is stored.
             StoreError: A column is unknown or missing, a value does not fit, or ClickHouse rejected the block. Nothing
                 is stored. If the connection was lost, the block is stored or not: insert it again with its token.
         """
         conformed = _conform(declaration(table), frame)
         if frame.is_empty():
             return 0
-        self._connection.insert(table, conformed, token=token)
+        if until_us is None:
+            self._connection.insert(table, conformed, token=token)
+        else:
+            self._connection.insert_until(until_us, declaration(table), conformed, token=token)
         return frame.height
 
     def insert_from(self, query_name: str, /, data: Sequence[bytes] | Chunks, *, token: str = "") -> None:

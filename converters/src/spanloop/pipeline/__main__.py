@@ -1,7 +1,7 @@
 """``python -m spanloop.pipeline --data-dir D``: convert new rows every few seconds until SIGTERM.
 
-Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conversion and loses nothing. The watermark
-stays, and the next round continues there.
+Invariant: an outage of ClickHouse or of the control database, or a batch that ClickHouse refuses, delays the conversion
+and loses nothing. The watermark stays, and the next round continues there.
 """
 
 import logging
@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final, NamedTuple
 
 from spanloop.converters.dialects import registered_dialects
-from spanloop.foundation.errors import NotRunningError, StoreError
+from spanloop.foundation.errors import DataDirectoryError, NotRunningError, StoreError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings.roles import PipelineSettings
 from spanloop.foundation.settings.sources import Process
@@ -30,8 +30,9 @@ from .conversion_settings import Conversion, conversion_settings
 from .model_call_condition import model_call_condition
 from .replaced_revisions import erase_replaced, pin_manifests
 from .report import Report
-from .run import run
+from .run import BATCH_SPANS, run
 from .service_metrics import PipelineMetrics
+from .sharing import Sharing
 
 SERVICE: Final = "pipeline"
 ERASE_INTERVAL_S: Final = 600.0
@@ -47,6 +48,7 @@ def serve(
     *,
     interval_s: float,
     stop: threading.Event,
+    batch_spans: int = BATCH_SPANS,
     address: StatusAddress | None = None,
 ) -> None:
     """Convert every ``interval_s`` seconds until ``stop`` is set.
@@ -55,6 +57,7 @@ def serve(
         data_dir: An opened data directory. The function waits for its store.
         interval_s: Pause between two rounds, in seconds.
         stop: Event that ends the loop after the current batch; what is left of the round waits for the next run.
+        batch_spans: Spans that are converted at once.
         address: Where to listen for ``/healthz`` and ``/metrics``; None does not listen.
 
     Raises:
@@ -66,14 +69,17 @@ def serve(
         closing(PipelineMetrics(data_dir)) as metrics,
         serving_status(data_dir, address, status, metrics, metrics.measure_lag) as url,
         data_dir.announce(SERVICE, url),
+        Sharing.joined(data_dir) as sharing,
     ):
-        loop = _Loop(conversion, interval_s, stop, status, metrics)
+        loop = _Loop(conversion, interval_s, batch_spans, stop, status, metrics, sharing)
         while not stop.is_set():
             try:
                 with connect(data_dir) as store:
                     pin_manifests(store, data_dir.jobs)
                     _rounds(store, loop)
-            except (NotRunningError, StoreError) as error:
+            except (NotRunningError, StoreError, DataDirectoryError) as error:
+                if not error.is_transient and isinstance(error, DataDirectoryError):
+                    raise
                 status.set("waiting", error.what)
                 metrics.count("errors_total")
                 _log.warning("%s; trying again in %.0f s", error, interval_s)
@@ -83,17 +89,27 @@ def serve(
 class _Loop(NamedTuple):
     conversion: Conversion
     interval_s: float
+    batch_spans: int
     stop: threading.Event
     status: Status
     metrics: PipelineMetrics
+    sharing: Sharing
 
     def convert(self, store: Store) -> Report:
         """Convert what is new, and show that in status and metrics."""
         began_s = time.monotonic()
         try:
-            report = run(store, options=self.conversion.options, progress=self._show, should_stop=self.stop.is_set)
+            report = run(
+                store,
+                options=self.conversion.options,
+                progress=self._show,
+                batch_spans=self.batch_spans,
+                should_stop=self.stop.is_set,
+                sharing=self.sharing,
+            )
         finally:
             self.metrics.set("converting", 0)
+            self.sharing.describe("idle")
         self.status.set("idle")
         self.metrics.record(report, seconds=time.monotonic() - began_s, ended_s=time.time())
         return report
@@ -141,6 +157,7 @@ def _serve(process: Process[PipelineSettings]) -> None:
     serve(
         DataDir(process.data_dir).open(),
         interval_s=settings.interval_s,
+        batch_spans=settings.batch_spans,
         stop=stop,
         address=status_address(settings),
     )

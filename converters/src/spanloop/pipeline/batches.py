@@ -89,8 +89,11 @@ def windows(store: Store, *, since_us: int, until_us: int, counted_since_us: int
     return divided
 
 
-def batches(store: Store, window: Window, *, max_spans: int) -> Iterator[Batch]:
-    """Yield the touched traces of a window, oldest first, in batches of whole traces with about ``max_spans`` spans."""
+def pages(store: Store, window: Window, *, max_spans: int) -> Iterator[list[Batch]]:
+    """Yield the touched traces of a window, oldest first, in batches of whole traces with about ``max_spans`` spans.
+
+    Each list holds the batches of one page of traces.
+    """
     after = (_BEFORE_ALL_NS, "")
     while True:
         page = store.query(
@@ -103,8 +106,9 @@ def batches(store: Store, window: Window, *, max_spans: int) -> Iterator[Batch]:
             max_traces=_PAGE_TRACES,
         )
         number = (page["spans"].cum_sum() - page["spans"]) // max_spans
-        for part in page.with_columns(number.alias("batch")).partition_by("batch", maintain_order=True):
-            yield Batch(part)
+        yield [
+            Batch(part) for part in page.with_columns(number.alias("batch")).partition_by("batch", maintain_order=True)
+        ]
         if page.height < _PAGE_TRACES:
             return
         after = (int(page["started_ns"][-1]), str(page["trace_id"][-1]))

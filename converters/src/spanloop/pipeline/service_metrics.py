@@ -18,10 +18,13 @@ from .report import Report
 FAMILIES: Final[metrics.Families] = {
     "rounds_total": ("counter", "Rounds that ended without an error; most of them find nothing new."),
     "errors_total": ("counter", "Rounds that ended with an error; each is repeated."),
-    "converting": ("gauge", "1 while this process converts; several pipelines on one store take turns."),
+    "converting": (
+        "gauge",
+        "1 while this process leads a run; other pipelines of the store may convert its batches too.",
+    ),
     "round_seconds": ("histogram", "Duration of the rounds that converted something."),
     "last_round_timestamp_seconds": ("gauge", "When the last round ended without an error; 0 before the first."),
-    "spans_total": ("counter", "New spans that were read."),
+    "spans_total": ("counter", "New spans of the runs that this process led, whichever pipelines converted them."),
     "episodes_total": ("counter", "Episodes that were written: new ones and new revisions."),
     "transitions_total": ("counter", "Transitions that were written, by whether they may be trained on."),
     "rejected_total": ("counter", "Spans and scores that were rejected, by reason."),

@@ -4,23 +4,30 @@ Invariant: the view ``transitions`` shows the rows that were given to `insert_tr
 are inserted before the rows that refer to them, so a crash between leaves messages that no row shows.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import polars as pl
 
 from spanloop.converters.reading.arrow_lists import flat
 from spanloop.foundation.tables.episodes import EPISODE_MESSAGES, TRANSITION_ROWS
-from spanloop.store import Store
 
 KEY: Final = ("episode_id", "revision")
 
 
-def insert_transitions(store: Store, messages: pl.DataFrame, transitions: pl.DataFrame) -> None:
+class Inserts(Protocol):
+    """A store, or inserts into one under leases."""
+
+    def insert(self, table: str, frame: pl.DataFrame) -> int:
+        """Insert a frame as one block; return the number of its rows."""
+        ...
+
+
+def insert_transitions(store: Inserts, messages: pl.DataFrame, transitions: pl.DataFrame) -> None:
     """Store transitions and the messages that their states refer to.
 
     Args:
-        store: The store.
+        store: Where to insert.
         messages: The columns of ``frames.MESSAGES``.
         transitions: The columns of ``frames.TRANSITIONS``, the steps of each revision in order.
 

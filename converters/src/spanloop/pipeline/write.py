@@ -6,7 +6,7 @@ rows under the same keys. A revision has one content: when spans or outcome chan
 a withdrawn score, another converter version), the revision is the stored one plus one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
@@ -18,7 +18,7 @@ from spanloop.store import Store
 from .affected_traces import AffectedTraces, stored_episodes
 from .load import Loaded
 from .report import Report, count_reasons
-from .stored_transitions import insert_transitions
+from .stored_transitions import Inserts, insert_transitions
 
 _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
 _REVISIONS: Final = REPLACED_REVISIONS.required
@@ -54,35 +54,30 @@ class _Plan(NamedTuple):
     """Columns episode_id, revision: the stored revisions that these replace."""
 
 
-def write(
-    store: Store, converted: Converted, loaded: Loaded, *, full: bool, check: Callable[[], None] = lambda: None
-) -> Report:
+def write(store: Store, inserts: Inserts, converted: Converted, loaded: Loaded, *, full: bool) -> Report:
     """Store the episodes of ``converted`` that differ from the stored ones.
 
     Args:
         store: The store.
+        inserts: Inserts into it.
         converted: The episodes with a touched trace.
         loaded: The rows that they were converted from; rejections of the batch's traces are reported.
         full: Write unchanged episodes too, under their stored revision.
-        check: Called before each insert; raises when this run may not write any more.
     """
     plan = _plan(store, converted.episodes, loaded.affected.stored, _recorded_elsewhere(converted, loaded), full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
         written[table] = _renumber(rows, plan.revisions)
-        check()
         if table == "transitions":
-            insert_transitions(store, _renumber(converted.messages, plan.revisions), written[table])
+            insert_transitions(inserts, _renumber(converted.messages, plan.revisions), written[table])
         else:
-            store.insert(table, written[table])
-    check()
-    store.insert("replaced_revisions", plan.replaced)
+            inserts.insert(table, written[table])
+    inserts.insert("replaced_revisions", plan.replaced)
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(
         pl.lit(0, dtype=EPISODES.schema["is_deleted"]).alias("is_deleted")
     )
-    check()
-    store.insert("episodes", pl.concat([episodes, plan.tombstones]))
+    inserts.insert("episodes", pl.concat([episodes, plan.tombstones]))
     return _report(written, plan, converted, loaded.affected)
 
 

@@ -29,6 +29,7 @@ from spanloop.semconv.environment import (
 )
 
 from .check import Check
+from .status_report import process_name
 
 if TYPE_CHECKING:
     import httpx
@@ -216,7 +217,8 @@ def _check_clickhouse() -> Iterator[Check]:
 
 
 def _check_control(data_dir: Path) -> Iterator[Check]:
-    from spanloop.training.jobs.database.clock import database_time
+    from spanloop.foundation.control.clock import database_time
+    from spanloop.foundation.control.pipelines import running_pipelines
     from spanloop.training.jobs.database.control_database import SCHEMA_VERSION, ControlDatabase
     from spanloop.training.jobs.database.tables import LeaderRow
     from spanloop.training.jobs.leadership import SCHEDULER
@@ -233,12 +235,18 @@ def _check_control(data_dir: Path) -> Iterator[Check]:
             now = database_time(session)
             ahead_s = now.timestamp() - (began_s + time.time()) / 2
             leader = session.get(LeaderRow, SCHEDULER) if has_tables else None
+        pipelines = running_pipelines(database)
     except SpanloopError:
         return  # the check of the control database says why
     yield _clock_check("the control database", ahead_s)
     leads = leader is not None and bool(leader.owner) and leader.until > now
     detail = "one is active, and renews its lease" if leads else "none is active: schedules do not start jobs"
     yield Check("scheduler", leads, detail, "Start one: spanloop serve scheduler", needed=False)
+    names = ", ".join(f"{process_name(each.owner)} ({each.activity})" for each in pipelines)
+    detail = (
+        f"{len(pipelines)} share the conversion: {names}" if pipelines else "none is registered: no span is converted"
+    )
+    yield Check("pipelines", bool(pipelines), detail, "Start one: spanloop serve pipeline", needed=False)
 
 
 def _clock_check(where: str, difference_s: float) -> Check:

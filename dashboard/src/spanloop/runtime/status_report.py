@@ -4,6 +4,7 @@ import shutil
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from spanloop.foundation.errors import SpanloopError
+from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
 
 from . import service_health
 
@@ -21,6 +22,17 @@ class ServiceReport(TypedDict):
     url: str
     pid: int
     note: str
+
+
+class PipelineReport(TypedDict):
+    """One pipeline that is registered in the control database, on this or another host."""
+
+    process: str
+    """Its pid, and the host where that is another one."""
+    activity: str
+    spans: int
+    """New spans that it has converted since it started."""
+    started_at: str
 
 
 class JobReport(TypedDict):
@@ -44,6 +56,8 @@ class StatusReport(TypedDict):
     collector: dict[str, object] | None
     stored: dict[str, int] | None
     store_error: str
+    pipelines: list[PipelineReport] | None
+    pipelines_error: str
     jobs: list[JobReport] | None
     jobs_error: str
     disk_free_bytes: int
@@ -51,10 +65,11 @@ class StatusReport(TypedDict):
 
 def report(directory: "DataDir") -> StatusReport:
     """Collect the status of every service, the store, the jobs and the disk."""
-    gateway, collector, totals, jobs = (
+    gateway, collector, totals, converting, jobs = (
         service_health.gateway_health(directory),
         service_health.collector_health(directory),
         stored(directory),
+        pipelines(directory),
         open_jobs(directory),
     )
     return StatusReport(
@@ -65,6 +80,8 @@ def report(directory: "DataDir") -> StatusReport:
         collector=None if collector is None else collector._asdict(),
         stored=None if isinstance(totals, str) else totals,
         store_error=totals if isinstance(totals, str) else "",
+        pipelines=None if isinstance(converting, str) else converting,
+        pipelines_error=converting if isinstance(converting, str) else "",
         jobs=None if isinstance(jobs, str) else jobs,
         jobs_error=jobs if isinstance(jobs, str) else "",
         disk_free_bytes=shutil.disk_usage(directory.path).free,
@@ -100,6 +117,39 @@ def stored(directory: "DataDir") -> dict[str, int] | str:
     except SpanloopError as error:
         return str(error)
     return {name: int(totals[name]) for name in _STORED}
+
+
+def pipelines(directory: "DataDir") -> list[PipelineReport] | str:
+    """Report the pipelines that are registered, the first one first; or the reason why they cannot be read."""
+    from spanloop.foundation.control.pipelines import running_pipelines
+    from spanloop.foundation.control.sessions import ControlSessions
+
+    try:
+        if not (directory.control_db.exists() or read_setting(CONTROL_URL_ENV)):
+            return []
+        running = running_pipelines(ControlSessions(directory.control_db))
+    except SpanloopError as error:
+        return str(error)
+    return [
+        PipelineReport(
+            process=process_name(each.owner),
+            activity=each.activity,
+            spans=each.spans,
+            started_at=each.started_at.isoformat(timespec="seconds"),
+        )
+        for each in running
+    ]
+
+
+def process_name(owner: str) -> str:
+    """Return the pid of an owner of a lease, and the host where that is another one."""
+    from spanloop.foundation.processes.identity import ProcessIdentity
+
+    identity = ProcessIdentity.parse(owner.partition(" ")[0])
+    if identity is None:
+        return owner
+    host = "" if identity.is_on_this_machine else f" on {identity.machine.split('.', 2)[-1]}"
+    return f"{identity.pid}{host}"
 
 
 def open_jobs(directory: "DataDir") -> list[JobReport] | str:

@@ -10,6 +10,7 @@
     │   └── NotRunningError
     ├── DataDirectoryError      another version, not writable, disk full
     ├── StoreError              ClickHouse rejected a statement or is unreachable
+    │   └── LateInsertError
     ├── ObjectStorageError      an object is missing or damaged, or its storage is unreachable
     ├── ConversionError         spans that cannot become transitions
     └── JobError                a training job that cannot run or failed
@@ -26,6 +27,7 @@ __all__ = [
     "ConversionError",
     "DataDirectoryError",
     "JobError",
+    "LateInsertError",
     "NotRunningError",
     "ObjectStorageError",
     "PortInUseError",
@@ -65,6 +67,10 @@ class StoreError(SpanloopError):
     """ClickHouse rejected a statement or is unreachable."""
 
     exit_code = 5
+
+
+class LateInsertError(StoreError):
+    """ClickHouse refused a block that came after the time until which its sender might write; nothing is stored."""
 
 
 class ObjectStorageError(SpanloopError):

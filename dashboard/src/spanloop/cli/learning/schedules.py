@@ -135,8 +135,8 @@ def preview(schedule: ScheduleArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop schedules preview schedule-20261120-081343-bb85b936`
     """
+    from spanloop.foundation.control.clock import utc_now
     from spanloop.training.dataset.tally import counts_text
-    from spanloop.training.jobs.database.clock import utc_now
     from spanloop.training.run.tick_decision import decide_tick
 
     directory = data_directory(data_dir)

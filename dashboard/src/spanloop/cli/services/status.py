@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from spanloop.runtime import service_health
 from spanloop.runtime.command_line import command_line
-from spanloop.runtime.status_report import open_jobs, report, services, stored
+from spanloop.runtime.status_report import open_jobs, pipelines, report, services, stored
 from spanloop.semconv.environment import SERVICE_URL_ENVS, configured_address
 
 from ..console import out, print_table
@@ -50,6 +50,7 @@ def status(
     _print_served_model(directory, gateway)
     _print_store(directory)
     _print_collector(service_health.collector_health(directory))
+    _print_pipelines(directory)
     _print_captures(gateway)
     _print_jobs(directory)
     _print_disk(directory)
@@ -147,6 +148,16 @@ def _format_counts(counts: "Mapping[str, int]") -> str:
 
 def _format_bound(seconds: float | None) -> str:
     return "above 300 s" if seconds is None else f"up to {seconds:g} s"
+
+
+def _print_pipelines(directory: "DataDir") -> None:
+    running = pipelines(directory)
+    if isinstance(running, str):
+        out.print(f"[yellow]pipelines:[/yellow] {escape(running)}")
+        return
+    for each in running:
+        description = f"{each['process']}  {each['activity']}, {each['spans']:,} spans since {each['started_at'][:19]}Z"
+        out.print(f"[bold]pipeline[/bold] {escape(description)}")
 
 
 def _print_captures(gateway: service_health.GatewayHealth | None) -> None:

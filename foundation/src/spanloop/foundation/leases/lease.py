@@ -93,9 +93,14 @@ class Term:
         self._renewed_s = began_s
 
     @property
+    def ends_s(self) -> float:
+        """When the term ends, less the margin, by the monotonic clock."""
+        return self._renewed_s + self._duration_s - self._margin_s
+
+    @property
     def is_valid(self) -> bool:
         """Whether the lease cannot have expired."""
-        return self._elapsed_s() - self._renewed_s < self._duration_s - self._margin_s
+        return self._elapsed_s() < self.ends_s
 
     @property
     def is_due(self) -> bool:
@@ -136,6 +141,11 @@ class Lease:
         return self._token
 
     @property
+    def ends_s(self) -> float:
+        """Until when this process holds the lease, by its monotonic clock, if it is not renewed again."""
+        return self._term.ends_s
+
+    @property
     def is_held(self) -> bool:
         """Whether this process holds the lease, by its own clock: its last renewal has not expired."""
         return self._token is not None and self._term.is_valid
@@ -145,13 +155,17 @@ class Lease:
         return self._may_take(self._store.read()) and self._take()
 
     def wait(
-        self, should_stop: Callable[[], bool] = lambda: False, on_wait: Callable[[str], None] = lambda _: None
+        self,
+        should_stop: Callable[[], bool] = lambda: False,
+        on_wait: Callable[[str], None] = lambda _: None,
+        meanwhile: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Acquire the lease, however long that takes.
 
         Args:
             should_stop: Asked again and again whether to give up.
             on_wait: Called once with the holder, when the wait is longer than two seconds.
+            meanwhile: Called again and again with the holder, to do something else during the wait.
 
         Raises:
             WaitStoppedError: ``should_stop`` returned True.
@@ -167,6 +181,7 @@ class Lease:
                 is_reported = True
             if should_stop():
                 raise WaitStoppedError
+            meanwhile(stored.owner)
             time.sleep(POLL_S)
 
     def renew(self) -> None:

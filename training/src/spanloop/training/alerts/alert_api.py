@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings import load_configuration
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 

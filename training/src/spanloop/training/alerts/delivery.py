@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import select
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.settings import AlertChannel
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import AlertDeliveryRow
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import load_configuration
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 from spanloop.training.jobs.processes.repeated_look import Pace, repeating

@@ -5,10 +5,10 @@ Invariant: at most one evaluation of a model is open, because the versions take 
 
 import os
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import JobError, NotRunningError
 from spanloop.foundation.paths import DataDir
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.entities import job_from_row
 from spanloop.training.jobs.job_queue import Kinds
 from spanloop.training.jobs.paths import HasPath

@@ -15,11 +15,11 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import LeaseTime, database_time
 from spanloop.foundation.errors import DataDirectoryError, JobError
 from spanloop.foundation.leases import Fence, Lease, StoredLease
 from spanloop.foundation.processes.identity import ProcessIdentity
 
-from .database.clock import LeaseTime, database_time
 from .database.control_database import ControlDatabase
 from .database.tables import LeaderRow
 

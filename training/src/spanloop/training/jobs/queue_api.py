@@ -6,10 +6,10 @@ Invariant: it only writes requests into the control database; only the scheduler
 import os
 from typing import Final, Generic
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import JobError
 
 from . import job_queue
-from .database.clock import Clock, utc_now
 from .database.control_database import ControlDatabase
 from .entities import StoredJob, job_from_row, skip_unreadable
 from .job_queue import EVERY_KIND, Kinds

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from spanloop.evaluation.results import load_evaluations, load_figures
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.version_names import CHAMPION
 from spanloop.store import Store
-from spanloop.training.jobs.database.clock import utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.leadership import LEADERSHIP_S, Leadership
 from spanloop.training.jobs.paths import ControlPaths

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import JobError
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import LoopRoundRow
 from spanloop.training.jobs.leadership import CheckLeader, unfenced

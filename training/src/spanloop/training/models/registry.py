@@ -20,9 +20,9 @@ from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import ConfigurationError, JobError
 from spanloop.foundation.version_names import NAME_PATTERN, is_exact, is_reference, is_version, number_of
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.jobs.leases import JobLease, state_of

@@ -6,9 +6,9 @@ by hand deploys nothing.
 
 import os
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.version_names import is_alias, number_of
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths, HasPath
 from spanloop.training.models.aliases import REMOVED, Alias, find_alias, list_aliases, move_alias, no_such_alias

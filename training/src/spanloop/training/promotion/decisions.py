@@ -11,10 +11,10 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import JobError
 from spanloop.foundation.settings import Promotion
 from spanloop.foundation.version_names import CANDIDATE, CHAMPION, number_of
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import DecisionRow
 from spanloop.training.jobs.leases import JobLease, state_of

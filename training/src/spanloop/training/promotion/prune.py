@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.version_names import number_of
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow
 from spanloop.training.jobs.entities import read_spec, skip_unreadable

@@ -11,6 +11,7 @@ import sys
 from datetime import timedelta
 from typing import Final
 
+from spanloop.foundation.control.clock import database_time, utc_now
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import Heartbeat, Term
 from spanloop.foundation.paths import DataDir
@@ -18,7 +19,6 @@ from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.training.jobs.states import JobState
 
 from ..jobs import job_outcomes, job_queue, leases
-from ..jobs.database.clock import database_time, utc_now
 from ..jobs.database.control_database import ControlDatabase
 from ..jobs.leases import JobLease, JobLeaseLostError
 from ..jobs.paths import ControlPaths

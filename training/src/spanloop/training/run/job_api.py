@@ -9,9 +9,9 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.training.jobs import job_queue
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.entities import Tick, job_from_row, schedule_from_row, skip_unreadable, tick_from_row
 from spanloop.training.jobs.job_queue import Kinds
 from spanloop.training.jobs.leases import JobLeaseLostError

@@ -11,11 +11,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.errors import SpanloopError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.telemetry.logs import configure_logging, report_failure
 
-from ..jobs.database.clock import utc_now
 from ..jobs.database.control_database import ControlDatabase
 from ..jobs.leadership import SCHEDULER, CheckLeader, check_leader, unfenced
 from ..jobs.paths import ControlPaths

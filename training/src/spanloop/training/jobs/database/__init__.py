@@ -1,1 +1,1 @@
-"""The control database: engines, tables, schema versions, copies."""
+"""The control database: tables, schema versions, copies."""

@@ -1,23 +1,17 @@
 """The control database: SQLite in the data directory, or the database that ``SPANLOOP_CONTROL_URL`` names.
 
-Invariant: there is one writer at a time, a reader sees the state of one moment and never waits for a writer (both in
-`engines`), and a newer schema is rejected before anything is read. A migration is one transaction: an interrupted one
-leaves the former schema.
+Invariant: a newer schema is rejected before anything is read. A migration is one transaction: an interrupted one leaves
+the former schema.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from sqlalchemy import Connection, inspect, select
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.sessions import ControlSessions
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.former_schemas import OPEN_ONCE
-from spanloop.semconv.environment import CONTROL_URL_ENV, read_setting
-from spanloop.training.jobs.database.database_errors import to_spanloop_error
-from spanloop.training.jobs.database.engines import open_engine, reader_of, shown_url, writer_of
 from spanloop.training.jobs.database.tables import (
     AlertDeliveryRow,
     AlertRow,
@@ -50,7 +44,7 @@ them: `tables` states the newest schema."""
 SCHEMA_VERSION: Final = INITIAL_VERSION + len(MIGRATIONS)
 
 
-class ControlDatabase:
+class ControlDatabase(ControlSessions):
     """Opens sessions on the control database.
 
     Args:
@@ -64,38 +58,14 @@ class ControlDatabase:
     """
 
     def __init__(self, paths: ControlPaths, *, url: str = "", migrate: bool = True) -> None:
-        database_url = url or read_setting(CONTROL_URL_ENV)
-        engine = open_engine(database_url or _sqlite_url(paths))
-        self._reader, self._writer = reader_of(engine), writer_of(engine)
-        self.url: str = shown_url(engine.url)
-        """Without user, password and options."""
+        super().__init__(paths.database, url=url)
         if migrate:
             self._migrate()
-
-    @contextmanager
-    def read(self) -> Generator[Session]:
-        """Open a read session that sees one consistent state."""
-        with self._translate_errors(), Session(self._reader, expire_on_commit=False) as session:
-            yield session
-
-    @contextmanager
-    def write(self) -> Generator[Session]:
-        """Open the only write session, which commits at its end; an exception rolls it back."""
-        with self._translate_errors(), Session(self._writer, expire_on_commit=False) as session, session.begin():
-            session.connection()  # takes the lock now, and not with the first statement
-            yield session
 
     def stored_version(self) -> int:
         """Return the schema version of the tables; 0 when there are none."""
         with self._translate_errors(), self._reader.connect() as connection:
             return _version(connection)
-
-    @contextmanager
-    def _translate_errors(self) -> Generator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            raise to_spanloop_error(error, self._reader.url) from error
 
     def _migrate(self) -> None:
         if self.stored_version() == SCHEMA_VERSION:
@@ -137,11 +107,3 @@ def _version(connection: Connection) -> int:
     if not inspect(connection).has_table(SchemaRow.__tablename__):
         return 0
     return connection.scalar(select(SchemaRow.version).where(SchemaRow.name == SCHEMA_NAME)) or 0
-
-
-def _sqlite_url(paths: ControlPaths) -> str:
-    if not paths.root.is_dir():
-        raise DataDirectoryError(
-            f"The data directory {paths.root} does not exist.", next_step=f"spanloop up --data-dir {paths.root}"
-        )
-    return f"sqlite:///{paths.database}"

@@ -12,12 +12,12 @@ from typing import Any, Final
 from sqlalchemy import Table, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.semconv.environment import CONTROL_URL_ENV
 
 from ..leases import first_token
 from ..paths import ControlPaths
-from .clock import utc_now
 from .control_database import ControlDatabase
 from .tables import Base, JobRow, LeaderRow, SchemaRow
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from spanloop.training.jobs.database.clock import UtcMicros
+from spanloop.foundation.control.clock import UtcMicros
 
 
 class Base(DeclarativeBase):

@@ -9,12 +9,12 @@ from typing import Final
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import database_time
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.telemetry import metrics
 from spanloop.training.jobs.schedules.outcome import TickOutcome
 from spanloop.training.jobs.states import JobState
 
-from ..database.clock import database_time
 from ..database.control_database import ControlDatabase
 from ..database.tables import AlertDeliveryRow, AlertRow, JobRow, TickRow
 from .job_runner import JobRunner

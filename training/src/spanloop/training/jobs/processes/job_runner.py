@@ -22,13 +22,13 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import Term
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.training.jobs import job_outcomes, job_queue, leases
-from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow
 from spanloop.training.jobs.entities import StoredJob, job_from_row, uses_gpu

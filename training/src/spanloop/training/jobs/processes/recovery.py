@@ -11,12 +11,12 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, LeaseTime, database_time
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import has_ended
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.processes.marked import end_processes
 from spanloop.training.jobs import job_outcomes, leases
-from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.entities import read_spec
 from spanloop.training.jobs.job_queue import find_job

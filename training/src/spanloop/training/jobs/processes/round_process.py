@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+from spanloop.foundation.control.clock import Clock
 from spanloop.foundation.processes.marked import VariableMark, kill_processes
 from spanloop.foundation.processes.reaper import Reaper
 from spanloop.semconv.environment import DATA_DIR_ENV
-from spanloop.training.jobs.database.clock import Clock
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.leadership import CheckLeader
 from spanloop.training.jobs.paths import ControlPaths

@@ -13,10 +13,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from spanloop.foundation.control.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.processes.identity import ProcessIdentity
 from spanloop.foundation.settings.roles import SchedulerSettings
-from spanloop.training.jobs.database.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.leadership import SCHEDULER, Leadership, LeadershipLostError
 from spanloop.training.jobs.leases import JobLease

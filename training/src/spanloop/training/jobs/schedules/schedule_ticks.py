@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from sqlalchemy import CursorResult, Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from spanloop.foundation.control.clock import Clock, utc_now
 from spanloop.foundation.errors import SpanloopError
-from spanloop.training.jobs.database.clock import Clock, utc_now
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import JobRow, ScheduleRow, TickRow
 from spanloop.training.jobs.entities import StoredSchedule, schedule_from_row, skip_unreadable

@@ -5,7 +5,7 @@ import pytest
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from ..converters.pipeline_feed import Feed
+from .converters.pipeline_feed import Feed
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""The control database: engines, sessions, its clock and its errors; who opens it states the tables."""
