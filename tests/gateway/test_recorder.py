@@ -92,9 +92,9 @@ async def test_a_block_whose_outcome_is_unknown_is_sent_again_and_stored_once(
     tokens: list[str] = []
 
     class Flaky(Store):
-        def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+        def insert(self, table: str, frame: pl.DataFrame, *, token: str = "", until_us: int | None = None) -> int:
             tokens.append(token)
-            count = super().insert(table, frame, token=token)
+            count = super().insert(table, frame, token=token, until_us=until_us)
             if len(tokens) == 1:
                 raise StoreError("The connection broke after the insert.")
             return count

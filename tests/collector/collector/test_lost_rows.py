@@ -45,8 +45,8 @@ class Losing(Store):
     lost: list[str]
     """Conditions of rows by table, as statements; empty once they were lost."""
 
-    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
-        rows = super().insert(table, frame, token=token)
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "", until_us: int | None = None) -> int:
+        rows = super().insert(table, frame, token=token, until_us=until_us)
         self._lose(table)
         return rows
 

@@ -33,9 +33,9 @@ class Faults(Store):
     plan: list[str]
     log: list[tuple[str, str]]
 
-    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "", until_us: int | None = None) -> int:
         with self._fault(token):
-            return super().insert(table, frame, token=token)
+            return super().insert(table, frame, token=token, until_us=until_us)
 
     def insert_from(self, query_name: str, /, data: Sequence[bytes] | Chunks, *, token: str = "") -> None:
         with self._fault(token):

@@ -45,9 +45,17 @@ def feed(store: Store, connection: Connection) -> Feed:
     return feed
 
 
-def correct(store: Store, text: str, *, by: str = "ann", after_s: float = 0, **place: int) -> str:
+def correct(
+    store: Store,
+    text: str,
+    *,
+    by: str = "ann",
+    after_s: float = 0,
+    step: int | None = None,
+    failure: int | None = None,
+) -> str:
     """Store a right answer of a person, and convert the episode again."""
-    target = find_target(store, EPISODE, **place)
+    target = find_target(store, EPISODE, step=step, failure=failure)
     opinion = Opinion(correction=text, verdict=BAD)
     identity = judge(store, target, opinion, judged_by=by, judged_ns=time.time_ns() + int(after_s * 1e9))
     convert(store)
@@ -71,7 +79,7 @@ def test_a_right_answer_is_a_row_after_its_conversation(
     store: Store, tiny_model: Path, base: BaseModelFacts, place: dict[str, int], step: int
 ) -> None:
     assert corrected(store, base, tiny_model) == []
-    correct(store, "Ask me again tomorrow.", **place)
+    correct(store, "Ask me again tomorrow.", step=place.get("step"), failure=place.get("failure"))
     assert corrected(store, base, tiny_model) == [([step], ["Ask me again tomorrow.<|im_end|>"])]
 
 
