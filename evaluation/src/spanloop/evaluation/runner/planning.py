@@ -100,7 +100,7 @@ def plan_run(
         ServiceError: The gateway does not serve the model.
     """
     checked = check_request(data_dir, request)
-    request = with_model(data_dir, request)
+    request = _with_model(data_dir, request)
     folder = data_dir.runs / request.run_id
     grader = checked.grader
     judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
@@ -136,7 +136,7 @@ def plan_attempts(data_dir: DataDir, request: RunRequest, store: Store, *, mark:
     return making
 
 
-def with_model(data_dir: DataDir, request: RunRequest) -> RunRequest:
+def _with_model(data_dir: DataDir, request: RunRequest) -> RunRequest:
     """Return the request with the ``name@version`` that the gateway serves; unchanged for another endpoint.
 
     Raises:
