@@ -52,7 +52,9 @@ class _Log:
         log.info("%s", text)
 
 
-def work(data_dir: DataDir, offers: Offers, run_id: str, *, runner: str, slots: int, lease_s: float) -> int:
+def work(
+    data_dir: DataDir, offers: Offers, run_id: str, *, runner: str, slots: int, lease_s: float, stop: threading.Event
+) -> int:
     """Make attempts of a run until it has none left; return how many were made.
 
     Args:
@@ -62,6 +64,7 @@ def work(data_dir: DataDir, offers: Offers, run_id: str, *, runner: str, slots: 
         runner: Identity of the runner that this process belongs to.
         slots: Attempts at the same time.
         lease_s: Duration of a lease.
+        stop: When it is set, running attempts are interrupted and given back.
 
     Raises:
         SpanloopError: No attempt can be made here.
@@ -73,9 +76,8 @@ def work(data_dir: DataDir, offers: Offers, run_id: str, *, runner: str, slots: 
     if request.cwd is not None and request.cwd.is_dir():
         os.chdir(request.cwd)
         sys.path.append(str(request.cwd))  # for a grader in a module of the folder, as `spanloop run` does
-    process, stop = ProcessIdentity.current(), threading.Event()
+    process = ProcessIdentity.current()
     mark = VariableMark(PROCESS_MARK_ENV, f"{data_dir.path}/attempts/{process.file_name}/")
-    threading.Thread(target=_stop_at_end_of_input, args=(stop,), name="input", daemon=True).start()
     with connect(data_dir) as store, reaping(mark) as reaper:
         plan = plan_attempts(data_dir, request, store, mark=mark.prefix)
         leased = LeasedAttempts(
@@ -109,10 +111,20 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     data_dir = DataDir(given.data_dir).open()
     configure_logging("runner", data_dir.path)
+    stop = threading.Event()
+    threading.Thread(target=_stop_at_end_of_input, args=(stop,), name="input", daemon=True).start()
     try:
         offers = Offers(ControlDatabase(ControlPaths.of(data_dir)))
         try:
-            made = work(data_dir, offers, given.run, runner=given.runner, slots=given.slots, lease_s=given.lease_s)
+            made = work(
+                data_dir,
+                offers,
+                given.run,
+                runner=given.runner,
+                slots=given.slots,
+                lease_s=given.lease_s,
+                stop=stop,
+            )
         except SpanloopError as error:
             if isinstance(error, DataDirectoryError) and error.is_transient:
                 raise

@@ -15,8 +15,8 @@ from .pipeline import PipelineSettings
 
 __all__ = [
     "ROLES", "ClickhouseSettings", "CollectorSettings", "DashboardSettings", "EngineSettings", "GatewaySettings",
-    "JobSettings", "ListeningSettings", "McpSettings", "PipelineSettings", "ProcessOptions", "RoleSettings", "RunnerSettings",
-    "SchedulerSettings", "Serve", "StatusSettings",
+    "JobSettings", "ListeningSettings", "McpSettings", "PipelineSettings", "ProcessOptions", "RoleSettings",
+    "RunnerSettings", "SchedulerSettings", "Serve", "StatusSettings",
 ]  # fmt: skip
 
 
