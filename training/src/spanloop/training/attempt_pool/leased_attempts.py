@@ -117,9 +117,10 @@ class LeasedAttempts:
                     if self._others_wait():
                         self._is_over = True
                     return leased.attempt
-                if time.monotonic() > idle_until_s and not self._leased:
+                if not self._leased and (time.monotonic() > idle_until_s or self._is_closed()):
                     self._is_over = True
-                self._stop.wait(_POLL_S)
+                else:
+                    self._stop.wait(_POLL_S)
         return None
 
     def holds(self, attempt: TaskAttempt) -> bool:
@@ -163,6 +164,9 @@ class LeasedAttempts:
                 if not error.is_transient or not self._term.is_valid:
                     raise
             time.sleep(_PAUSE_S)
+
+    def _is_closed(self) -> bool:
+        return self._patiently(lambda: self._offers.request_of(self._run_id)) is None
 
     def _others_wait(self) -> bool:
         if time.monotonic() - self._began_s < TURN_S:
