@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.processes.identity import all_pids
+from spanloop.foundation.processes.identity import ProcessIdentity, all_pids
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.training.attempt_pool.offers import Offers
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.paths import ControlPaths
 
 from ...evaluation.runner.support import stored_attempts
 from ...gateway.support import wait_until
@@ -50,6 +54,20 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def kill_while_it_has_attempts(runner: int, offers: Offers) -> None:
+    """Kill (-9) a runner and its process that makes attempts, at a moment in which it has some."""
+    while True:
+        wait_until(lambda: children(runner), timeout_s=120)
+        (worker,) = children(runner)
+        os.kill(worker, signal.SIGSTOP)
+        if offers.renew("r", str(ProcessIdentity.of(worker)), 6.0):
+            break
+        os.kill(worker, signal.SIGCONT)
+        time.sleep(0.05)
+    for pid in (runner, worker):
+        os.kill(pid, signal.SIGKILL)
+
+
 @pytest.mark.slow
 def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_killed(
     data_dir: DataDir, address: Address, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -65,6 +83,7 @@ def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_k
     agent = f"sh -c 'echo $SPANLOOP_EPISODE_ID >> {begun}; sleep 0.1; echo {{answer}}'"
     command = [sys.executable, "-m", "spanloop.cli", "run", str(source), f"--agent={agent}", "--no-instrument"]
     options = [f"--attempts={ATTEMPTS}", "--parallel=6", "--grader=exact", "--base-url=http://127.0.0.1:9/v1"]
+    offers = Offers(ControlDatabase(ControlPaths.of(data_dir)))
     with ExitStack() as stack:
         runners = [
             stack.enter_context(serving_runner(tmp_path / f"host{number}", tmp_path / f"host{number}.log"))
@@ -80,15 +99,14 @@ def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_k
             )
         )
         wait_until(lambda: begun.exists() and len(begun.read_text().split()) > TASKS, timeout_s=120)
-        for pid in (*children(runners[0].pid), runners[0].pid):
-            os.kill(pid, signal.SIGKILL)
+        kill_while_it_has_attempts(runners[0].pid, offers)
         output, errors = run.communicate(timeout=500)
         assert run.returncode == 0, errors
     rows = stored_attempts(store)
     counts = Counter((row["task_id"], row["attempt"]) for row in rows)
     interrupted = [episode_id for row in rows for episode_id in row["interrupted_episode_ids"]]
     starts = begun.read_text().split()
-    print(
+    print(  # noqa: T201 - the ledger, for whoever runs the test
         f"attempts asked {TASKS * ATTEMPTS}, rows {len(rows)}, doubles {len(rows) - len(counts)}, "
         f"lost {TASKS * ATTEMPTS - len(counts)}, starts {len(starts)}, interrupted {len(interrupted)}"
     )

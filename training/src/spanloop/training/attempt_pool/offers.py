@@ -21,7 +21,7 @@ from spanloop.training.jobs.database.clock import LeaseTime, database_time
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import OfferRow, PooledRunRow, RefusalRow
 
-_COLLECTED_AT_ONCE: Final = 200
+_AT_ONCE: Final = 200
 
 
 class OfferState(StrEnum):
@@ -106,16 +106,19 @@ class Offers:
     def finished(self, run_id: str) -> list[Finished]:
         """Return offers that their runners are done with, a few hundred at most."""
         is_done = OfferRow.state.in_([OfferState.ENDED, OfferState.INTERRUPTED, OfferState.RETURNED])
-        chosen = select(OfferRow).where(_of(run_id), is_done).order_by(OfferRow.offer_id).limit(_COLLECTED_AT_ONCE)
+        chosen = select(OfferRow).where(_of(run_id), is_done).order_by(OfferRow.offer_id).limit(_AT_ONCE)
         with self._database.read() as session:
             return [Finished(row.episode_id, OfferState(row.state), row.result) for row in session.scalars(chosen)]
 
     def remove(self, episode_ids: Iterable[str]) -> None:
         """Remove offers, whoever has them."""
         ids = list(episode_ids)
-        if ids:
-            with self._database.write() as session:
-                session.execute(delete(OfferRow).where(OfferRow.episode_id.in_(ids)))
+        if not ids:
+            return
+        with self._database.write() as session:
+            for start in range(0, len(ids), _AT_ONCE):
+                some = ids[start : start + _AT_ONCE]  # databases limit the parameters of a statement
+                session.execute(delete(OfferRow).where(OfferRow.episode_id.in_(some)))
 
     def take_back(self, run_id: str) -> list[str]:
         """Remove the offers whose lease has ended, or whose process has; return their episode ids."""
