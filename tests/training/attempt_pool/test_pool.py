@@ -40,6 +40,21 @@ def main(*arguments):
     sys.exit(worker.main(list(arguments)))
 """
 
+HANGING_AGENT = """
+echo $$ >> begun
+n=$(wc -l < begun)
+[ $n -gt 2 ] || exec sleep 600
+if [ $n -gt 3 ]; then
+    for pid in $(head -2 begun); do
+        state=$(cut -d " " -f 3 /proc/$pid/stat)
+        [ "${state:-Z}" = Z ] || exit 1
+    done
+fi
+echo $1
+"""
+"""The first two attempts hang; those that are made again expect that the first two are dead (zombies, because
+their parent is stopped)."""
+
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
@@ -172,7 +187,7 @@ def test_a_stopped_run_goes_on_and_what_was_not_begun_was_not_interrupted(
     assert offers.episode_ids("r") == frozenset()
     assert stored_attempts(store) == []
     run = begin()
-    wait_until(lambda: offers.episode_ids("r"))
+    wait_until(lambda: len(offers.episode_ids("r")) == TASKS)
     run_workers(run, "elsewhere:2:2")
     assert run.end().successes == TASKS
     interrupted = {row["task_id"]: row["interrupted_episode_ids"] for row in stored_attempts(store)}
@@ -219,10 +234,12 @@ class Workers:
         self._data_dir = data_dir.path
         self._started = 0
 
-    def start(self) -> int:
+    def start(self, lease_s: float = 20.0) -> int:
         runner = f"--runner=elsewhere:{self._started}:1"
         self._started += 1
-        return self._server.start(f"--data-dir={self._data_dir}", "--run=r", runner, "--slots=2", "--lease-s=20")
+        return self._server.start(
+            f"--data-dir={self._data_dir}", "--run=r", runner, "--slots=2", f"--lease-s={lease_s}"
+        )
 
     def wait(self) -> int:
         return self._server.wait()
@@ -256,6 +273,30 @@ def test_a_killed_runners_attempts_are_made_by_another_and_counted_once(
     assert sorted(interrupted) == sorted([each] for each in first)
 
 
+def test_a_runner_that_hangs_loses_its_agents_before_another_makes_the_attempts(
+    begin: Begin,
+    workers: Workers,
+    run_workers: Callable[[PooledRun, str], LeasedAttempts],
+    store: Store,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "agent.sh").write_text(HANGING_AGENT)
+    agent = "sh agent.sh {answer}"
+    run, begun = begin(agent=agent, cwd=tmp_path), tmp_path / "begun"
+    hanging = workers.start(lease_s=6.0)
+    wait_until(lambda: begun.exists() and len(begun.read_text().split()) == 2)
+    os.kill(hanging, signal.SIGSTOP)
+    run_workers(run, "elsewhere:2:2")
+    try:
+        summary = run.end()
+    finally:
+        os.kill(hanging, signal.SIGCONT)
+    assert workers.wait() == 0
+    assert summary.successes == TASKS, [each.end for each in run.told.results]
+    assert counted(store) == every_attempt_once(1)
+    assert sum(len(row["interrupted_episode_ids"]) for row in stored_attempts(store)) == 2
+
+
 def test_a_host_without_the_agent_says_so_and_gives_the_attempts_to_others(
     begin: Begin, workers: Workers, offers: Offers, store: Store, tmp_path: Path
 ) -> None:
@@ -263,7 +304,7 @@ def test_a_host_without_the_agent_says_so_and_gives_the_attempts_to_others(
     wait_until(lambda: len(offers.episode_ids("r")) == TASKS)
     workers.start()
     assert workers.wait() == 0
-    wait_until(lambda: run.told.notes)
+    wait_until(lambda: len(run.told.notes) == 1)
     assert "cannot make attempts of this run: The agent's command './agent.sh' does not exist" in run.told.notes[0]
     assert (offers.waiting_runs("elsewhere:0:1"), offers.waiting_runs("elsewhere:1:1")) == ([], ["r"])
     (tmp_path / "agent.sh").write_text("#!/bin/sh\necho $1\n")

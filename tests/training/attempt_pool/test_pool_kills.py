@@ -1,4 +1,4 @@
-"""A thousand attempts over three `spanloop serve runner`, one of them killed: each is made and counted once."""
+"""`spanloop serve runner` makes attempts of `spanloop run --pool`; killed or stopped, each counts once."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -29,7 +29,7 @@ TASKS, ATTEMPTS, SLOTS = 100, 10, 2
 
 
 @contextmanager
-def serving_runner(data_dir: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def serving_runner(data_dir: Path, log: Path) -> Generator[subprocess.Popen[bytes]]:
     """`spanloop serve runner` with slots for attempts, and a data directory of its own, as on another host."""
     options = ("--slots=0", f"--attempt-slots={SLOTS}", "--lease-s=6", "--poll-s=0.2")
     command = [sys.executable, "-m", "spanloop.cli", "serve", "runner", f"--data-dir={data_dir}", *options]
@@ -57,7 +57,7 @@ def children(pid: int) -> list[int]:
 def kill_while_it_has_attempts(runner: int, offers: Offers) -> None:
     """Kill (-9) a runner and its process that makes attempts, at a moment in which it has some."""
     while True:
-        wait_until(lambda: children(runner), timeout_s=120)
+        wait_until(lambda: len(children(runner)) == 1, timeout_s=120)
         (worker,) = children(runner)
         os.kill(worker, signal.SIGSTOP)
         if offers.renew("r", str(ProcessIdentity.of(worker)), 6.0):
@@ -68,36 +68,50 @@ def kill_while_it_has_attempts(runner: int, offers: Offers) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.slow
-def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_killed(
-    data_dir: DataDir, address: Address, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def _addresses(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all processes share ClickHouse and a control database."""
     url = f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}"
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
     monkeypatch.setenv(CONTROL_URL_ENV, f"sqlite:///{tmp_path / 'control.db'}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    source, begun = tmp_path / "tasks.jsonl", tmp_path / "begun"
-    source.write_text(
-        "".join(json.dumps({"id": f"t{number}", "answer": str(number)}) + "\n" for number in range(TASKS))
-    )
-    agent = f"sh -c 'echo $SPANLOOP_EPISODE_ID >> {begun}; sleep 0.1; echo {{answer}}'"
+
+
+@contextmanager
+def pooled_run(
+    data_dir: DataDir, folder: Path, agent: str, *, tasks: int, attempts: int = 1
+) -> Generator[subprocess.Popen[str]]:
+    """`spanloop run --pool` on tasks t0, t1, …, each of which has its number as the answer."""
+    source = folder / "tasks.jsonl"
+    source.write_text("".join(json.dumps({"id": f"t{each}", "answer": str(each)}) + "\n" for each in range(tasks)))
     command = [sys.executable, "-m", "spanloop.cli", "run", str(source), f"--agent={agent}", "--no-instrument"]
-    options = [f"--attempts={ATTEMPTS}", "--parallel=6", "--grader=exact", "--base-url=http://127.0.0.1:9/v1"]
+    options = [f"--attempts={attempts}", "--parallel=6", "--grader=exact", "--base-url=http://127.0.0.1:9/v1"]
+    with subprocess.Popen(
+        [*command, *options, "--pool", "--run=r", f"--data-dir={data_dir.path}"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as run:
+        try:
+            yield run
+        finally:
+            run.terminate()
+
+
+@pytest.mark.slow
+def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_killed(
+    data_dir: DataDir, store: Store, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    agent = f"sh -c 'echo $SPANLOOP_EPISODE_ID >> {begun}; sleep 0.1; echo {{answer}}'"
     offers = Offers(ControlDatabase(ControlPaths.of(data_dir)))
     with ExitStack() as stack:
         runners = [
             stack.enter_context(serving_runner(tmp_path / f"host{number}", tmp_path / f"host{number}.log"))
             for number in range(3)
         ]
-        run = stack.enter_context(
-            subprocess.Popen(
-                [*command, *options, "--pool", "--run=r", f"--data-dir={data_dir.path}"],
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
+        run = stack.enter_context(pooled_run(data_dir, tmp_path, agent, tasks=TASKS, attempts=ATTEMPTS))
         wait_until(lambda: begun.exists() and len(begun.read_text().split()) > TASKS, timeout_s=120)
         kill_while_it_has_attempts(runners[0].pid, offers)
         output, errors = run.communicate(timeout=500)
@@ -116,3 +130,28 @@ def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_k
     assert len(set(starts)) == len(starts)
     assert set(starts) <= {row["episode_id"] for row in rows} | set(interrupted)
     assert len(output.splitlines()) >= TASKS * ATTEMPTS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_runner_that_ends_gives_its_attempts_back_at_once(
+    data_dir: DataDir, store: Store, tmp_path: Path, how: signal.Signals
+) -> None:
+    begun = tmp_path / "begun"
+    agent = f"sh -c 'echo $SPANLOOP_EPISODE_ID >> {begun}; [ $(wc -l < {begun}) -gt 2 ] || sleep 600; echo {{answer}}'"
+    with pooled_run(data_dir, tmp_path, agent, tasks=3) as run:
+        with serving_runner(tmp_path / "host0", tmp_path / "host0.log") as runner:
+            wait_until(lambda: begun.exists() and len(begun.read_text().split()) == SLOTS, timeout_s=120)
+            (worker,) = (ProcessIdentity.of(each) for each in children(runner.pid))
+            runner.send_signal(how)
+            runner.wait(30)
+        assert worker is not None
+        wait_until(worker.has_ended)
+        with serving_runner(tmp_path / "host1", tmp_path / "host1.log"):
+            output, errors = run.communicate(timeout=120)
+    assert run.returncode == 0, errors
+    assert "its runner is gone" not in errors
+    interrupted = [row["interrupted_episode_ids"] for row in stored_attempts(store)]
+    assert sorted(each for ids in interrupted for each in ids) == sorted(begun.read_text().split()[:SLOTS])
+    assert len(interrupted) == 3
+    assert "success 1" in output
