@@ -35,6 +35,7 @@ from .offers import Offers, Refusal
 
 log = logging.getLogger("spanloop.training.attempt_pool")
 
+_READ_BYTES: Final = 4096
 RETRY_S: Final = 60.0
 """After so long a runner tries again that could not make the attempts because a service was away."""
 
@@ -96,7 +97,8 @@ def work(
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), _READ_BYTES):  # without the lock of `sys.stdin`, which an exit would wait for
+        pass
     stop.set()
 
 
@@ -111,6 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     data_dir = DataDir(given.data_dir).open()
     configure_logging("runner", data_dir.path)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
     threading.Thread(target=_stop_at_end_of_input, args=(stop,), name="input", daemon=True).start()
     try:
