@@ -181,7 +181,7 @@ def test_a_runner_makes_the_attempts_through_the_gateway_and_grades_them_by_thei
     (place / "graders.py").write_text("def shouted(task, answer):\n    return float(answer == task.fields['answer'])\n")
     options = ("--slots=0", "--attempt-slots=2", "--poll-s=0.2", f"--data-dir={spanloop.data_dir.path}")
     variables = {"SPANLOOP_CLICKHOUSE_URL": spanloop.clickhouse_url, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    command, environment = [SPANLOOP, "serve", "runner", *options], clean_environment() | variables
+    command, environment = [str(SPANLOOP), "serve", "runner", *options], clean_environment() | variables
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as runner:
         try:
             asked = ("--pool", "--agent", "solver:solve", "--answer", "message", "--grader", "graders:shouted")
