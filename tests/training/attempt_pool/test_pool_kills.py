@@ -12,14 +12,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
+from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.identity import ProcessIdentity, all_pids
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.training.attempt_pool.offers import Offers
 from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.database.tables import OfferRow
 from spanloop.training.jobs.paths import ControlPaths
 
 from ...evaluation.runner.support import stored_attempts
@@ -54,13 +56,23 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def kill_while_it_has_attempts(runner: int, offers: Offers) -> None:
+def holds_attempts(database: ControlDatabase, worker: int) -> bool:
+    """Whether a process has leases; False also where it holds the database's lock at this moment."""
+    is_its = OfferRow.lease_owner == str(ProcessIdentity.of(worker))
+    try:
+        with database.read() as session:
+            return session.scalars(select(OfferRow.episode_id).where(is_its)).first() is not None
+    except DataDirectoryError:
+        return False
+
+
+def kill_while_it_has_attempts(runner: int, database: ControlDatabase) -> None:
     """Kill (-9) a runner and its process that makes attempts, at a moment in which it has some."""
     while True:
         wait_until(lambda: len(children(runner)) == 1, timeout_s=120)
         (worker,) = children(runner)
         os.kill(worker, signal.SIGSTOP)
-        if offers.renew("r", str(ProcessIdentity.of(worker)), 6.0):
+        if holds_attempts(database, worker):
             break
         os.kill(worker, signal.SIGCONT)
         time.sleep(0.05)
@@ -105,7 +117,7 @@ def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_k
 ) -> None:
     begun = tmp_path / "begun"
     agent = f"sh -c 'echo $SPANLOOP_EPISODE_ID >> {begun}; sleep 0.1; echo {{answer}}'"
-    offers = Offers(ControlDatabase(ControlPaths.of(data_dir)))
+    database = ControlDatabase(ControlPaths.of(data_dir))
     with ExitStack() as stack:
         runners = [
             stack.enter_context(serving_runner(tmp_path / f"host{number}", tmp_path / f"host{number}.log"))
@@ -113,7 +125,7 @@ def test_of_a_thousand_attempts_none_is_lost_or_counted_twice_when_a_runner_is_k
         ]
         run = stack.enter_context(pooled_run(data_dir, tmp_path, agent, tasks=TASKS, attempts=ATTEMPTS))
         wait_until(lambda: begun.exists() and len(begun.read_text().split()) > TASKS, timeout_s=120)
-        kill_while_it_has_attempts(runners[0].pid, offers)
+        kill_while_it_has_attempts(runners[0].pid, database)
         output, errors = run.communicate(timeout=500)
         assert run.returncode == 0, errors
     rows = stored_attempts(store)
