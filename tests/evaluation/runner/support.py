@@ -13,6 +13,7 @@ from spanloop.evaluation.runner.attempt import EndedAttempt
 from spanloop.evaluation.runner.callable_agent import CallableAgent
 from spanloop.evaluation.runner.command_agent import CommandAgent
 from spanloop.evaluation.runner.ledger import Counts
+from spanloop.evaluation.runner.making import AttemptPlan
 from spanloop.evaluation.runner.run import RunPlan, mark_prefix
 from spanloop.evaluation.runner.served_model import ServedModel
 from spanloop.evaluation.runner.stored_attempts import AttemptMaker
@@ -77,12 +78,8 @@ def plan_of(
         identity={"agent": agent},
         tasks=TaskReading(str(source)),
         attempts=attempts,
-        parallel=parallel,
-        seed=0,
-        make_agent=make_agent,
         maker=AttemptMaker(folder.name, MODEL, grader, loaded.version if loaded else ""),
-        grader=loaded,
-        served=served,
+        making=AttemptPlan(parallel, seed=0, make_agent=make_agent, grader=loaded, served=served),
     )
 
 

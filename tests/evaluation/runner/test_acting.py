@@ -15,7 +15,8 @@ from spanloop.evaluation.environments.pool import PoolSettings
 from spanloop.evaluation.runner.acting import FAILED_IN_A_ROW, EnvironmentBrokenError
 from spanloop.evaluation.runner.attempt import EndState
 from spanloop.evaluation.runner.ledger import Ledger
-from spanloop.evaluation.runner.run import MOST_STARTS, mark_prefix, run_attempts
+from spanloop.evaluation.runner.making import MOST_STARTS
+from spanloop.evaluation.runner.run import mark_prefix, run_attempts
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.processes.marked import VariableMark, find_processes
 from spanloop.semconv.environment import PROCESS_MARK_ENV
@@ -56,7 +57,8 @@ def go(store: Store, tmp_path: Path) -> Go:
         settings = EnvironmentSettings(name=name, step_timeout_s=0.3)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ENVIRONMENTS), str(tmp_path)))}
         plan = plan_of(folder, source, agent, environment=variables, cwd=tmp_path, **more)
-        plan = plan._replace(environments=PoolSettings(settings, variables, mark_prefix(folder)))
+        environments = PoolSettings(settings, variables, mark_prefix(folder))
+        plan = plan._replace(making=plan.making._replace(environments=environments))
         run_attempts(plan, store, progress, threading.Event())
         assert find_processes(None, VariableMark(PROCESS_MARK_ENV, mark_prefix(folder))) == []
         return progress

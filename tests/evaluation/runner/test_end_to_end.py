@@ -171,3 +171,34 @@ def test_without_a_gateway_or_a_collector_the_next_step_is_named(store: Store, d
     assert "spanloop up" in caught.value.next_step
     with pytest.raises(NotRunningError, match="No collector runs"):
         plan_run(data_dir, request.model_copy(update={"base_url": "http://127.0.0.1:1/v1"}), store, on_reject=print)
+
+
+@pytest.mark.slow
+def test_a_runner_makes_the_attempts_through_the_gateway_and_grades_them_by_their_spans(
+    spanloop: Spanloop, store: Store, place: Path
+) -> None:
+    (place / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in TASKS))
+    (place / "graders.py").write_text("def shouted(task, answer):\n    return float(answer == task.fields['answer'])\n")
+    options = ("--slots=0", "--attempt-slots=2", "--poll-s=0.2", f"--data-dir={spanloop.data_dir.path}")
+    variables = {"SPANLOOP_CLICKHOUSE_URL": spanloop.clickhouse_url, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    command, environment = [str(SPANLOOP), "serve", "runner", *options], clean_environment() | variables
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as runner:
+        try:
+            asked = ("--pool", "--agent", "solver:solve", "--answer", "message", "--grader", "graders:shouted")
+            done = run(spanloop, place, *asked, "--attempts", "2", "--run", "pooled")
+        finally:
+            runner.terminate()
+        _, log = runner.communicate(timeout=60)
+    assert done.returncode == 0, done.stdout
+    assert "run pooled: 4 attempts made" in log
+    assert "Fatal" not in log
+    rows = {(row["task_id"], row["attempt"]): row for row in stored_attempts(store)}
+    assert {key: row["reward"] for key, row in rows.items()} == {
+        ("capital", 1): 0.0,
+        ("capital", 2): 0.0,
+        ("shout", 1): 1.0,
+        ("shout", 2): 1.0,
+    }
+    assert {row["model"] for row in rows.values()} == {spanloop.served}
+    found = episodes(store)
+    assert {found[row["episode_id"]]["policy_version"] for row in rows.values()} == {spanloop.served}

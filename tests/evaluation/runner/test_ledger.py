@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.evaluation.graders import Verdict
-from spanloop.evaluation.runner.attempt import AttemptEnd, EndState, TaskAttempt
+from spanloop.evaluation.runner.attempt import AttemptEnd, EndedAttempt, EndState, TaskAttempt
 from spanloop.evaluation.runner.erasing import erase_answers
 from spanloop.evaluation.runner.ledger import AttemptState, Counts, Ledger
 from spanloop.evaluation.tasks import Task
@@ -75,9 +75,9 @@ def test_what_could_not_be_graded_is_graded_again_and_more_attempts_may_follow(t
         for attempt in claim_all(ledger):
             ledger.end(attempt, FINISHED)
         first, *others = ledger.in_state(AttemptState.ENDED, limit=10)
-        ledger.grade(first.attempt, verdict, "")
+        ledger.grade(first._replace(verdict=verdict))
         for other in others:
-            ledger.grade(other.attempt, None, "the judge is down")
+            ledger.grade(other._replace(grading_error="the judge is down"))
         ledger.mark_stored([first.attempt, others[0].attempt])
         assert [each.verdict for each in ledger.in_state(AttemptState.STORED, limit=10)] == [verdict, None]
     with Ledger(tmp_path / "run") as ledger:
@@ -95,7 +95,7 @@ def test_a_verdict_of_an_earlier_version_out_of_range_is_a_failed_grading(tmp_pa
     with filled(tmp_path / "run", count=1, attempts=1) as ledger:
         (attempt,) = claim_all(ledger)
         ledger.end(attempt, FINISHED)
-        ledger.grade(attempt, Verdict(1e308, True, {}), "")
+        ledger.grade(EndedAttempt(attempt, FINISHED, Verdict(1e308, True, {})))
         (graded,) = ledger.in_state(AttemptState.GRADED, limit=10)
     assert graded.verdict is None
     assert graded.grading_error == "The score is 1e+308, expected a finite number between -1e12 and 1e12."
@@ -135,8 +135,10 @@ def test_a_forgotten_answer_leaves_the_file_and_the_score_stays(tmp_path: Path) 
     with filled(tmp_path / "runs" / "run") as ledger:
         first, second, *_ = claim_all(ledger)
         for attempt in (first, second):
-            ledger.end(attempt, AttemptEnd(EndState.FINISHED, 1, 2, secret if attempt is first else "kept"))
-            ledger.grade(attempt, Verdict(0.5, True, {"answer": secret if attempt is first else "kept"}), "")
+            answer = secret if attempt is first else "kept"
+            end = AttemptEnd(EndState.FINISHED, 1, 2, answer)
+            ledger.end(attempt, end)
+            ledger.grade(EndedAttempt(attempt, end, Verdict(0.5, True, {"answer": answer})))
         with pytest.raises(AlreadyRunningError):
             erase_answers(tmp_path / "runs", {first.episode_id})
     assert erase_answers(tmp_path / "runs", {first.episode_id, "unknown"}) == 1
@@ -180,7 +182,7 @@ def test_each_attempt_ends_once_in_any_order_of_steps_and_crashes(tmp_path: Path
             ends[attempt.task.id, attempt.number] += 1
         elif step == "grade":
             for ended in ledger.in_state(AttemptState.ENDED, limit=2):
-                ledger.grade(ended.attempt, None, "")
+                ledger.grade(ended)
         elif step == "store":
             ledger.mark_stored(each.attempt for each in ledger.in_state(AttemptState.GRADED, limit=2))
         elif step == "crash":

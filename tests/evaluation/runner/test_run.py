@@ -11,7 +11,8 @@ import pytest
 
 from spanloop.evaluation.runner.answers import Output, answer_of_output
 from spanloop.evaluation.runner.attempt import EndedAttempt, EndState
-from spanloop.evaluation.runner.run import MOST_STARTS, mark_prefix, run_attempts
+from spanloop.evaluation.runner.making import MOST_STARTS
+from spanloop.evaluation.runner.run import mark_prefix, run_attempts
 from spanloop.evaluation.runner.served_model import Served, ServedModel
 from spanloop.evaluation.tasks import Rejected, RejectedReason, TaskReading
 from spanloop.foundation.errors import ConfigurationError, StoreError

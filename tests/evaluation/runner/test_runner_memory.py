@@ -40,7 +40,8 @@ def test_resident_memory_does_not_grow_with_the_number_of_sessions(
     settings = EnvironmentSettings(name="troublesome:Counter", options={"goal": "1"})
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ENVIRONMENTS), str(tmp_path)))}
     plan = plan_of(folder, source, "counting:count", environment=variables, cwd=tmp_path, parallel=4)
-    plan = plan._replace(environments=PoolSettings(settings, variables, mark_prefix(folder)))
+    environments = PoolSettings(settings, variables, mark_prefix(folder))
+    plan = plan._replace(making=plan.making._replace(environments=environments))
     told, sizes, ended = Told(), dict[int, tuple[int, int]](), 0
 
     def measure(_: EndedAttempt) -> None:

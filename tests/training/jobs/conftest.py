@@ -30,6 +30,7 @@ FAST_ON_POSTGRESQL = frozenset(
         "test_database",
         "test_jobs",
         "test_leadership",
+        "test_offers",
         "test_schedule_ticks",
         "test_schedules",
         "test_state_machine",

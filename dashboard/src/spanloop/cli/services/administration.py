@@ -231,6 +231,9 @@ def forget(
     from spanloop.gateway.apis.response_store import erase_responses
     from spanloop.pipeline import run_lease
     from spanloop.store import connect
+    from spanloop.training.attempt_pool.offers import Offers
+    from spanloop.training.jobs.database.control_database import ControlDatabase
+    from spanloop.training.jobs.paths import ControlPaths
     from spanloop.training.run.dataset_erasing import Erased, erase_episodes
 
     directory = data_directory(data_dir)
@@ -244,6 +247,7 @@ def forget(
         def before(episode_ids: "AbstractSet[str]") -> None:
             datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
             erase_answers(directory.runs, episode_ids)
+            Offers(ControlDatabase(ControlPaths.of(directory))).remove(episode_ids)
 
         def before_responses(response_ids: "AbstractSet[str]", trace_ids: "AbstractSet[str]") -> None:
             responses.append(erase_responses(stored_responses, response_ids=response_ids, trace_ids=trace_ids))

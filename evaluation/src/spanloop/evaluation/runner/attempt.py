@@ -1,12 +1,14 @@
 """One attempt of the task runner, its end, and its verdict."""
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from spanloop.evaluation.environments import Outcome
 from spanloop.evaluation.graders import Verdict
 from spanloop.evaluation.tasks import Task
+from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
 
 class EndState(StrEnum):
@@ -62,3 +64,14 @@ class EndedAttempt(NamedTuple):
     verdict: Verdict | None = None
     grading_error: str = ""
     """Why there is no verdict although a grader was asked."""
+
+    @classmethod
+    def of_json(cls, attempt: TaskAttempt, ended: str, verdict: str, grading_error: str) -> Self:
+        """Read what ``json.dumps`` made of the end and of the verdict, which is empty where there is none."""
+        state, *end = json.loads(ended)
+        end[6:] = [Outcome.of_json(each) for each in end[6:]]
+        found = Verdict(*json.loads(verdict)) if verdict else None
+        if found is not None and not is_valid_score(found.score):  # an earlier version took every finite score
+            grading_error = f"The score is {found.score!r}, expected {SCORE_RANGE}."
+            found = None
+        return cls(attempt, AttemptEnd(EndState(state), *end), found, grading_error)

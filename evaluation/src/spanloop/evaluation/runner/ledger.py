@@ -17,14 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Self, cast
 
-from spanloop.evaluation.environments import Outcome
-from spanloop.evaluation.graders import Verdict
 from spanloop.evaluation.tasks import Task
 from spanloop.foundation.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
 from spanloop.foundation.paths.directory import disk_error
-from spanloop.semconv.scores import SCORE_RANGE, is_valid_score
 
-from .attempt import AttemptEnd, EndedAttempt, EndState, TaskAttempt
+from .attempt import AttemptEnd, EndedAttempt, TaskAttempt
 
 LEDGER_NAME: Final = "ledger.db"
 _SCHEMA: Final = """
@@ -78,8 +75,9 @@ WHERE state = ? ORDER BY attempt, task LIMIT ?
 """
 _REQUEUE: Final = """
 UPDATE attempts SET state = 'pending', interrupted = json_insert(interrupted, '$[#]', episode_id), episode_id = ''
-WHERE state = 'running'
+WHERE state = 'running' AND episode_id NOT IN (SELECT value FROM json_each(?))
 """
+_RUNNING: Final = "SELECT task, attempt, episode_id, interrupted, seed FROM attempts WHERE state = 'running'"
 _GRADE_AGAIN: Final = """
 UPDATE attempts SET state = 'ended', grading_error = '' WHERE state IN ('graded', 'stored') AND grading_error != ''
 """
@@ -223,15 +221,21 @@ class Ledger:
                     "INSERT OR IGNORE INTO attempts (task, attempt) SELECT number, ? FROM tasks", (number,)
                 )
 
-    def recover(self) -> int:
+    def recover(self, running: Iterable[str] = ()) -> int:
         """Make interrupted attempts pending, and ungraded ones ended, to be graded; return how many were interrupted.
 
-        Only while nothing of the run is running.
+        Args:
+            running: Episode ids of attempts that are not interrupted, because another process makes them.
         """
         with self._writing() as database:
-            interrupted = database.execute(_REQUEUE).rowcount
+            interrupted = database.execute(_REQUEUE, (json.dumps(list(running)),)).rowcount
             database.execute(_GRADE_AGAIN)
         return interrupted
+
+    def running(self) -> list[TaskAttempt]:
+        """Return the attempts that are claimed and have no end."""
+        with self._lock:
+            return [self._attempt(*row) for row in self._database.execute(_RUNNING).fetchall()]
 
     def claim(self, seed: int) -> TaskAttempt | None:
         """Claim the next attempt under a new episode id; None when none is pending.
@@ -258,9 +262,14 @@ class Ledger:
         """Record the end of a claimed attempt."""
         self._move(attempt, _END, json.dumps(end))
 
-    def grade(self, attempt: TaskAttempt, verdict: Verdict | None, error: str) -> None:
+    def grade(self, ended: EndedAttempt) -> None:
         """Record the verdict on an ended attempt, or why there is none."""
-        self._move(attempt, _GRADE, "" if verdict is None else json.dumps(verdict), error)
+        verdict = "" if ended.verdict is None else json.dumps(ended.verdict)
+        self._move(ended.attempt, _GRADE, verdict, ended.grading_error)
+
+    def holds(self, attempt: TaskAttempt) -> bool:  # noqa: ARG002
+        """Return True: while this process has the ledger open, its attempts are its own."""
+        return True
 
     def mark_stored(self, attempts: Iterable[TaskAttempt]) -> None:
         """Record that the rows of graded attempts are in ClickHouse."""
@@ -304,14 +313,7 @@ class Ledger:
         return TaskAttempt(task, found, number, episode_id, tuple(json.loads(interrupted)), seed)
 
     def _ended(self, row: tuple[int, int, str, str, int, str, str, str]) -> EndedAttempt:
-        ended, verdict, grading_error = row[5:]
-        state, *end = json.loads(ended)
-        end[6:] = [Outcome.of_json(each) for each in end[6:]]
-        found = Verdict(*json.loads(verdict)) if verdict else None
-        if found is not None and not is_valid_score(found.score):  # an earlier version took every finite score
-            grading_error = f"The score is {found.score!r}, expected {SCORE_RANGE}."
-            found = None
-        return EndedAttempt(self._attempt(*row[:5]), AttemptEnd(EndState(state), *end), found, grading_error)
+        return EndedAttempt.of_json(self._attempt(*row[:5]), *row[5:])
 
     def _move(self, attempt: TaskAttempt, statement: str, *values: str) -> None:
         """Change an attempt that is in the statement's state: an attempt that ended never ends again."""

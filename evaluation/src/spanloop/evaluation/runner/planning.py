@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from spanloop.evaluation.environments.pool import EnvironmentPool, PoolSettings
@@ -34,6 +33,7 @@ from .agent import Agent, AgentSettings, activated, is_callable_target
 from .answers import Output, RecordedAttempts
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
+from .making import AttemptPlan
 from .run import RunPlan, mark_prefix
 from .served_model import ServedModel, gateway_key, resolve_model
 from .stored_attempts import AttemptMaker
@@ -72,13 +72,19 @@ class RunRequest(Evaluation):
 class CheckedRequest(NamedTuple):
     """What a request means."""
 
-    output: Output
     grader: LoadedGrader | None
     required: tuple[str, ...]
     """Fields that the command or the grader needs of each task."""
 
 
-def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject: Callable[[Rejected], None]) -> RunPlan:
+def plan_run(
+    data_dir: DataDir,
+    request: RunRequest,
+    store: Store,
+    *,
+    on_reject: Callable[[Rejected], None],
+    is_pooled: bool = False,
+) -> RunPlan:
     """Check the request and return the plan.
 
     Args:
@@ -86,47 +92,104 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         request: What to run.
         store: Its store.
         on_reject: Called with each record of the source that is no task.
+        is_pooled: Whether other processes make the attempts, which check for themselves that they can.
 
     Raises:
         ConfigurationError: A setting cannot be used.
         NotRunningError: No gateway or collector runs.
         ServiceError: The gateway does not serve the model.
     """
-    output, grader, required = check_request(data_dir, request)
-    base_url, model = request.base_url, request.model
-    if not base_url:
-        gateway, model = resolve_model(data_dir, request.model)
-        base_url = f"{gateway.url}/v1"
-    if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
-        raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
+    checked = check_request(data_dir, request)
+    request = _with_model(data_dir, request)
     folder = data_dir.runs / request.run_id
-    settings = _agent_settings(request, _environment(data_dir, request, base_url, model), folder)
+    grader = checked.grader
+    judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
+    making = _plan_attempts(data_dir, request, store, grader, mark_prefix(folder))
+    if not is_pooled:
+        _check_start(data_dir, request, making)
+    return RunPlan(
+        folder=folder,
+        identity=_identity(request, request.model),
+        tasks=requested_tasks(request, store, required=checked.required, on_reject=on_reject),
+        attempts=request.attempts,
+        maker=AttemptMaker(request.run_id, request.model, judged_by, grader.version if grader else ""),
+        making=making,
+    )
+
+
+def plan_attempts(data_dir: DataDir, request: RunRequest, store: Store, *, mark: str) -> AttemptPlan:
+    """Check that this host can make attempts of a run that another process began, and return how.
+
+    Args:
+        data_dir: An opened data directory.
+        request: Of the run, with the model that it found.
+        store: The store.
+        mark: Begins the mark of each process of the attempts.
+
+    Raises:
+        ConfigurationError: The agent, its folder, the grader or the environment cannot be used here.
+        NotRunningError: No gateway or collector is known here.
+    """
+    making = _plan_attempts(data_dir, request, store, _making_grader(data_dir, request), mark)
+    _check_start(data_dir, request, making)
+    check_agent(data_dir, request)
+    return making
+
+
+def _with_model(data_dir: DataDir, request: RunRequest) -> RunRequest:
+    """Return the request with the ``name@version`` that the gateway serves; unchanged for another endpoint.
+
+    Raises:
+        NotRunningError: No gateway runs.
+        ServiceError: It does not serve the model.
+    """
+    if request.base_url:
+        return request
+    return request.model_copy(update={"model": resolve_model(data_dir, request.model)[1]})
+
+
+def _plan_attempts(
+    data_dir: DataDir, request: RunRequest, store: Store, grader: LoadedGrader | None, mark: str
+) -> AttemptPlan:
+    model, output = request.model, _output(request.answer)
+    settings = _agent_settings(request, _environment(data_dir, request, _endpoint(data_dir, request), model), mark)
     is_callable = is_callable_target(request.agent)
     needs_spans = output is Output.MESSAGE or (grader is not None and grader.grade_attempt is not None)
-    judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
 
     def make_agent() -> Agent:
         if is_callable:
             return CallableAgent(settings, output=output)
         return CommandAgent(settings, model=model, output=output)
 
-    if not is_callable:
-        make_agent().close()  # a command that cannot be run is known before anything is read
-    return RunPlan(
-        folder=folder,
-        identity=_identity(request, model),
-        tasks=requested_tasks(request, store, required=required, on_reject=on_reject),
-        attempts=request.attempts,
+    return AttemptPlan(
         parallel=request.parallel,
         seed=request.seed,
         make_agent=make_agent,
-        maker=AttemptMaker(request.run_id, model, judged_by, grader.version if grader else ""),
         grader=grader,
         recorded=RecordedAttempts(data_dir, store) if needs_spans else None,
         answers_from_spans=output is Output.MESSAGE,
         served=None if request.base_url else ServedModel(data_dir, model),
-        environments=_pool_settings(data_dir, request),
+        environments=_pool_settings(data_dir, request, mark),
     )
+
+
+def _endpoint(data_dir: DataDir, request: RunRequest) -> str:
+    """Return the base URL of the model's API."""
+    gateway = None if request.base_url else data_dir.find("gateway")
+    return request.base_url if gateway is None else f"{gateway.url}/v1"
+
+
+def _check_start(data_dir: DataDir, request: RunRequest, making: AttemptPlan) -> None:
+    """Check, before anything is read, that the command can be run and that its spans reach a collector."""
+    if not request.base_url and data_dir.find("gateway") is None:
+        raise NotRunningError(
+            f"No gateway runs on the data directory {data_dir.path}.",
+            next_step="spanloop up; or name it in [services] of spanloop.toml.",
+        )
+    if data_dir.find("collector") is None and not os.environ.get(_COLLECTOR_ENV):
+        raise NotRunningError(f"No collector runs on the data directory {data_dir.path}.", next_step="spanloop up")
+    if not is_callable_target(request.agent):
+        making.make_agent().close()
 
 
 def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
@@ -136,18 +199,27 @@ def check_request(data_dir: DataDir, request: RunRequest) -> CheckedRequest:
         ConfigurationError: A setting cannot be used.
     """
     _check_run_id(request.run_id)
-    output = _output(request.answer)
+    grader = _making_grader(data_dir, request)
+    find_reader(request.tasks, request.reader, request.reader_options)
+    of_command = () if is_callable_target(request.agent) else required_fields(request.agent)
+    required = (*of_command, *(grader.required_fields if grader else ()))
+    return CheckedRequest(grader, tuple(dict.fromkeys(required)))
+
+
+def _making_grader(data_dir: DataDir, request: RunRequest) -> LoadedGrader | None:
+    """Check what each host needs that makes attempts, and return the grader.
+
+    Raises:
+        ConfigurationError: The answer, the folder or the grader cannot be used.
+    """
+    _output(request.answer)
     if request.cwd is not None and not request.cwd.is_dir():
         raise ConfigurationError(
             f"The agent's working directory {request.cwd} is not a directory.", next_step="Give another --cwd."
         )
-    grader = (
-        load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
-    )
-    find_reader(request.tasks, request.reader, request.reader_options)
-    of_command = () if is_callable_target(request.agent) else required_fields(request.agent)
-    required = (*of_command, *(grader.required_fields if grader else ()))
-    return CheckedRequest(output, grader, tuple(dict.fromkeys(required)))
+    if not request.grader:
+        return None
+    return load_grader(request.grader, request.grader_options, GraderContext(data_dir.path))
 
 
 def requested_tasks(
@@ -176,8 +248,8 @@ def check_agent(data_dir: DataDir, request: RunRequest) -> None:
     Raises:
         ConfigurationError: It cannot be started.
     """
-    folder = data_dir.runs / request.run_id
-    settings = _agent_settings(request, _environment(data_dir, request, "", request.model), folder)
+    mark = mark_prefix(data_dir.runs / request.run_id)
+    settings = _agent_settings(request, _environment(data_dir, request, "", request.model), mark)
     if is_callable_target(request.agent):
         CallableAgent(settings, output=_output(request.answer)).check()
     else:
@@ -195,25 +267,24 @@ def check_environment(data_dir: DataDir, request: RunRequest, tasks: Sequence[Ta
     Raises:
         ConfigurationError: It cannot be used.
     """
-    settings = _pool_settings(data_dir, request)
+    settings = _pool_settings(data_dir, request, mark_prefix(data_dir.runs / request.run_id))
     if settings is not None:
         with EnvironmentPool(settings) as pool:
             pool.check([{**task.fields, "task_id": task.id} for task in tasks], request.seed)
 
 
-def _pool_settings(data_dir: DataDir, request: RunRequest) -> PoolSettings | None:
+def _pool_settings(data_dir: DataDir, request: RunRequest, mark: str) -> PoolSettings | None:
     if request.environment_settings is None:
         return None
-    prefix = mark_prefix(data_dir.runs / request.run_id)
     variables = _environment_variables(data_dir, request)
-    return PoolSettings(request.environment_settings, variables, prefix, request.cwd)
+    return PoolSettings(request.environment_settings, variables, mark, request.cwd)
 
 
-def _agent_settings(request: RunRequest, environment: dict[str, str], folder: Path) -> AgentSettings:
+def _agent_settings(request: RunRequest, environment: dict[str, str], mark: str) -> AgentSettings:
     return AgentSettings(
         agent=request.agent,
         environment=activated(environment) if request.is_instrumented else environment,
-        mark_prefix=mark_prefix(folder),
+        mark_prefix=mark,
         cwd=request.cwd,
         timeout_s=request.timeout_s,
         is_instrumented=request.is_instrumented,

@@ -69,11 +69,11 @@ class Reaper:
 
 
 @contextmanager
-def reaping(mark: VariableMark) -> Generator[None]:
+def reaping(mark: VariableMark) -> Generator[Reaper]:
     """While the block runs, a process watches this one; afterwards, and when this one dies, it kills the group."""
     reaper = Reaper(mark)
     try:
-        yield
+        yield reaper
     finally:
         reaper.close()
 

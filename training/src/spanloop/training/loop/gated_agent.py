@@ -215,4 +215,5 @@ def gated(plan: RunPlan, gate: AttemptGate, *, has_key: bool = False) -> RunPlan
     if not gate.limits_attempts:
         return plan
     variables: Mapping[str, str] = {} if has_key else gate.variables
-    return plan._replace(make_agent=lambda: _GatedAgent(plan.make_agent(), gate, variables))
+    making = plan.making
+    return plan._replace(making=making._replace(make_agent=lambda: _GatedAgent(making.make_agent(), gate, variables)))

@@ -9,14 +9,14 @@ from .clickhouse import ClickhouseSettings
 from .collector import CollectorSettings
 from .dashboard import DashboardSettings
 from .gateway import EngineSettings, GatewaySettings
-from .jobs import RunnerSettings, SchedulerSettings
+from .jobs import JobSettings, RunnerSettings, SchedulerSettings
 from .mcp import McpSettings
 from .pipeline import PipelineSettings
 
 __all__ = [
     "ROLES", "ClickhouseSettings", "CollectorSettings", "DashboardSettings", "EngineSettings", "GatewaySettings",
-    "ListeningSettings", "McpSettings", "PipelineSettings", "ProcessOptions", "RoleSettings", "RunnerSettings",
-    "SchedulerSettings", "Serve", "StatusSettings",
+    "JobSettings", "ListeningSettings", "McpSettings", "PipelineSettings", "ProcessOptions", "RoleSettings",
+    "RunnerSettings", "SchedulerSettings", "Serve", "StatusSettings",
 ]  # fmt: skip
 
 

@@ -7,11 +7,8 @@ from pydantic import Field
 from .base import StatusSettings
 
 
-class RunnerSettings(StatusSettings):
-    """``[serve.runner]``: run queued jobs."""
-
-    role = "runner"
-    module = "spanloop.training.run.runner"
+class JobSettings(StatusSettings):
+    """The settings of every role that runs jobs."""
 
     slots: int = Field(default=1, ge=1)
     """Jobs that run here at the same time."""
@@ -30,7 +27,19 @@ class RunnerSettings(StatusSettings):
     """Command that runs one job, in one quoted string. Default: that of this installation."""
 
 
-class SchedulerSettings(RunnerSettings):
+class RunnerSettings(JobSettings):
+    """``[serve.runner]``: run queued jobs, and attempts of ``spanloop run --pool``."""
+
+    role = "runner"
+    module = "spanloop.training.run.runner"
+
+    slots: int = Field(default=1, ge=0)
+    """Jobs that run here at the same time."""
+    attempt_slots: int = Field(default=0, ge=0, le=1_000)
+    """Attempts of ``spanloop run --pool`` that are made here at the same time, by the commands that the run gives."""
+
+
+class SchedulerSettings(JobSettings):
     """``[serve.scheduler]``: submit jobs of schedules, requeue abandoned jobs, decide about canaries, send alerts."""
 
     role = "scheduler"

@@ -18,6 +18,9 @@ from spanloop.training.jobs.database.tables import (
     AlertRuleRow,
     Base,
     LoopRoundRow,
+    OfferRow,
+    PooledRunRow,
+    RefusalRow,
     SchemaRow,
 )
 from spanloop.training.jobs.paths import ControlPaths
@@ -37,7 +40,12 @@ def _add_alerts(connection: Connection) -> None:
         row.metadata.tables[row.__tablename__].create(connection)
 
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_add_loop_rounds, _add_alerts)
+def _add_pooled_runs(connection: Connection) -> None:
+    for row in (PooledRunRow, OfferRow, RefusalRow):
+        row.metadata.tables[row.__tablename__].create(connection)
+
+
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_add_loop_rounds, _add_alerts, _add_pooled_runs)
 """Each entry migrates to the next schema version, the first one from `INITIAL_VERSION`. A new database needs none of
 them: `tables` states the newest schema."""
 

@@ -266,3 +266,51 @@ class AlertDeliveryRow(Base):
     received_at: Mapped[datetime | None] = mapped_column(UtcMicros)
     error: Mapped[str] = mapped_column(Text, default="")
     """Why the last attempt failed."""
+
+
+class PooledRunRow(Base):
+    """One run of an agent whose attempts runners make."""
+
+    __tablename__ = "pooled_runs"
+
+    run_id: Mapped[str] = mapped_column(String(128), primary_key=True)
+    request: Mapped[str] = mapped_column(Text)
+    """JSON of a ``RunRequest``."""
+    parallel: Mapped[int] = mapped_column(Integer)
+    """Most attempts that are made at the same time, by all runners."""
+
+
+class OfferRow(Base):
+    """One start of an attempt that a run offers to runners."""
+
+    __tablename__ = "offered_attempts"
+    __table_args__ = (Index("offers_by_run", "run_id", "state", "offer_id"),)
+
+    offer_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    run_id: Mapped[str] = mapped_column(String(128))
+    episode_id: Mapped[str] = mapped_column(String(64), unique=True)
+    attempt: Mapped[str] = mapped_column(Text)
+    """JSON of a ``TaskAttempt``."""
+    state: Mapped[str] = mapped_column(String(16))
+    lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: grows with every lease."""
+    lease_owner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the process that makes the attempt; empty while nobody has it."""
+    lease_until: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """By the database's clock."""
+    result: Mapped[str] = mapped_column(Text, default="")
+    """JSON of the end, the verdict and the error of the grader; empty until it has ended."""
+
+
+class RefusalRow(Base):
+    """One runner that cannot make the attempts of a run."""
+
+    __tablename__ = "attempt_refusals"
+
+    run_id: Mapped[str] = mapped_column(String(128), primary_key=True)
+    runner: Mapped[str] = mapped_column(String(200), primary_key=True)
+    """Identity of the runner's process."""
+    host: Mapped[str] = mapped_column(String(255))
+    reason: Mapped[str] = mapped_column(Text)
+    until: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """When it tries again, by the database's clock; None while the run's command runs."""

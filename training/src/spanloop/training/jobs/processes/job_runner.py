@@ -26,7 +26,7 @@ from spanloop.foundation.control.clock import Clock, LeaseTime, database_time, u
 from spanloop.foundation.errors import DataDirectoryError
 from spanloop.foundation.leases import Term
 from spanloop.foundation.processes.identity import ProcessIdentity
-from spanloop.foundation.settings.roles import RunnerSettings
+from spanloop.foundation.settings.roles import JobSettings, RunnerSettings
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.training.jobs import job_outcomes, job_queue, leases
 from spanloop.training.jobs.database.control_database import ControlDatabase
@@ -74,7 +74,7 @@ class JobRunner:
         parse_spec: ParseSpec[QueuedSpec],
         *,
         command: Sequence[str] = DEFAULT_RUNNER,
-        settings: RunnerSettings = RunnerSettings(),
+        settings: JobSettings = RunnerSettings(),
         clock: Clock | None = None,
     ) -> None:
         self._paths = ControlPaths.of(data_dir)
