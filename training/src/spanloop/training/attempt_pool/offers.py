@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 
 from spanloop.evaluation.runner.attempt import TaskAttempt
 from spanloop.evaluation.tasks import Task
-from spanloop.foundation.leases import StoredLease
 from spanloop.foundation.control.clock import LeaseTime, database_time
+from spanloop.foundation.leases import StoredLease
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.database.tables import OfferRow, PooledRunRow, RefusalRow
 
