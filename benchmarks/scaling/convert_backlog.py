@@ -1,0 +1,40 @@
+"""One pipeline that converts everything which waits: it prints its process is ready, and begins at a line of input.
+
+    python benchmarks/scaling/convert_backlog.py DATA_DIR BATCH_SPANS
+
+The last line is the report as JSON.
+"""
+
+import importlib
+import importlib.util
+import json
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+from spanloop.foundation.paths import DataDir
+from spanloop.pipeline import run
+from spanloop.store import connect
+
+SHARING = "spanloop.pipeline.sharing"
+"""Module by which pipelines share a run, where this version has it."""
+
+
+def main() -> None:
+    """Convert."""
+    directory = DataDir(sys.argv[1])
+    with ExitStack() as stack:
+        store = stack.enter_context(connect(directory))
+        options: dict[str, Any] = {"batch_spans": int(sys.argv[2])}
+        if importlib.util.find_spec(SHARING) is not None:
+            options["sharing"] = stack.enter_context(importlib.import_module(SHARING).Sharing.joined(directory))
+        print("ready", flush=True)
+        sys.stdin.readline()
+        report = run(store, **options)
+        counts = (report.spans, report.episodes, report.transitions, report.trajectories)
+        print(json.dumps({"counts": counts, "rejected": dict(report.rejected)}), flush=True)
+        sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main()
