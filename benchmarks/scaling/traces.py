@@ -20,8 +20,8 @@ from spanloop.store.client import Connection
 TRACES_A_REQUEST: Final = 50
 _IDS: Final = """
 SELECT
-    lower(hex(sipHash128('trace', number))) AS trace_id,
-    arrayMap(place -> lower(hex(sipHash64('span', number * 10 + place))), range(10)) AS span_ids
+    lower(leftPad(hex(sipHash128('trace', number)), 32, '0')) AS trace_id,
+    arrayMap(place -> lower(leftPad(hex(sipHash64('span', number * 10 + place)), 16, '0')), range(10)) AS span_ids
 FROM numbers({traces:UInt64})
 """
 _SYSTEM: Final = " ".join(WORDS[:60])
