@@ -15,7 +15,7 @@ Named baseline: one of everything. A span should cost two of a part the same CPU
 10 %). The last line is ``ratio cpu=… bytes=…``: the ratio, measured over predicted, of the part that deviates most.
 
 ``--write`` stores the figures in ``scale_results.json`` and renews the tables of ``docs/explanation/scaling.md``;
-``--table`` prints these tables from the stored figures, with prices of one's own.
+``--table`` prints these tables from the stored figures, with prices of one's own; with ``--write`` it renews the page.
 """
 
 import argparse
@@ -35,7 +35,6 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import quote
 
 import psutil
-from gateway import gateway, measure, script
 from ingesting.load import send_all
 from ingesting.servers import collector, stored, wait_for, wait_for_merges
 from pages import LOGGED, LoggedStore, cases
@@ -44,8 +43,10 @@ from scaling.processes import Meter, Usage
 from scaling.traces import make_requests
 from stream import BASE_NS, BLOCK_TRACES, CALLS_A_TRACE, SERVER_BYTES, SPANS_A_TRACE, STREAMED
 
+from gateway import gateway, measure, script
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
+from spanloop.pipeline.run import BATCH_SPANS
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -53,13 +54,11 @@ from spanloop.store.discovery import embedded_address
 
 CONVERT: Final = Path(__file__).parent / "scaling" / "convert_backlog.py"
 SPANS: Final = 100_000
-QUICK_SPANS: Final = 20_000
-BATCHES: Final = 4
-"""Batches of the conversion with one pipeline, so that two have several to share."""
+QUICK_SPANS: Final = 10_000
 GATEWAY_REQUESTS: Final = 400
 CAPTURED: Final = ("generations", "scores")
 """Tables that the gateway and clients fill; ``streamed/`` has their rows."""
-SPAN_TABLES: Final = ("otel_traces", "trace_summaries")
+ARRIVED: Final = ("otel_traces", "trace_summaries", *CAPTURED)
 TABLE_BYTES: Final = """
 SELECT
     table,
@@ -77,10 +76,10 @@ class Measured(NamedTuple):
 
     parts: Mapping[str, Usage]
     stored_bytes: Mapping[str, int]
-    """Compressed bytes on disk after merging, by group of tables: spans, captures, derived, index."""
+    """Compressed bytes on disk after merging, by group of tables: spans (with captures and scores), derived, index."""
     pipelines: int
     page_cpu_s: float
-    """CPU time of ClickHouse for one query of a page, a mean."""
+    """CPU time of ClickHouse for one query of a page, a mean; measured with one of each part alone."""
 
 
 def main() -> None:
@@ -89,12 +88,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SPANS:,} spans; under a minute")
     parser.add_argument("--spans", type=int, default=SPANS, help="of one collector (%(default)s)")
     parser.add_argument("--write", action="store_true", help="store the figures and renew the tables of the page")
-    parser.add_argument("--table", action="store_true", help="print the tables from the stored figures; measure nothing")
+    parser.add_argument(
+        "--table", action="store_true", help="print the tables from the stored figures; measure nothing"
+    )
     parser.add_argument("--peak", type=float, default=PRICES.peak, help="load at the peak over the mean (%(default)s)")
     parser.add_argument("--vcpu-hour", type=float, default=PRICES.vcpu_hour, help="dollars (%(default)s)")
     parser.add_argument("--gib-hour", type=float, default=PRICES.gib_hour, help="of memory, dollars (%(default)s)")
     parser.add_argument("--gib-month", type=float, default=PRICES.gib_month, help="of disk, dollars (%(default)s)")
     options = parser.parse_args()
+    if options.table and options.write:
+        renew_page(Results.load())
+        return
     if options.table:
         prices = Prices(PRICES.date, options.vcpu_hour, options.gib_hour, options.gib_month, options.peak)
         print(tables(Results.load(), prices))
@@ -106,7 +110,8 @@ def main() -> None:
     print_peaks(one, gateways[0])
     cpu, in_bytes = compare(one, two, *gateways)
     if options.write:
-        results = describe(traces, one, gateways[0], two.pipelines, cpu, in_bytes)
+        ratios, spans = (cpu, in_bytes), traces * SPANS_A_TRACE
+        results = describe(one, gateways[0], spans=spans, pipelines=two.pipelines, ratios=ratios)
         results.store()
         renew_page(results)
     print(f"ratio cpu={cpu:.3f} bytes={in_bytes:.3f}")
@@ -135,10 +140,11 @@ def measure_parts(traces: int, count: int) -> Measured:
         fill_captures(connection, traces)
         wait_for_merges(connection, address.database)
         pipelines = count if shares_runs() else 1
-        parts |= convert(connection, server.pid, folders[:pipelines], traces)
+        batch_spans = min(BATCH_SPANS, traces * SPANS_A_TRACE // count // 2)  # so that two have several to share
+        parts |= convert(connection, server.pid, folders[:pipelines], traces, batch_spans)
         for name, usage in parts.items():
             print(f"    {name:<22} {_line(usage)}", flush=True)
-        page_cpu_s = read_pages(address)
+        page_cpu_s = read_pages(address) if count == 1 else 0.0
         return Measured(parts, stored_bytes(connection, traces), pipelines, page_cpu_s)
 
 
@@ -190,15 +196,16 @@ def shares_runs() -> bool:
     return find_spec("spanloop.pipeline.sharing") is not None
 
 
-def convert(connection: Connection, server: int, folders: Sequence[DataDir], traces: int) -> dict[str, Usage]:
+def convert(
+    connection: Connection, server: int, folders: Sequence[DataDir], traces: int, batch_spans: int
+) -> dict[str, Usage]:
     """Convert everything by one pipeline for each folder; return what pipelines and ClickHouse used."""
     spans = traces * SPANS_A_TRACE
-    batch_spans = str(spans // len(folders) // BATCHES)
     with ExitStack() as stack:
         pipelines = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, str(CONVERT), str(folders[0].path), batch_spans],
+                    [sys.executable, str(CONVERT), str(folders[0].path), str(batch_spans)],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 )
             )
@@ -236,12 +243,11 @@ def _continue(process: "subprocess.Popen[str]") -> None:
 
 def stored_bytes(connection: Connection, traces: int) -> Mapping[str, int]:
     """Merge all tables; return their compressed bytes for a million spans, by group."""
-    sizes = {"spans": 0, "captures": 0, "derived": 0, "index": 0}
+    sizes = {"spans": 0, "derived": 0, "index": 0}
     for table in connection.query(TABLE_BYTES, doing="reading sizes")["table"].to_list():
         connection.command(f"OPTIMIZE TABLE `{table}` FINAL", doing="merging")
     for table, size, index in connection.query(TABLE_BYTES, doing="reading sizes").rows():
-        group = "spans" if table in SPAN_TABLES else "captures" if table in CAPTURED else "derived"
-        sizes[group] += size - index
+        sizes["spans" if table in ARRIVED else "derived"] += size - index
         sizes["index"] += index
     return {group: round(size * 1_000_000 / traces / SPANS_A_TRACE) for group, size in sizes.items()}
 
@@ -281,8 +287,8 @@ def print_peaks(one: Measured, gateway_usage: Usage) -> None:
 
 def _line(usage: Usage) -> str:
     return (
-        f"{usage.cpu_s:8,.1f} CPU-seconds, {usage.written_bytes / 1e6:8,.0f} MB written in {usage.write_calls:9,} calls, "
-        f"peak {usage.peak_bytes >> 20:,} MiB"
+        f"{usage.cpu_s:8,.1f} CPU-seconds, {usage.written_bytes / 1e6:8,.0f} MB written in "
+        f"{usage.write_calls:9,} calls, peak {usage.peak_bytes >> 20:,} MiB"
     )
 
 
@@ -296,9 +302,9 @@ def compare(one: Measured, two: Measured, gateway_usage: Usage, gateways: Usage)
     for name, (predicted, found) in cpu.items():
         print(f"    {name:<22} {predicted:10,.1f} {found:10,.1f} CPU-seconds {found / predicted:6.3f}")
     for name, (predicted_bytes, found_bytes) in sizes.items():
-        ratio = found_bytes / max(1, predicted_bytes)
+        ratio = found_bytes / predicted_bytes
         print(f"    {name:<22} {predicted_bytes / 1e6:10,.1f} {found_bytes / 1e6:10,.1f} MB          {ratio:6.3f}")
-    return _furthest(cpu), _furthest({name: pair for name, pair in sizes.items() if pair[0]})
+    return _furthest(cpu), _furthest(sizes)
 
 
 def _furthest(pairs: Mapping[str, tuple[float, float]]) -> float:
@@ -306,7 +312,7 @@ def _furthest(pairs: Mapping[str, tuple[float, float]]) -> float:
 
 
 def describe(
-    traces: int, one: Measured, gateway_usage: Usage, pipelines: int, cpu: float, in_bytes: float
+    one: Measured, gateway_usage: Usage, *, spans: int, pipelines: int, ratios: tuple[float, float]
 ) -> Results:
     """Return the figures that are stored."""
     parts: dict[str, dict[str, Any]] = {
@@ -314,14 +320,14 @@ def describe(
     }
     return Results(
         measured=f"{datetime.now(UTC):%Y-%m-%d}",
-        spans=traces * SPANS_A_TRACE,
+        spans=spans,
         processors=psutil.cpu_count() or 1,
         parts=parts,
         stored_bytes=dict(one.stored_bytes),
         page_cpu_s=one.page_cpu_s,
         pipelines=pipelines,
-        cpu_ratio=cpu,
-        bytes_ratio=in_bytes,
+        cpu_ratio=ratios[0],
+        bytes_ratio=ratios[1],
     )
 
 

@@ -6,7 +6,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -19,7 +19,7 @@ DAYS: Final = 30
 """Days that spans and what is derived from them stay."""
 SPANS_A_DAY: Final = (10**7, 10**8, 10**9)
 UTILISATION: Final = 0.6
-"""Share of a core that is used at the peak: the rest is for merges that come together, and for a machine that is lost."""
+"""Share of a core that is used at the peak: the rest is for merges that coincide, and for a machine that is lost."""
 DISK_FILL: Final = 0.7
 """Share of a disk that is used: merges write a part anew before they remove the old ones."""
 OUTAGE_S: Final = 3_600
@@ -108,7 +108,7 @@ class Machines(NamedTuple):
     """Equal machines of one part."""
 
     part: str
-    count: int
+    machines: int
     cores: int
     memory_gib: float
     disk_gib: int
@@ -119,7 +119,7 @@ class Machines(NamedTuple):
     def price(self, prices: Prices) -> float:
         """Return the price of a month."""
         hourly = self.cores * prices.vcpu_hour + self.memory_gib * prices.gib_hour
-        return self.count * (hourly * HOURS_A_MONTH + self.disk_gib * prices.gib_month)
+        return self.machines * (hourly * HOURS_A_MONTH + self.disk_gib * prices.gib_month)
 
 
 def layout(results: Results, spans_a_day: int, prices: Prices, *, copies: int) -> Sequence[Machines]:
@@ -158,16 +158,15 @@ def layout(results: Results, spans_a_day: int, prices: Prices, *, copies: int) -
         name: max(copies, math.ceil(cores / UTILISATION))
         for name, cores in (("collector", collecting), ("pipeline", converting), ("gateway", serving))
     }
+    spool_of_each = math.ceil(spool_gib / processes["collector"])
+    server_gib, server_disk = float(GIB_A_CORE * server_cores), math.ceil(disk_gib / shards)
     return [
-        Machines("collector", processes["collector"], 1, 2.0, math.ceil(spool_gib / processes["collector"]), collecting),
-        Machines(
-            "ClickHouse", shards * copies, server_cores, float(GIB_A_CORE * server_cores), math.ceil(disk_gib / shards),
-            storing * copies,
-        ),
+        Machines("collector", processes["collector"], 1, 2.0, spool_of_each, collecting),
+        Machines("ClickHouse", shards * copies, server_cores, server_gib, server_disk, storing * copies),
         Machines("pipeline", processes["pipeline"], 1, PIPELINE_GIB, 5, converting),
         Machines("gateway", processes["gateway"], 1, 2.0, 10, serving),
         Machines("scheduler, dashboard, PostgreSQL", copies, *CONTROL, 0.0),
-    ]  # fmt: skip
+    ]
 
 
 def _even(cores: float) -> int:
@@ -190,23 +189,30 @@ def limits(results: Results, prices: Prices) -> Sequence[Limit]:
     clickhouse = ("ClickHouse, ingest", "ClickHouse, conversion")
     written, calls = (results.sum_of_spans(field, *clickhouse) for field in ("written_bytes", "write_calls"))
     spooled = results.sum_of_spans("written_bytes", "collector")
-    each = [
-        Limit("collector, one core", at_peak * UTILISATION / results.cpu_s("collector"), "another collector behind the load balancer"),
+    stored = results.stored_bytes_a_span
+    disk = f"ClickHouse, {SERVER_DISK_GIB:,} GiB for {DAYS} days"
+    gateway_calls = at_peak * UTILISATION / results.cpu_s("gateway")
+    each = (
+        Limit("collector, one core", at_peak * UTILISATION / results.cpu_s("collector"), "another collector"),
         Limit("pipeline, one core", 86_400 * UTILISATION / results.cpu_s("pipeline"), "another pipeline"),
+        Limit("gateway, one core", gateway_calls / CAPTURED_SHARE, "another gateway, with engines"),
         Limit(f"ClickHouse, {SERVER_CORES} cores", 86_400 * SERVER_CORES * UTILISATION / server, "a shard"),
-        Limit(f"ClickHouse, {SERVER_DISK_GIB:,} GiB for {DAYS} days", SERVER_DISK_GIB * GIB * DISK_FILL / DAYS / results.stored_bytes_a_span, "a larger disk, fewer days, or a shard"),
-        Limit("ClickHouse's volume, 125 MiB/s", at_peak * VOLUME_BYTES_S / written, "a faster volume or local disks, then a shard"),
-        Limit("ClickHouse's volume, 3,000 operations/s", at_peak * VOLUME_OPERATIONS_S / calls, "a volume with more operations, then a shard"),
-        Limit("a collector's volume, 125 MiB/s", at_peak * VOLUME_BYTES_S / spooled, "another collector with a volume of its own"),
-        Limit("gateway, one core", at_peak * UTILISATION / CAPTURED_SHARE / results.cpu_s("gateway"), "another gateway with engines of its own"),
-    ]  # fmt: skip
+        Limit(disk, SERVER_DISK_GIB * GIB * DISK_FILL / DAYS / stored, "a larger disk, or a shard; or keep fewer days"),
+        Limit("ClickHouse's volume, 125 MiB/s", at_peak * VOLUME_BYTES_S / written, "a faster volume, then a shard"),
+        Limit(
+            "ClickHouse's volume, 3,000 calls/s",
+            at_peak * VOLUME_OPERATIONS_S / calls,
+            "a volume with more, then a shard",
+        ),
+        Limit("a collector's volume, 125 MiB/s", at_peak * VOLUME_BYTES_S / spooled, "another collector"),
+    )
     return sorted(each, key=lambda limit: limit.spans_a_day)
 
 
 def tables(results: Results, prices: Prices = PRICES) -> str:
     """Return the tables of the page, in Markdown."""
-    parts: Sequence[Callable[[Results, Prices], Iterator[str]]] = (_summary, _parts, _limits, _measured)
-    return "\n\n".join("\n".join(part(results, prices)) for part in parts)
+    parts = (_summary(results, prices), _parts(results, prices), _limits(results, prices), _measured(results))
+    return "\n\n".join("\n".join(part) for part in parts)
 
 
 def renew_page(results: Results) -> None:
@@ -224,10 +230,10 @@ def _summary(results: Results, prices: Prices) -> Iterator[str]:
     for spans_a_day, copies, machines in _layouts(results, prices):
         price = sum(each.price(prices) for each in machines)
         yield (
-            f"| {spans_a_day:,} | {_name(copies)} | {sum(each.count for each in machines)} "
-            f"| {sum(each.count * each.cores for each in machines)} "
-            f"| {_gib(sum(each.count * each.memory_gib for each in machines))} "
-            f"| {_gib(sum(each.count * each.disk_gib for each in machines))} "
+            f"| {spans_a_day:,} | {_name(copies)} | {sum(each.machines for each in machines)} "
+            f"| {sum(each.machines * each.cores for each in machines)} "
+            f"| {_gib(sum(each.machines * each.memory_gib for each in machines))} "
+            f"| {_gib(sum(each.machines * each.disk_gib for each in machines))} "
             f"| {_rounded(price)} | {price / (spans_a_day / 1e6 * 365 / 12):.2f} |"
         )
     yield ""
@@ -240,13 +246,13 @@ def _summary(results: Results, prices: Prices) -> Iterator[str]:
 def _parts(results: Results, prices: Prices) -> Iterator[str]:
     yield "### Machines of each part"
     yield ""
-    yield "| spans a day | layout | part | machines | vCPU of each | memory of each | disk of each | busy cores of all |"
+    yield "| spans a day | layout | part | machines | vCPU each | memory each | disk each | busy cores of all |"
     yield "|---|---|---|---|---|---|---|---|"
     for spans_a_day, copies, machines in _layouts(results, prices):
         for each in machines:
             busy = f"{each.busy_cores:.2f}" if each.busy_cores else "not measured"
             yield (
-                f"| {spans_a_day:,} | {_name(copies)} | {each.part} | {each.count} | {each.cores} "
+                f"| {spans_a_day:,} | {_name(copies)} | {each.part} | {each.machines} | {each.cores} "
                 f"| {_gib(each.memory_gib)} | {_gib(each.disk_gib)} | {busy} |"
             )
 
@@ -260,7 +266,7 @@ def _limits(results: Results, prices: Prices) -> Iterator[str]:
         yield f"| {limit.name} | {_rounded(limit.spans_a_day / 1e6)} million | {limit.next_step} |"
 
 
-def _measured(results: Results, prices: Prices) -> Iterator[str]:
+def _measured(results: Results) -> Iterator[str]:
     yield "### Measured cost of a million spans"
     yield ""
     yield "| part | CPU-seconds | MB written | write calls | peak memory |"
@@ -278,10 +284,11 @@ def _measured(results: Results, prices: Prices) -> Iterator[str]:
         f"page of the dashboard: {results.page_cpu_s * 1e3:.0f} ms of ClickHouse's CPU time."
     )
     yield ""
+    pipelines = "two pipelines" if results.pipelines > 1 else "one pipeline"
     yield (
         f"Measured on {results.measured} with {results.spans:,} spans on {results.processors} cores. Two of everything "
-        f"({results.pipelines} pipeline{'s' * (results.pipelines > 1)}) with twice the spans cost, where they differ most, "
-        f"{results.cpu_ratio:.2f} times the predicted CPU-seconds and {results.bytes_ratio:.2f} times the predicted bytes."
+        f"({pipelines}) with twice the spans: where they differ most, {results.cpu_ratio:.2f} times the predicted "
+        f"CPU-seconds and {results.bytes_ratio:.2f} times the predicted bytes."
     )
 
 

@@ -62,7 +62,10 @@ def _trace(rng: random.Random, number: int, trace_id: bytes, span_ids: Sequence[
 
 
 def _attributes(rng: random.Random, number: int) -> Iterator[dict[str, str | float]]:
-    common = {"session.id": f"session-{number // 4}", "server.address": "api.example.com"}
+    common: dict[str, str | float] = {
+        "session.id": f"session-{number // 4}",
+        "server.address": "api.example.com",
+    }
     yield common | {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": "clerk",
