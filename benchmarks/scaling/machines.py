@@ -29,13 +29,18 @@ SERVER_CORES: Final = 16
 SERVER_DISK_GIB: Final = 8_192
 """Disk of one ClickHouse server; more is divided into shards."""
 GIB_A_CORE: Final = 4
-"""Memory of a ClickHouse server for a core, for queries and merges of a store that is larger than the measured one."""
+"""Memory of a ClickHouse server for a core, at least; and cores for memory: one for each `MOST_GIB_A_CORE`."""
+MOST_GIB_A_CORE: Final = 8
+STORED_A_MEMORY: Final = 100
+"""Compressed bytes of a ClickHouse server for a byte of memory, at most: its rule of thumb for long retention."""
 PIPELINE_GIB: Final = 2.5
 """The pipeline's limit of 2 GiB (``SPANLOOP_CONVERT_MEMORY_MIB``) and the system."""
 CAPTURED_SHARE: Final = 0.05
 """Calls through the gateway for a span: one trace in ten, with five model calls in ten spans, as in the benchmark."""
 PAGE_QUERIES_A_DAY: Final = 20_000
 """Fifty people who open forty pages a day with ten queries each."""
+KEEPERS: Final = 3
+"""Servers of ClickHouse Keeper, a quorum, which tables with copies need."""
 CONTROL: Final = (2, 4.0, 20)
 """Cores, GiB of memory and of disk for scheduler, dashboard and control database, however many spans; not measured."""
 SMALL_CORES: Final = 4
@@ -127,7 +132,8 @@ def layout(results: Results, spans_a_day: int, prices: Prices, *, copies: int) -
 
     Busy cores are spans/s times CPU-seconds a span: at the peak for what answers clients (collector, ClickHouse while
     it ingests, gateway), on average for what may wait (the conversion). A process of spanloop counts as one core, and
-    `UTILISATION` of a core is used. Each copy of ClickHouse counts as a whole server.
+    `UTILISATION` of a core is used. Each copy of ClickHouse counts as a whole server, whose memory also follows the
+    bytes that it stores.
 
     Args:
         results: Measured figures.
@@ -149,28 +155,33 @@ def layout(results: Results, spans_a_day: int, prices: Prices, *, copies: int) -
     spool_gib = peak_s * OUTAGE_S * results.sum_of_spans("written_bytes", "collector") / DISK_FILL / GIB
     busy = collecting + converting + serving + storing
     if copies == 1 and busy / UTILISATION + CONTROL[0] <= SMALL_CORES and disk_gib <= SERVER_DISK_GIB:
-        cores = _even(busy / UTILISATION + CONTROL[0])
+        cores, memory_gib = _server(busy / UTILISATION + CONTROL[0], disk_gib)
         disk = math.ceil(disk_gib + spool_gib) + CONTROL[2]
-        return [Machines("everything, `spanloop up`", 1, cores, float(GIB_A_CORE * cores), disk, busy)]
+        return [Machines("everything, `spanloop up`", 1, cores, memory_gib, disk, busy)]
     shards = math.ceil(max(storing / UTILISATION / SERVER_CORES, disk_gib / SERVER_DISK_GIB))
-    server_cores = _even(storing / UTILISATION / shards)
+    server_cores, server_gib = _server(storing / UTILISATION / shards, disk_gib / shards)
     processes = {
         name: max(copies, math.ceil(cores / UTILISATION))
         for name, cores in (("collector", collecting), ("pipeline", converting), ("gateway", serving))
     }
     spool_of_each = math.ceil(spool_gib / processes["collector"])
-    server_gib, server_disk = float(GIB_A_CORE * server_cores), math.ceil(disk_gib / shards)
+    server_disk = math.ceil(disk_gib / shards)
+    keepers = [Machines("ClickHouse Keeper", KEEPERS, 1, 2.0, 10, 0.0)] if copies > 1 else []
     return [
         Machines("collector", processes["collector"], 1, 2.0, spool_of_each, collecting),
         Machines("ClickHouse", shards * copies, server_cores, server_gib, server_disk, storing * copies),
+        *keepers,
         Machines("pipeline", processes["pipeline"], 1, PIPELINE_GIB, 5, converting),
         Machines("gateway", processes["gateway"], 1, 2.0, 10, serving),
         Machines("scheduler, dashboard, PostgreSQL", copies, *CONTROL, 0.0),
     ]
 
 
-def _even(cores: float) -> int:
-    return max(2, 2 * math.ceil(cores / 2))
+def _server(cores: float, disk_gib: float) -> tuple[int, float]:
+    """Return cores, an even number, and GiB of memory of a server of ClickHouse."""
+    stored_gib = disk_gib * DISK_FILL / STORED_A_MEMORY
+    even = max(2, 2 * math.ceil(max(cores, stored_gib / MOST_GIB_A_CORE) / 2))
+    return even, float(max(GIB_A_CORE * even, 4 * math.ceil(stored_gib / 4)))
 
 
 class Limit(NamedTuple):
@@ -202,7 +213,7 @@ def limits(results: Results, prices: Prices) -> Sequence[Limit]:
         Limit(
             "ClickHouse's volume, 3,000 calls/s",
             at_peak * VOLUME_OPERATIONS_S / calls,
-            "a volume with more, then a shard",
+            "a faster volume, then a shard",
         ),
         Limit("a collector's volume, 125 MiB/s", at_peak * VOLUME_BYTES_S / spooled, "another collector"),
     )
@@ -287,7 +298,7 @@ def _measured(results: Results) -> Iterator[str]:
     pipelines = "two pipelines" if results.pipelines > 1 else "one pipeline"
     yield (
         f"Measured on {results.measured} with {results.spans:,} spans on {results.processors} cores. Two of everything "
-        f"({pipelines}) with twice the spans: where they differ most, {results.cpu_ratio:.2f} times the predicted "
+        f"({pipelines}) with the same spans: where they differ most, {results.cpu_ratio:.2f} times the predicted "
         f"CPU-seconds and {results.bytes_ratio:.2f} times the predicted bytes."
     )
 
