@@ -44,7 +44,7 @@ from scaling.processes import Meter, Usage
 from scaling.traces import make_requests
 from stream import BASE_NS, BLOCK_TRACES, CALLS_A_TRACE, SERVER_BYTES, SPANS_A_TRACE, STREAMED
 
-from gateway import gateway, measure, script
+from gateway import Server, gateway, measure, script
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
 from spanloop.pipeline.run import BATCH_SPANS
@@ -56,7 +56,9 @@ from spanloop.store.discovery import embedded_address
 CONVERT: Final = Path(__file__).parent / "scaling" / "convert_backlog.py"
 SPANS: Final = 100_000
 QUICK_SPANS: Final = 10_000
-GATEWAY_REQUESTS: Final = 400
+GATEWAY_REQUESTS: Final = 300
+GATEWAY_CLIENTS: Final = 8
+GATEWAY_ROUNDS: Final = 3
 CAPTURED: Final = ("generations", "scores")
 """Tables that the gateway and clients fill; ``streamed/`` has their rows."""
 ARRIVED: Final = ("otel_traces", "trace_summaries", *CAPTURED)
@@ -107,7 +109,7 @@ def main() -> None:
     os.environ.setdefault("SPANLOOP_LOG_FORMAT", "text")
     traces = (QUICK_SPANS if options.quick else options.spans) // SPANS_A_TRACE
     one, two = measure_parts(traces, 1), measure_parts(traces, 2)
-    gateways = measure_gateways(1), measure_gateways(2)
+    gateways = measure_gateways()
     print_peaks(one, gateways[0])
     cpu, in_bytes = compare(one, two, *gateways)
     if options.write:
@@ -272,17 +274,28 @@ def read_pages(address: Address) -> float:
     return float(cpu_ms) / 1_000 / len(each)
 
 
-def measure_gateways(count: int) -> Usage:
-    """Return what gateways use for a million streams of 64 tokens, which they capture."""
+def measure_gateways() -> tuple[Usage, Usage]:
+    """Return what one gateway, and two at once, use for a million streams of 64 tokens, which they capture.
+
+    They take turns; the medians by CPU time count.
+    """
     with ExitStack() as stack:
-        engines = [stack.enter_context(script("engine.py")) for _ in range(count)]
-        gateways = [stack.enter_context(gateway(engine)) for engine in engines]
-        for each in gateways:
-            measure(each, requests=GATEWAY_REQUESTS // 4, clients=8, is_stream=True)
-        meter = Meter([each.pid for each in gateways])
-        with ThreadPoolExecutor(count) as pool:
-            list(pool.map(lambda each: measure(each, requests=GATEWAY_REQUESTS, clients=8, is_stream=True), gateways))
-        return meter.usage().per(count * (GATEWAY_REQUESTS + 12 * 8))
+        gateways = [stack.enter_context(gateway(stack.enter_context(script("engine.py")))) for _ in range(2)]
+        rounds = [(_serve(gateways[:1]), _serve(gateways)) for _ in range(GATEWAY_ROUNDS)]
+    one, two = (sorted(each)[len(each) // 2] for each in zip(*rounds, strict=True))
+    return one, two
+
+
+def _serve(gateways: Sequence[Server]) -> Usage:
+    """Send the same number of requests to each gateway at once."""
+
+    def send(server: Server) -> None:
+        measure(server, requests=GATEWAY_REQUESTS, clients=GATEWAY_CLIENTS, is_stream=True)
+
+    meter = Meter([each.pid for each in gateways])
+    with ThreadPoolExecutor(len(gateways)) as pool:
+        list(pool.map(send, gateways))
+    return meter.usage().per(len(gateways) * (GATEWAY_REQUESTS + 12 * GATEWAY_CLIENTS))  # `measure` warms up
 
 
 def print_peaks(one: Measured, gateway_usage: Usage) -> None:
