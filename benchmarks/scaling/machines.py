@@ -32,7 +32,7 @@ GIB_A_CORE: Final = 4
 """Memory of a ClickHouse server for a core, at least; and cores for memory: one for each `MOST_GIB_A_CORE`."""
 MOST_GIB_A_CORE: Final = 8
 STORED_A_MEMORY: Final = 100
-"""Compressed bytes of a ClickHouse server for a byte of memory, at most: its rule of thumb for long retention."""
+"""Compressed bytes of a ClickHouse server for a byte of memory, at most: an assumption for long retention."""
 PIPELINE_GIB: Final = 2.5
 """The pipeline's limit of 2 GiB (``SPANLOOP_CONVERT_MEMORY_MIB``) and the system."""
 CAPTURED_SHARE: Final = 0.05
