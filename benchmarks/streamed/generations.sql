@@ -9,7 +9,7 @@ WITH
     trace * 10 + 1 + 2 * turn AS span,
     concat('r-', toString(span)) AS response
 SELECT
-    concat(response, '/0'), response, 0, lower(hex(sipHash128('trace', trace))), lower(hex(sipHash64('span', span))), 'tiny', 'tiny@v1',
+    concat(response, '/0'), response, 0, lower(leftPad(hex(sipHash128('trace', trace)), 32, '0')), lower(leftPad(hex(sipHash64('span', span)), 16, '0')), 'tiny', 'tiny@v1',
     arrayMap(x -> toUInt32(x), range(100 + 40 * turn)), arrayMap(x -> toUInt32(100 + 40 * turn + x), range(20)), arrayMap(x -> toFloat32(-0.1), range(20)),
     'stop', true, map('temperature', '1'),
     fromUnixTimestamp64Nano({base_ns:Int64} + toInt64(trace * 50000000), 'UTC'), 300000000

@@ -17,9 +17,9 @@ WITH
     ), range(turn)), '') AS history
 SELECT
     started,
-    lower(hex(sipHash128('trace', trace))),
-    lower(hex(sipHash64('span', number))),
-    if(place = 0, '', lower(hex(sipHash64('span', trace * 10)))),
+    lower(leftPad(hex(sipHash128('trace', trace)), 32, '0')),
+    lower(leftPad(hex(sipHash64('span', number)), 16, '0')),
+    if(place = 0, '', lower(leftPad(hex(sipHash64('span', trace * 10)), 16, '0'))),
     multiIf(place = 0, 'invoke_agent clerk', is_call, 'chat tiny', 'execute_tool search'),
     if(is_call, 'Client', 'Internal'),
     concat('service-', toString(trace % 3)),
