@@ -141,13 +141,12 @@ def measure_parts(traces: int, count: int) -> Measured:
         parts = ingest(connection, server.pid, folders, bodies, traces)
         fill_captures(connection, traces)
         merge(connection)
-        pipelines = count
         batch_spans = min(BATCH_SPANS, traces * SPANS_A_TRACE // 4)  # so that two have several to share
-        parts |= convert(connection, server.pid, folders[:pipelines], traces, batch_spans)
+        parts |= convert(connection, server.pid, folders, traces, batch_spans)
         for name, usage in parts.items():
             print(f"    {name:<22} {_line(usage)}", flush=True)
         page_cpu_s = read_pages(address) if count == 1 else 0.0
-        return Measured(parts, stored_bytes(connection, traces), pipelines, page_cpu_s)
+        return Measured(parts, stored_bytes(connection, traces), count, page_cpu_s)
 
 
 @contextmanager
