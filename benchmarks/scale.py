@@ -6,11 +6,11 @@
 Spans of 3 KB arrive as OTLP over HTTP: traces of ten spans, of which five are model calls that repeat their growing
 history (``scaling/traces.py``); every tenth trace has captured tokens and a reward. First one collector and one
 pipeline: the collector takes the spans, ClickHouse stores them, then the pipeline converts them. Then two collectors
-take the same spans at once, each a half, and two pipelines convert them where this version shares a run; otherwise one
-does. Both times ClickHouse is one new server, which merges every table to one part after each phase: otherwise chance
-decides how often a row was merged by then. Measured are CPU-seconds, largest resident memory, bytes written and system
-calls that write (``/proc/PID/io``) of each part, and the compressed bytes of the merged tables. Two gateways before a
-scripted engine each are compared with one in the same way; the dashboard's pages are read once.
+take the same spans at once, each a half, and two pipelines convert them. Both times ClickHouse is one new server, which
+merges every table to one part after each phase: otherwise chance decides how often a row was merged by then. Measured
+are CPU-seconds, largest resident memory, bytes written and system calls that write (``/proc/PID/io``) of each part, and
+the compressed bytes of the merged tables. Two gateways before a scripted engine each are compared with one in the same
+way; the dashboard's pages are read once.
 
 Named baseline: one of everything. A span should cost two of a part the same CPU-seconds (within 20 %) and bytes (within
 10 %). The last line is ``ratio cpu=… bytes=…``: the ratio, measured over predicted, of the part that deviates most.

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -110,6 +111,26 @@ def measure(page: Page, url: str, trace: str, spans: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+@contextmanager
+def dashboard(data_dir: DataDir) -> Generator[str]:
+    """Run a dashboard over the ClickHouse of a data directory, and yield its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "spanloop.dashboard", "--data-dir", str(data_dir.path), "--port", port]
+    with (data_dir.logs / "dashboard.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (running := data_dir.running("dashboard")) is None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert running is not None, (data_dir.logs / "dashboard.log").read_text(encoding="utf-8")
+        yield running.url
+    finally:
+        process.terminate()
+        process.wait()
+
+
 def main() -> None:
     """Fill both traces, measure the page with each, and print the line that programs read."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -123,32 +144,11 @@ def main() -> None:
                 for trace, size in sizes.items():
                     parameters = {"trace": trace, "spans": size}
                     store.connection.command(FILL, doing="filling", parameters=parameters)
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = int(free.getsockname()[1])
-            command = [
-                sys.executable,
-                "-m",
-                "spanloop.dashboard",
-                "--data-dir",
-                str(data_dir.path),
-                "--port",
-                str(port),
-            ]
-            with (data_dir.logs / "dashboard.log").open("wb") as log:
-                process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"})
-            try:
-                deadline = time.monotonic() + START_TIMEOUT_S
-                while (running := data_dir.running("dashboard")) is None and time.monotonic() < deadline:
-                    time.sleep(0.1)
-                assert running is not None, (data_dir.logs / "dashboard.log").read_text(encoding="utf-8")
+            with dashboard(data_dir) as url:
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
                 page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
-                small, large = (measure(page, running.url, trace, size) for trace, size in sizes.items())
+                small, large = (measure(page, url, trace, size) for trace, size in sizes.items())
                 browser.close()
-            finally:
-                process.terminate()
-                process.wait()
     print(f"{'ms':<20} {SMALL:>8,} {spans:>8,}")
     for name, value in large.items():
         print(f"{name:<20} {small[name]:>8.0f} {value:>8.0f}")
