@@ -21,14 +21,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.sample import restore_sample
 
-PAGES: Final = {
-    "": ".figures a",
-    "episodes": "tbody tr",
-    "failures": "tbody tr",
-    "traces": "tbody tr",
-    "jobs": "tbody tr",
-    "models": "tbody tr",
-}
+PAGES: Final = {"": ".figures a", "episodes": "tbody tr"}
 """Page → what is in sight when it can be used."""
 BASELINE: Final = "_stcore/health"
 
@@ -65,7 +58,7 @@ def main() -> None:
     slowest = (0.0, 0.0)
     print(f"{'page':<12} {'warm ms':>8} {'cold ms':>8}")
     with tempfile.TemporaryDirectory(prefix="spanloop-") as folder, sync_playwright() as playwright:
-        data_dir = DataDir(Path(folder) / "data").open()
+        data_dir = DataDir(Path(folder) / "data")
         restore_sample(data_dir)
         with EmbeddedClickHouse(data_dir), dashboard(data_dir) as url:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
