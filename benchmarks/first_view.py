@@ -21,7 +21,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.sample import restore_sample
 
-PAGES: Final = {"": ".figures a", "episodes": "tbody tr"}
+PAGES: Final = {"": ".figures a", "episodes": "tbody tr", "failures": "tbody tr", "traces": "tbody tr"}
 """Page → what is in sight when it can be used."""
 BASELINE: Final = "_stcore/health"
 

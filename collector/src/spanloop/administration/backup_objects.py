@@ -20,7 +20,7 @@ from .backup_manifest import BackupManifest
 
 
 class BackupObject(NamedTuple):
-    """Where a backup is in object storage."""
+    """The place of a backup in object storage."""
 
     store: ObjectStore
     name: str
