@@ -185,7 +185,7 @@ def _server(cores: float, disk_gib: float) -> tuple[int, float]:
 
 
 class Limit(NamedTuple):
-    """What one unit of a part reaches, and what comes next."""
+    """The load that one unit of a part reaches, and the next unit to add."""
 
     name: str
     spans_a_day: float

@@ -10,10 +10,10 @@ from spanloop.foundation.tables.judged_values import Verdict
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.client import Connection
+from spanloop.store.data_sets import add_to_data_set
 from spanloop.store.judgements import Opinion, find_target, judge, withdraw
 from spanloop.training.dataset.export import export_dataset
 from spanloop.training.dataset.manifest import Manifest
-from spanloop.training.dataset.text.correction_rows import QUERY
 from spanloop.training.models.base_model import BaseModelFacts, read_base_model
 
 from ...converters.converters.converters_world import OPENING, answers, asks, text, trace_id
@@ -116,12 +116,14 @@ def test_of_several_answers_to_a_step_the_newest_counts_until_it_is_taken_back(
 
 
 @pytest.mark.usefixtures("feed")
-def test_an_answer_that_came_after_a_revision_is_not_part_of_it(store: Store) -> None:
-    earlier = find_target(store, EPISODE).revision
+def test_an_answer_that_came_after_a_pinned_revision_is_not_part_of_it(
+    store: Store, tiny_model: Path, base: BaseModelFacts
+) -> None:
+    add_to_data_set(store, "earlier", [EPISODE], created_by="ann", source="selection")
     correct(store, "Seven.", step=1)
-    later = find_target(store, EPISODE).revision
-    (judged,) = store.query(QUERY, episode_ids=[EPISODE], revisions=[later]).to_dicts()
-    assert earlier < judged["arrived_us"] <= later
+    add_to_data_set(store, "later", [EPISODE], created_by="ann", source="selection")
+    assert corrected(store, base, tiny_model, data_set="earlier") == []
+    assert corrected(store, base, tiny_model, data_set="later") == [([1], ["Seven.<|im_end|>"])]
 
 
 @pytest.mark.usefixtures("feed")

@@ -41,7 +41,7 @@ _WINDOW: Final = re.compile(r"\bnon_replicated_deduplication_window = (\d+)")
 
 
 class Form(StrEnum):
-    """How the servers of a cluster come to the same schema."""
+    """The way in which the servers of a cluster come to the same schema."""
 
     KEEPER = "keeper"
     """The servers have a Keeper: Replicated engines, and each statement once, ``ON CLUSTER``."""

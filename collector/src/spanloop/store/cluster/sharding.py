@@ -1,4 +1,4 @@
-"""How the tables of the store are spread over the shards of a ClickHouse cluster.
+"""The sharding of the store's tables over a ClickHouse cluster.
 
 Invariant: the sharding key of a table is a function of its sorting key, so two rows of which one replaces the other are
 on the same shard. ``FINAL``, merges and deduplication tokens then work as on one server. The two tables of spans and
@@ -15,10 +15,10 @@ SHARD_SUFFIX: Final = "_shard"
 
 
 class Sharding(NamedTuple):
-    """How one table is spread over the shards."""
+    """The sharding of one table."""
 
     by: str
-    """What equal values are on one shard for, such as ``trace``."""
+    """Name of the value whose rows are on one shard together, such as ``trace``."""
     key: str
     """The sharding expression of the Distributed table."""
 

@@ -30,7 +30,7 @@ _QUEUED_PER_THREAD: Final = 8
 
 
 class AttemptPlan(NamedTuple):
-    """How attempts are made and graded."""
+    """The plan by which attempts are made and graded."""
 
     parallel: int
     """Attempts at the same time."""
@@ -45,11 +45,11 @@ class AttemptPlan(NamedTuple):
     served: ServedModel | None = None
     """Watches the gateway's model; None for another endpoint."""
     environments: PoolSettings | None = None
-    """What the attempts act in; None without an environment."""
+    """The environment that the attempts act in; None without one."""
 
 
 class AttemptLedger(Protocol):
-    """Where attempts are claimed, and where their ends are recorded."""
+    """The record in which attempts are claimed and ended."""
 
     def counts(self) -> Counts:
         """Return the numbers of attempts."""

@@ -21,7 +21,7 @@ _CACHE: Final = "objects"
 
 
 class ObjectStorage(NamedTuple):
-    """Where the objects are, and their copies on this host."""
+    """The objects, and their copies on this host."""
 
     store: "ObjectStore"
     cache: "ObjectCache"

@@ -25,7 +25,7 @@ _AT_ONCE: Final = 200
 
 
 class OfferState(StrEnum):
-    """Where an offer is on its way."""
+    """The progress of an offer."""
 
     OFFERED = "offered"
     LEASED = "leased"

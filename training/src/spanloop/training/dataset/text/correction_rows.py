@@ -75,7 +75,7 @@ def correction_rows(store: Store, rows: pl.DataFrame, renderer: Renderer) -> pl.
 def _corrected_steps(steps: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
     """Return the steps that a person corrected, with that answer as their action."""
     by_episode = judged.partition_by("episode_id", as_dict=True)
-    found: list[dict[str, Any]] = []
+    corrected: list[dict[str, Any]] = []
     for (episode_id,), episode in steps.group_by("episode_id", maintain_order=True):
         rows = episode.to_dicts()
         answers: dict[int, str] = {}
@@ -83,8 +83,8 @@ def _corrected_steps(steps: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
             place = _place(judgement, rows)
             if place is not None and judgement["arrived_us"] <= rows[place]["revision"]:
                 answers.setdefault(place, judgement["correction"])
-        found += [_with_answer(rows[place], answers[place]) for place in sorted(answers)]
-    return pl.DataFrame(found, schema=steps.schema, orient="row")
+        corrected += [_with_answer(rows[place], answers[place]) for place in sorted(answers)]
+    return pl.DataFrame(corrected, schema=steps.schema, orient="row")
 
 
 def _place(judgement: Mapping[str, Any], rows: list[dict[str, Any]]) -> int | None:
