@@ -4,26 +4,64 @@
 
 The dashboard shows the recordings that come with spanloop (``spanloop up --sample``). Cold: the browser has nothing of
 it in its cache. Warm: the browser has opened the page before. A page can be used when its first figure or row is in
-sight. Every time is a median of five. Named baseline: an empty page from the same server. The last line is ``ratio
-warm_ms=… cold_ms=…``: the times of the slowest page.
+sight. Every time is a median of five; a round opens all pages in turn, so that a slow moment of the machine meets all
+of them. Named baseline: a page of one line, served by Streamlit itself to the same browser in the same round. The last
+line is ``ratio warm_ms=… cold_ms=… warm=… cold=…``: the times of the slowest page, and its times in relation to the
+baseline.
 """
 
 import argparse
+import contextlib
+import socket
 import statistics
+import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Browser, BrowserContext, sync_playwright
-from trace_page import CHROMIUM, ROUNDS, dashboard, timed_ms
+from playwright.sync_api import Browser, BrowserContext, ViewportSize, sync_playwright
+from trace_page import CHROMIUM, ROUNDS, START_TIMEOUT_S, dashboard, timed_ms
 
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
 from spanloop.runtime.sample import restore_sample
 
-PAGES: Final = {"": ".figures a", "episodes": "tbody tr", "failures": "tbody tr", "traces": "tbody tr"}
+PAGES: Final = {"overview": ".figures a", "episodes": "tbody tr", "failures": "tbody tr", "traces": "tbody tr"}
 """Page → what is in sight when it can be used."""
-BASELINE: Final = "_stcore/health"
+BASELINE: Final = "one line"
+ONE_LINE: Final = "import streamlit as st\n\nst.write('One line.')\n"
+VIEWPORT: Final[ViewportSize] = {"width": 1440, "height": 900}
+
+
+@contextlib.contextmanager
+def one_line_page(folder: Path) -> Generator[str]:
+    """Let Streamlit serve a page of one line, and yield its address."""
+    script = folder / "one_line.py"
+    script.write_text(ONE_LINE, encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    options = {"address": "127.0.0.1", "port": str(port), "headless": "true", "fileWatcherType": "none"}
+    command = [sys.executable, "-m", "streamlit", "run", str(script), "--browser.gatherUsageStats=false"]
+    process = subprocess.Popen(
+        [*command, *(f"--server.{name}={value}" for name, value in options.items())], stdout=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def open_ms(context: BrowserContext, url: str, selector: str) -> float:
@@ -31,7 +69,7 @@ def open_ms(context: BrowserContext, url: str, selector: str) -> float:
     page = context.new_page()
 
     def open_page() -> None:
-        page.goto(url)
+        page.goto(url, wait_until="commit")
         page.locator(selector).first.wait_for()
 
     elapsed_ms = timed_ms(open_page)
@@ -39,36 +77,38 @@ def open_ms(context: BrowserContext, url: str, selector: str) -> float:
     return elapsed_ms
 
 
-def measure(browser: Browser, url: str, selector: str) -> tuple[float, float]:
-    """Return the medians with a warm and a cold cache, milliseconds."""
-    cold: list[float] = []
+def measure(browser: Browser, pages: dict[str, tuple[str, str]]) -> dict[str, tuple[float, float]]:
+    """Return, for each page, the medians with a warm and a cold cache, milliseconds; ``pages`` has URL and selector."""
+    warm: dict[str, list[float]] = {name: [] for name in pages}
+    cold: dict[str, list[float]] = {name: [] for name in pages}
     for _ in range(ROUNDS):
-        context = browser.new_context(viewport={"width": 1440, "height": 900})
-        cold.append(open_ms(context, url, selector))
-        context.close()
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    warm = [open_ms(context, url, selector) for _ in range(ROUNDS + 1)][1:]
-    context.close()
-    return statistics.median(warm), statistics.median(cold)
+        for name, (url, selector) in pages.items():
+            with contextlib.closing(browser.new_context(viewport=VIEWPORT)) as context:
+                cold[name].append(open_ms(context, url, selector))
+                # Scripts are compiled for the cache when they are used for the second time.
+                open_ms(context, url, selector)
+                warm[name].append(open_ms(context, url, selector))
+    return {name: (statistics.median(warm[name]), statistics.median(cold[name])) for name in pages}
 
 
 def main() -> None:
     """Open every page, and print the line that programs read."""
     argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
-    slowest = (0.0, 0.0)
-    print(f"{'page':<12} {'warm ms':>8} {'cold ms':>8}")
     with tempfile.TemporaryDirectory(prefix="spanloop-") as folder, sync_playwright() as playwright:
         data_dir = DataDir(Path(folder) / "data")
         restore_sample(data_dir)
-        with EmbeddedClickHouse(data_dir), dashboard(data_dir) as url:
+        with EmbeddedClickHouse(data_dir), dashboard(data_dir) as url, one_line_page(Path(folder)) as baseline_url:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-            for name, selector in {BASELINE: "body", **PAGES}.items():
-                warm, cold = measure(browser, f"{url}/{name}", selector)
-                print(f"{name or 'overview':<12} {warm:>8.0f} {cold:>8.0f}", flush=True)
-                if name != BASELINE:
-                    slowest = max(slowest[0], warm), max(slowest[1], cold)
+            paths = {name: "" if name == "overview" else name for name in PAGES}
+            pages = {name: (f"{url}/{paths[name]}", selector) for name, selector in PAGES.items()}
+            times = measure(browser, {BASELINE: (baseline_url, "[data-testid=stMarkdown] p"), **pages})
             browser.close()
-    print(f"ratio warm_ms={slowest[0]:.0f} cold_ms={slowest[1]:.0f}")
+    baseline = times[BASELINE]
+    print(f"{'page':<12} {'warm ms':>8} {'cold ms':>8} {'warm':>6} {'cold':>6}  (ratio to {BASELINE})")
+    for name, (warm, cold) in times.items():
+        print(f"{name:<12} {warm:>8.0f} {cold:>8.0f} {warm / baseline[0]:>6.2f} {cold / baseline[1]:>6.2f}")
+    warm, cold = (max(times[name][which] for name in PAGES) for which in (0, 1))
+    print(f"ratio warm_ms={warm:.0f} cold_ms={cold:.0f} warm={warm / baseline[0]:.2f} cold={cold / baseline[1]:.2f}")
 
 
 if __name__ == "__main__":

@@ -129,8 +129,8 @@ def show_latency(requests: int) -> None:
             alone = measure(engine, requests=requests, clients=8, is_stream=True)
             through = measure(served, requests=requests, clients=8, is_stream=True)
             print(
-                f"{'stream, 20 ms an event':24} first event +{through.first_p50_ms - alone.first_p50_ms:.2f} ms, "
-                f"whole response +{through.whole_p50_ms - alone.whole_p50_ms:.2f} ms at p50"
+                f"{'stream, 20 ms an event':24} first event {through.first_p50_ms - alone.first_p50_ms:+.2f} ms, "
+                f"whole response {through.whole_p50_ms - alone.whole_p50_ms:+.2f} ms at p50"
             )
 
 

@@ -29,6 +29,7 @@ DASHBOARD_USER: Final = "operator"
 ROLE_SCOPES: Final = {
     "scheduler": (Scope.SERVE, Scope.TRAIN),
     "runner": (Scope.INGEST, Scope.SCORE, Scope.SERVE, Scope.TRAIN),
+    "gateway": (Scope.TRAIN,),
     "dashboard": (Scope.READ, Scope.TRAIN),
 }
 """The key of each role that calls others, by the role's name."""

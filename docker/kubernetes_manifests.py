@@ -43,6 +43,8 @@ class RoleOnKubernetes(NamedTuple):
     """Of its autoscaler; 0 for none."""
     secret_environment: bool = False
     """Whether it reads further secrets from its environment."""
+    follows_first: bool = False
+    """Whether its pods follow the first one (`spanloop serve gateway --follow`), which the other roles address."""
 
 
 ROLES: Final[Mapping[str, RoleOnKubernetes]] = {
@@ -53,8 +55,8 @@ ROLES: Final[Mapping[str, RoleOnKubernetes]] = {
     # One is active, the other takes over.
     "scheduler": RoleOnKubernetes("1Gi", replicas=2, secret_environment=True),
     "runner": RoleOnKubernetes("100Gi", secret_environment=True),
-    # A deployment reaches one gateway. It grows by engines (`spanloop serve gateway --engines`).
-    "gateway": RoleOnKubernetes("50Gi"),
+    # Deployments are made at the first one. Each grows by engines, too (`spanloop serve gateway --engines`).
+    "gateway": RoleOnKubernetes("50Gi", most_replicas=4, follows_first=True),
     "dashboard": RoleOnKubernetes("1Gi"),
     "mcp": RoleOnKubernetes("1Gi"),
 }
@@ -96,7 +98,15 @@ def role_manifests(name: str, service: Manifest) -> Iterator[Manifest]:
     """Yield the manifests of a role."""
     role = ROLES[name]
     ports = list(_ports(service))
-    yield _object("v1", "Service", name, spec={"selector": _labels(name), "ports": ports})
+    address: Manifest = {"selector": _labels(name), "ports": ports}
+    if role.follows_first:
+        # A client stays with one pod, which continues its conversations exactly and has its stored responses.
+        yield _object("v1", "Service", name, spec={**address, "sessionAffinity": "ClientIP"})
+        # The first pod is addressed before it serves anything.
+        names = {**address, "clusterIP": "None", "publishNotReadyAddresses": True}
+        yield _object("v1", "Service", _pods(name), spec=names)
+    else:
+        yield _object("v1", "Service", name, spec=address)
     yield _object("apps/v1", "StatefulSet", name, spec=_stateful_set(name, role, service, ports))
     if role.replicas > 1:
         budget = {"maxUnavailable": 1, "selector": {"matchLabels": _labels(name)}}
@@ -150,7 +160,7 @@ def shared_manifests(image: str) -> Iterator[Manifest]:
 
 def kustomization() -> Manifest:
     """Return what belongs together, with the secrets and settings that are made from files."""
-    keys = [f"secrets/services/{name}.key" for name in ("scheduler", "runner", "dashboard")]
+    keys = [f"secrets/services/{name}.key" for name in ("scheduler", "runner", "gateway", "dashboard")]
     addresses = [f"secrets/services/{name}" for name in ("clickhouse-url", "control-url")]
     return {
         **_KUSTOMIZATION,
@@ -194,13 +204,13 @@ def _stateful_set(name: str, role: RoleOnKubernetes, service: Manifest, ports: l
     container: Manifest = {
         "name": name,
         "image": service["image"],
-        "args": service["command"],
-        "env": [{"name": key, "value": value} for key, value in service["environment"].items() if key != _HEALTH],
+        "args": [*service["command"], *(("--follow", _FIRST_GATEWAY) if role.follows_first else ())],
+        "env": [{"name": key, "value": value} for key, value in _environment(name, role, service).items()],
         "ports": [{"name": port["name"], "containerPort": port["targetPort"]} for port in ports],
         "resources": _resources(service),
         "securityContext": _CONTAINER_SECURITY,
         "volumeMounts": mounts,
-        **_probes(service),
+        **_probes(service, "/readyz" if role.follows_first else ""),
     }
     if role.secret_environment:
         container["envFrom"] = [{"secretRef": {"name": f"spanloop-{name}-environment", "optional": True}}]
@@ -214,7 +224,7 @@ def _stateful_set(name: str, role: RoleOnKubernetes, service: Manifest, ports: l
     }
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": role.storage}}}
     return {
-        "serviceName": name,
+        "serviceName": _pods(name) if role.follows_first else name,
         "replicas": role.replicas,
         "podManagementPolicy": "Parallel",
         "selector": {"matchLabels": _labels(name)},
@@ -239,14 +249,31 @@ _CONTAINER_SECURITY: Final = {
 }
 
 
-def _probes(service: Manifest) -> Manifest:
-    """Return the probes: a role is ready, and alive, while its health route answers 200."""
+_GATEWAY_URL: Final = "SPANLOOP_GATEWAY_URL"
+_FIRST_GATEWAY: Final = "http://gateway-0.gateway-pods:8010"
+
+
+def _pods(name: str) -> str:
+    """Return the service that gives each pod of a role a name."""
+    return f"{name}-pods"
+
+
+def _environment(name: str, role: RoleOnKubernetes, service: Manifest) -> dict[str, str]:
+    """Return the variables of compose; the gateway is the first one, and one that follows it has a key for that."""
+    variables: dict[str, str] = {key: value for key, value in service["environment"].items() if key != _HEALTH}
+    key_file = {"SPANLOOP_KEY_FILE": f"{_SERVICES_FOLDER}/{name}.key"} if role.follows_first else {}
+    return {**variables, _GATEWAY_URL: _FIRST_GATEWAY, **key_file}
+
+
+def _probes(service: Manifest, ready_path: str) -> Manifest:
+    """Return the probes: a role is alive while its health route answers 200, and ready unless another route says no."""
     url = _health_url(service)
     get = {"httpGet": {"path": url.path, "port": url.port}, "timeoutSeconds": 10}
+    ready = get | {"httpGet": {"path": ready_path or url.path, "port": url.port}}
     return {
         # A database that is away, or a model that loads, makes a role unready for a while; a restart helps neither.
         "startupProbe": get | {"periodSeconds": 5, "failureThreshold": 120},
-        "readinessProbe": get | {"periodSeconds": 10, "failureThreshold": 2},
+        "readinessProbe": ready | {"periodSeconds": 10, "failureThreshold": 2},
         "livenessProbe": {"tcpSocket": {"port": url.port}, "periodSeconds": 20, "failureThreshold": 6},
     }
 

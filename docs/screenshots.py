@@ -7,6 +7,7 @@ names the pages that show an exception, an error message or another heading.
 """
 
 import argparse
+import html
 import socket
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import polars as pl
 from playwright.sync_api import Page, sync_playwright
 
+from spanloop.client import Client
 from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.store import connect
@@ -27,7 +30,7 @@ from spanloop.training.models.registry import Registry
 CHROMIUM: Final = "/usr/bin/chromium"
 WIDTH: Final = 1280
 HEIGHT: Final = 900
-MAX_HEIGHT: Final = 2600
+MAX_HEIGHT: Final = 1500
 START_TIMEOUT_S: Final = 60
 READY_TIMEOUT_MS: Final = 30_000
 SETTLE_MS: Final = 500
@@ -49,6 +52,8 @@ class Shot:
         heading: The title that the page must show.
         click_first_row: Whether to open the first row of the page's table first.
         then: Parameters that are added to the address of what the row opened.
+        click: Selector of what is clicked at last.
+        top: Selector of what is scrolled to the window's top; empty makes the window as high as the content.
     """
 
     name: str
@@ -56,30 +61,49 @@ class Shot:
     heading: str
     click_first_row: bool = False
     then: str = ""
+    click: str = ""
+    top: str = ""
 
 
 SHOTS: Final = (
     Shot("overview", "", "Overview"),
-    Shot("episodes", "episodes", "Episodes"),
-    Shot("transitions", "transitions", "Transitions"),
+    Shot("episodes", "episodes", "Episodes", top="h1"),
+    Shot("transitions", "transitions", "Transitions", top="h1"),
     Shot("episode-conversation", "episodes?errors=1..", "Episode", click_first_row=True),
     Shot("episode-spans", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Spans"),
-    Shot("episode-rewards", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Rewards"),
-    Shot("episode-transitions", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Transitions"),
-    Shot("transition-tokens", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Transitions&step=0"),
+    Shot("episode-rewards", "episodes?outcome=failure", "Episode", click_first_row=True, then="view=Rewards"),
+    Shot("episode-transitions", "episodes?outcome=failure", "Episode", click_first_row=True, then="view=Transitions"),
+    Shot(
+        "transition-tokens", "episodes?outcome=failure", "Episode", click_first_row=True, then="view=Transitions&step=0"
+    ),
     Shot("episode-tokens", "episodes", "Episode", click_first_row=True, then="view=Tokens"),
-    Shot("episode-failures", "episodes?errors=1..", "Episode", click_first_row=True, then="view=Failures"),
-    Shot("judge", "episodes?errors=1..&queue=20", "Judge"),
-    Shot("data-set", "data_sets", "Data set", click_first_row=True),
-    Shot("traces", "traces", "Traces"),
+    Shot("episode-failures", "episodes?outcome=failure", "Episode", click_first_row=True, then="view=Failures"),
+    Shot("judge", "episodes?outcome=failure&queue=20", "Judge"),
+    Shot("data-set", "data_sets", "Data set", click_first_row=True, top="h1"),
+    Shot("data-sets", "data_sets", "Data sets", top="h1"),
+    Shot("traces", "traces", "Traces", top="h1"),
     Shot("trace", "traces", "Trace", click_first_row=True),
+    Shot("span", "traces?errors=1..", "Trace", click_first_row=True, click="[role=treeitem] >> nth=-1"),
+    Shot("sessions", "sessions", "Sessions", top="h1"),
+    Shot("session", "sessions", "Session", click_first_row=True),
     Shot("failures", "failures", "Failures"),
-    Shot("failure-group", "failures", "Failure group", click_first_row=True),
+    Shot("failure-group", "failures", "Failure group", click_first_row=True, top="h1"),
+    Shot(
+        "train-on-failures",
+        "failures",
+        "Failure group",
+        click_first_row=True,
+        click="button:has-text('Train')",
+        top="h1",
+    ),
     Shot("numbers", "numbers?view=Errors+over+time&by=class", "Numbers"),
+    Shot("latency", "numbers?view=Latency&by=model", "Numbers"),
+    Shot("agents", "numbers?view=Agents&errors=1..", "Numbers"),
     Shot("rewards", "evaluations?view=Rewards", "Evaluations"),
     Shot("training", "evaluations?view=Training", "Evaluations"),
     Shot("evaluations", "evaluations", "Evaluations"),
-    Shot("compare", "evaluations?view=Task+by+task", "Evaluations"),
+    Shot("compare", "evaluations?view=Task+by+task", "Evaluations", top="h3:has-text('Task ')"),
+    Shot("rounds", "rounds", "Rounds"),
     Shot("jobs", "jobs", "Jobs"),
     Shot("job", "jobs", "Job", click_first_row=True),
     Shot("job-form", "jobs?jobs_view=New+job", "Jobs"),
@@ -88,6 +112,25 @@ SHOTS: Final = (
     Shot("model", "models?model={model}", "Models"),
     Shot("alerts", "alerts?rule=bad-answers", "Alerts"),
 )
+
+QUESTIONS: Final = (
+    """(
+    client.outcomes("policy", "time=30d")
+    .select("policy", "episodes", "success", "success_low", "success_high")
+)""",
+    """(
+    client.failure_groups("owner=policy&time=30d")
+    .select("error_class", "failures", "episodes", "recovered", "message")
+    .head(3)
+)""",
+    """(
+    client.episodes("outcome=failure&time=30d", sort="-tokens", limit=3)
+    .select("episode_id", "task_id", "policy_version", "tokens", "reward")
+)""",
+)
+"""What the picture of the reading client asks."""
+SESSION: Final = """<body style="margin:0;padding:20px;background:#171614;color:#e9e7e1">
+<pre style="margin:0;font:14px/19px 'Source Code Pro',monospace">{text}</pre></body>"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -120,6 +163,9 @@ def main(arguments: list[str] | None = None) -> int:
             if problem:
                 broken.append(shot.name)
             page.close()
+        if not options.only or "ask" in options.only:
+            ask(context.new_page(), directory, options.out)
+            print("ask: ok", flush=True)
         browser.close()
     if broken:
         print(f"broken: {', '.join(broken)}", file=sys.stderr)
@@ -166,7 +212,13 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
         page.goto(f"{page.url}&{shot.then}")
         page.locator("h1").first.wait_for(timeout=READY_TIMEOUT_MS)
         wait_until_drawn(page)
-    fit(page)
+    if shot.click:
+        page.locator(shot.click).first.click()
+        wait_until_drawn(page)
+    if shot.top and page.locator(shot.top).count():
+        page.locator(shot.top).first.evaluate("(each) => each.scrollIntoView()")
+    else:
+        fit(page)
     page.screenshot(path=out / f"{shot.name}.png")
     if page.locator("[data-testid=stException]").count():
         return f"an exception: {page.locator('[data-testid=stException]').first.inner_text()[:300]}"
@@ -175,6 +227,21 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
         return f"an error message: {errors.first.inner_text()[:300]}"
     actual_heading = heading.inner_text()
     return "" if actual_heading == shot.heading else f"heading {actual_heading!r}, expected {shot.heading!r}"
+
+
+def ask(page: Page, directory: DataDir, out: Path) -> None:
+    """Save what a Python session shows that puts `QUESTIONS` to the store."""
+    lines = [">>> from spanloop.client import Client", ">>> client = Client()"]
+    with (
+        Client(directory.path) as client,
+        pl.Config(fmt_str_lengths=40, tbl_width_chars=130, tbl_hide_dtype_separator=True),
+    ):
+        for question in QUESTIONS:
+            first, *rest = question.splitlines()
+            answer = eval(question, {"client": client})  # noqa: S307 - the questions stand above
+            lines += [f">>> {first}", *(f"... {line}" for line in rest), str(answer)]
+    page.set_content(SESSION.format(text=html.escape("\n".join(lines))))
+    page.screenshot(path=out / "ask.png", full_page=True)
 
 
 def wait_until_drawn(page: Page) -> None:

@@ -31,7 +31,7 @@ print(load_extension().query(query, "TabSeparated", path=sys.argv[1] + "/data").
 os._exit(1)
 """
 CONFIG: Final = """<clickhouse>
-  <listen_host>127.0.0.1</listen_host><http_port>{http}</http_port><tcp_port>{tcp}</tcp_port>
+  <listen_host>{listen}</listen_host><http_port>{http}</http_port><tcp_port>{tcp}</tcp_port>
   <users_config>users.xml</users_config><timezone>UTC</timezone>
   <max_server_memory_usage>1000000000</max_server_memory_usage>
   <mark_cache_size>33554432</mark_cache_size><primary_index_cache_size>33554432</primary_index_cache_size>
@@ -41,7 +41,7 @@ CONFIG: Final = """<clickhouse>
   <log-level>warning</log-level><logger><async>false</async><log>{folder}/clickhouse.log</log></logger>
   {remote_servers}
 </clickhouse>"""
-USERS: Final = f"""<clickhouse>
+USERS: Final = """<clickhouse>
   <profiles><default><http_max_field_value_size>67108864</http_max_field_value_size>
     <log_queries>0</log_queries><compile_expressions>0</compile_expressions>
     <compile_aggregate_expressions>0</compile_aggregate_expressions></default></profiles>
@@ -49,10 +49,31 @@ USERS: Final = f"""<clickhouse>
   <users>
     <default><password/><networks><ip>127.0.0.1</ip></networks><profile>default</profile><quota>default</quota>
       <grants><query>GRANT SYSTEM LISTEN ON *.*</query><query>GRANT SELECT ON system.numbers</query></grants></default>
-    <{USER}><password>{PASSWORD}</password><networks><ip>127.0.0.1</ip></networks>
-      <profile>default</profile><quota>default</quota></{USER}>
+    {users}
   </users>
 </clickhouse>"""
+
+USER_OF_THIS_MACHINE: Final = f"""<{USER}><password>{PASSWORD}</password><networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile><quota>default</quota></{USER}>"""
+
+
+def write_configuration(
+    folder: Path, data: Path, *, listen: str, http: int, tcp: int, servers: str, users: str
+) -> None:
+    """Write a server's configuration; `PROGRAM` reads it.
+
+    Args:
+        folder: Where the files are written.
+        data: The folder's path where the server runs.
+        listen: The address that it listens on.
+        http: Its port of HTTP.
+        tcp: Its native port.
+        servers: The element ``remote_servers``.
+        users: The elements of its users.
+    """
+    text = CONFIG.format(listen=listen, http=http, tcp=tcp, folder=data, remote_servers=servers)
+    (folder / "config.xml").write_text(text)
+    (folder / "users.xml").write_text(USERS.format(users=users))
 
 
 def remote_servers(shards: list[list[int]], *, internal_replication: bool) -> str:
@@ -73,9 +94,9 @@ class ClusterServer:
         self.http = http
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
-        text = CONFIG.format(http=http, tcp=tcp, folder=folder, remote_servers=servers)
-        (folder / "config.xml").write_text(text)
-        (folder / "users.xml").write_text(USERS)
+        write_configuration(
+            folder, folder, listen="127.0.0.1", http=http, tcp=tcp, servers=servers, users=USER_OF_THIS_MACHINE
+        )
 
     def start(self) -> None:
         """Start the process, without waiting until it answers."""

@@ -58,6 +58,7 @@ HEAVY = (
 """Files whose tests run vLLM or verl: gigabytes each, and minutes."""
 LONG = (
     "tests/dashboard/dashboard/test_tasks_in_a_browser.py",
+    "tests/faults/hosts/test_kills.py",
     "tests/training/loop/test_loop.py",
     "tests/training/promotion/test_promote.py",
     "tests/examples/test_extend_pages.py",

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,9 @@ from .load import run_load
 
 _START_TIMEOUT_S: Final = 400.0
 _ITEMS: Final = ("apple", "pear", "mug", "lamp")
+_BLOCK: Final = 16
+_AT_ONCE: Final = 8
+"""Conversations."""
 _T_OF_FIVE: Final = 2.776
 """95 % quantile of Student's t for five rounds."""
 
@@ -63,19 +67,25 @@ def _await_health(url: str, process: "subprocess.Popen[bytes]") -> None:
 def throughput_loss(engine_port: int, gateway_port: int, pid: int, *, rounds: int, requests: int) -> Loss:
     """Return the loss over rounds of 8 streams of 64 tokens with ids and log-probabilities.
 
-    Each round measures the engine alone and through the gateway; which of them is first alternates.
+    A round measures the engine alone and through the gateway in turns, in blocks of 16 requests: a machine whose speed
+    drifts slows both.
     """
 
-    def rate(port: int) -> float:
+    def seconds(port: int) -> float:
         fields = {"ignore_eos": True, "logprobs": True, "return_token_ids": True}
-        return asyncio.run(run_load(port, pid, requests=requests, clients=8, is_stream=True, **fields)).requests_per_s
+        load = asyncio.run(run_load(port, pid, requests=_BLOCK, clients=8, is_stream=True, **fields))
+        return _BLOCK / load.requests_per_s
 
     losses: list[float] = []
-    rate(gateway_port)  # warms up
+    seconds(gateway_port)  # warms up
+    blocks = max(1, requests // _BLOCK)
     for number in range(rounds):
-        order = (engine_port, gateway_port)
-        rates = {port: rate(port) for port in (order if number % 2 else order[::-1])}
-        alone, through = rates[engine_port], rates[gateway_port]
+        spent = {engine_port: 0.0, gateway_port: 0.0}
+        for block in range(blocks):
+            order = (engine_port, gateway_port)
+            for port in order if (number + block) % 2 else order[::-1]:
+                spent[port] += seconds(port)
+        alone, through = (blocks * _BLOCK / spent[port] for port in (engine_port, gateway_port))
         losses.append(1 - through / alone)
         print(f"{'vLLM, 8 streams':24} {alone:7.2f}/s alone, {through:7.2f}/s through the gateway", flush=True)
     width = _T_OF_FIVE * stdev(losses) / len(losses) ** 0.5 if len(losses) > 1 else float("nan")
@@ -83,19 +93,24 @@ def throughput_loss(engine_port: int, gateway_port: int, pid: int, *, rounds: in
 
 
 def count_retokenised(url: str, conversations: int, turns: int) -> tuple[int, int]:
-    """Play conversations with tools at temperature 1.
+    """Play conversations with tools at temperature 1, several at once.
 
     Returns:
         Turns that begin anew, because their prompt does not begin with the ids of the turn before, and all turns.
     """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        counts = list(pool.map(lambda number: _count_anew(url, number, turns), range(conversations)))
+    return sum(anew for anew, _ in counts), sum(counted for _, counted in counts)
+
+
+def _count_anew(url: str, number: int, turns: int) -> tuple[int, int]:
     anew, counted = 0, 0
-    for number in range(conversations):
-        before: list[int] = []
-        for prompt, response in _play(url, number, turns):
-            if before:
-                counted += 1
-                anew += prompt[: len(before)] != before
-            before = prompt + response
+    before: list[int] = []
+    for prompt, response in _play(url, number, turns):
+        if before:
+            counted += 1
+            anew += prompt[: len(before)] != before
+        before = prompt + response
     return anew, counted
 
 

@@ -12,21 +12,23 @@ from typing import Any, Final
 
 from agents import Agent, AgentsException, FunctionTool, ModelSettings, RunContextWrapper, Runner, set_tracing_disabled
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
+from apps import INSTRUCTIONS
 from openai import AsyncOpenAI
 
 from spanloop.instrumentation import EnvironmentSession, environment
 
 MAX_TURNS: Final = 8
 MAX_TOKENS: Final = 64
-INSTRUCTIONS: Final = "You work in an office. Use the tools, write only what is asked for, and call finish at the end."
 
 
 def tools_of(office: EnvironmentSession) -> list[FunctionTool]:
     """Return the tools of an environment as tools of openai-agents."""
+    turn = asyncio.Lock()  # a model may call several tools at once, and the office takes one call after another
 
     def made(function: dict[str, Any]) -> FunctionTool:
         async def use(_: RunContextWrapper[Any], arguments: str) -> str:
-            return (await asyncio.to_thread(office.step, function["name"], arguments)).text
+            async with turn:
+                return (await asyncio.to_thread(office.step, function["name"], arguments)).text
 
         return FunctionTool(
             name=function["name"],
@@ -49,7 +51,7 @@ async def work(task: dict[str, Any]) -> str:
             name="office worker",
             instructions=INSTRUCTIONS,
             model=model,
-            model_settings=ModelSettings(temperature=0.8, max_tokens=MAX_TOKENS, parallel_tool_calls=False),
+            model_settings=ModelSettings(temperature=0.8, max_tokens=MAX_TOKENS),
             tools=list(tools_of(office)),
             tool_use_behavior={"stop_at_tool_names": ["finish"]},
         )

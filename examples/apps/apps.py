@@ -13,6 +13,8 @@ from pydantic import JsonValue, PrivateAttr
 
 from spanloop.evaluation.environments import Action, Environment, EnvironmentFailedError, Fields, StepResult, Tool
 
+INSTRUCTIONS: Final = "You work in an office. Use the tools, write only what is asked for, and call finish at the end."
+"""An agent is told this before it gets a task."""
 BALANCE: Final = 1_000
 """Money in the account at the start."""
 _TABLES: Final = """

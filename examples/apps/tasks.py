@@ -1,6 +1,8 @@
 """Tasks for an office of apps, by seed: training and test share no name, no file and no amount.
 
 python tasks.py FOLDER [--seed 0]
+
+``demonstrations.jsonl`` has an expert's dialogs for the first training tasks.
 """
 
 import random
@@ -70,4 +72,6 @@ def _task(split: Split, number: int, kind: str, rng: random.Random) -> Task:
 
 
 if __name__ == "__main__":
-    write_task_files(__doc__, make_tasks)
+    from expert import demonstration
+
+    write_task_files(__doc__, make_tasks, demonstrate=demonstration)

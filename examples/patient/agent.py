@@ -10,6 +10,7 @@ import os
 from typing import Any, Final
 
 from openai import OpenAI
+from patient import complaint_text
 
 from spanloop.instrumentation import environment
 
@@ -17,22 +18,28 @@ MAX_TOKENS: Final = 12
 """Of a model call."""
 TEMPERATURE: Final = 0.8
 SYSTEM: Final = "You are a doctor. Write: ask SYMPTOM, or: answer ILLNESS."
-OPENING: Final[list[Any]] = [
-    {"role": "system", "content": SYSTEM},
-    {
-        "role": "user",
-        "content": "I have a sore throat. Handbook: with spots it is measles, without it is laryngitis.",
-    },
-    {"role": "assistant", "content": "ask spots"},
-    {"role": "user", "content": "No."},
-    {"role": "assistant", "content": "answer laryngitis"},
-    {
-        "role": "user",
-        "content": "I have a stiff neck. Handbook: with nausea it is meningitis, without it is torticollis.",
-    },
-    {"role": "assistant", "content": "answer torticollis"},
-]
-"""Example conversations: one asks first, the other guesses. Small models do not keep to the form without them."""
+EXAMPLES: Final = (
+    ("a sore throat", "spots", "measles", "laryngitis", "No."),
+    ("a stiff neck", "nausea", "meningitis", "torticollis", "Yes."),
+    ("red eyes", "pus", "conjunctivitis", "allergy", "No."),
+)
+"""Example conversations: complaint, symptom, illness with it and without it, and the patient's reply.
+
+Small models do not keep to the form without them.
+"""
+
+
+def opening() -> list[Any]:
+    """Return the messages before those of the patient."""
+    messages: list[Any] = [{"role": "system", "content": SYSTEM}]
+    for complaint, symptom, present, absent, reply in EXAMPLES:
+        messages += [
+            {"role": "user", "content": complaint_text(complaint, symptom, present, absent)},
+            {"role": "assistant", "content": f"ask {symptom}"},
+            {"role": "user", "content": reply},
+            {"role": "assistant", "content": f"answer {present if reply == 'Yes.' else absent}"},
+        ]
+    return messages
 
 
 def treat(task: dict[str, Any]) -> str:
@@ -40,7 +47,7 @@ def treat(task: dict[str, Any]) -> str:
     del task  # the patient tells what the agent may know
     client, text = OpenAI(max_retries=2), ""
     with environment() as patient:
-        messages: list[Any] = [*OPENING, {"role": "user", "content": patient.text}]
+        messages: list[Any] = [*opening(), {"role": "user", "content": patient.text}]
         while not patient.done:
             reply = client.chat.completions.create(
                 model=os.environ["OPENAI_MODEL"], messages=messages, temperature=TEMPERATURE, max_tokens=MAX_TOKENS

@@ -12,6 +12,11 @@ GUESSED = 0.3
 """Reward of a right answer without the question."""
 
 
+def complaint_text(complaint: str, symptom: str, present: str, absent: str) -> str:
+    """Return the first words of a patient, with what the handbook says of a symptom and its two illnesses."""
+    return f"I have {complaint}. Handbook: {symptom} means {present}, no {symptom} means {absent}."
+
+
 class Patient(Environment):
     """A patient with one of two illnesses; a symptom tells them apart."""
 
@@ -29,10 +34,7 @@ class Patient(Environment):
         self._task = {name: str(task.get(name, "")) for name in ("complaint", "symptom", "present", "absent", "has")}
         if "" in self._task.values():
             raise EnvironmentFailedError(f"task {task.get('task_id', '')!r} lacks a field of: {', '.join(self._task)}")
-        return (
-            f"I have {self._task['complaint']}. Handbook: with {self._task['symptom']} it is {self._task['present']}, "
-            f"without it is {self._task['absent']}."
-        )
+        return complaint_text(*(self._task[name] for name in ("complaint", "symptom", "present", "absent")))
 
     def step(self, action: Action) -> StepResult:
         """Reply to a question, or judge an answer."""

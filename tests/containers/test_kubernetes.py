@@ -69,6 +69,22 @@ def everything_in_env(manifests: list[dict[str, Any]]) -> Iterator[dict[str, str
         yield from variables
 
 
+def test_further_gateways_follow_the_first_one_which_the_roles_address() -> None:
+    balanced, pods, stateful_set, autoscaler = documents("base/gateway.yaml")
+    assert balanced["spec"]["sessionAffinity"] == "ClientIP"
+    assert pods["spec"]["publishNotReadyAddresses"]
+    name = f"{stateful_set['metadata']['name']}-0.{pods['metadata']['name']}"
+    assert stateful_set["spec"]["serviceName"] == pods["metadata"]["name"]
+    (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-2:] == ["--follow", f"http://{name}:8010"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert {"SPANLOOP_KEY_FILE"} <= {each["name"] for each in container["env"]}
+    assert autoscaler["spec"]["maxReplicas"] > 1
+    variables = [*everything_in_env([document for each in MANIFESTS for document in documents(each)])]
+    addresses = {each["value"] for each in variables if each["name"] == "SPANLOOP_GATEWAY_URL"}
+    assert addresses == {f"http://{name}:8010"}
+
+
 def test_the_gpu_overlay_changes_roles_that_are_there() -> None:
     (overlay,) = documents("overlays/gpu/kustomization.yaml")
     patches = [document for each in overlay["patches"] for document in documents(f"overlays/gpu/{each['path']}")]

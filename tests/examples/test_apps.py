@@ -1,15 +1,18 @@
 """The office of apps: its tasks, its checks, the final state, and a whole attempt from spans to an episode."""
 
+import json
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from examples.apps.apps import Apps
+from apps import Apps
 from examples.apps.tasks import KINDS, NAMES, TOPICS, Task, make_tasks
 
-from spanloop.evaluation.environments import Action, EnvironmentFailedError, EnvironmentSettings, StepResult
+from spanloop.evaluation.environments import Action, EnvironmentFailedError, EnvironmentSettings, StepResult, tool_json
 from spanloop.store.client import Address
 
 from ..instrumentation.support import EXAMPLES, calls
@@ -62,6 +65,29 @@ def test_the_final_state_decides_and_nothing_else_may_be_written(task: Task) -> 
     use(apps, "write_file", name="more.txt", text="more")
     assert use(apps, "finish").reason == "Other than expected: files."
     apps.close()
+
+
+def test_a_demonstration_is_an_attempt_that_does_its_task(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "apps" / "tasks.py"), str(tmp_path), "--train", "6", "--test", "1"]
+    subprocess.run([*command, "--demonstrations", "6"], check=True)
+    tasks, dialogs = (
+        [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("train", "demonstrations")
+    )
+    assert len(tasks) == len(dialogs) == 6
+    for task, dialog in zip(tasks, dialogs, strict=True):
+        apps, messages = started(Task(**task)), dialog["messages"]
+        assert messages[1] == {"role": "user", "content": task["request"]}
+        results = [
+            use(apps, call["function"]["name"], **json.loads(call["function"]["arguments"]))
+            for message in messages
+            for call in message.get("tool_calls", ())
+        ]
+        answers = [message["content"] for message in messages if message["role"] == "tool"]
+        assert [result.observation for result in results] == [*answers, "Done."]
+        assert results[-1].success
+        assert dialog["tools"] == [tool_json(tool) for tool in apps.tools()]
+        apps.close()
 
 
 @pytest.mark.parametrize(

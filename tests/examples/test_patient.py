@@ -51,7 +51,7 @@ def test_a_right_answer_is_worth_most_after_the_right_question(
     success: bool,  # noqa: FBT001
 ) -> None:
     patient = Patient()
-    assert patient.reset(TASK, 0) == "I have a cough. Handbook: with fever it is flu, without it is asthma."
+    assert patient.reset(TASK, 0) == "I have a cough. Handbook: fever means flu, no fever means asthma."
     last = [patient.step(Action("", {}, message)) for message in messages][-1]
     assert (last.reward, last.done, last.success) == (reward, True, success)
     assert sum(last.components.values()) == pytest.approx(reward)

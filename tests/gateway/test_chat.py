@@ -202,9 +202,10 @@ def test_an_unknown_route_is_a_404_in_openai_format_that_names_the_routes(gatewa
             "message": "There is no GET /v1/nothing; the routes of this gateway: POST /v1/chat/completions, "
             "POST /v1/completions, POST /v1/responses, GET /v1/responses/{id}, DELETE /v1/responses/{id}, GET "
             "/v1/responses/{id}/input_items, POST /v1/messages, POST /v1/messages/count_tokens, POST /tokenize, POST "
-            "/detokenize, GET /v1/models, GET /v1/models/{id}, GET /healthz, GET /metrics, POST /admin/deploy, POST "
-            "/admin/stop, POST /admin/names, POST /admin/pause, POST /admin/resume, POST /admin/metered, GET "
-            "/admin/status, GET /admin/canary, POST /admin/canary, POST /admin/canary/stop.",
+            "/detokenize, GET /v1/models, GET /v1/models/{id}, GET /healthz, GET /readyz, GET /metrics, POST "
+            "/admin/deploy, POST /admin/stop, GET /admin/deployments, POST /admin/names, POST /admin/pause, POST "
+            "/admin/resume, POST /admin/metered, GET /admin/status, GET /admin/canary, POST /admin/canary, POST "
+            "/admin/canary/stop.",
             "type": "not_found_error",
             "param": None,
             "code": "unknown_route",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spanloop.gateway.client import engine_client
 from spanloop.gateway.client.connection import EngineConnectionError
 from spanloop.gateway.client.engine_client import EngineClient
-from spanloop.gateway.client.framing import ChunkedBody, FramingError, body_of, parse_head
+from spanloop.gateway.client.framing import FramingError, ResponseParser
 from spanloop.gateway.client.json_codec import decode_json, encode_json
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -50,30 +50,32 @@ def answering(content: bytes) -> Answer:
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.lists(st.integers(1, 30), max_size=60))
 def test_chunks_are_decoded_from_any_cuts(chunks: list[bytes], cuts: list[int]) -> None:
-    raw = b"".join(f"{len(chunk):X};x=1\r\n".encode() + chunk + b"\r\n" for chunk in chunks) + b"0\r\na: b\r\n\r\n"
-    body, content = ChunkedBody(), b""
+    raw = CHUNKED + b"".join(f"{len(chunk):X};x=1\r\n".encode() + chunk + b"\r\n" for chunk in chunks)
+    raw += b"0\r\na: b\r\n\r\n"
+    response, content = ResponseParser(), b""
     for cut in cuts:
-        assert raw or body.is_complete
+        assert raw or response.is_complete
         if raw:
-            content += body.feed(raw[:cut])
+            content += response.feed(raw[:cut])
         raw = raw[cut:]
-    content += body.feed(raw) if raw else b""
-    body.end()
+    content += response.feed(raw) if raw else b""
+    response.end()
     assert content == b"".join(chunks)
+    assert response.head == (200, {"transfer-encoding": "chunked"}, True)
 
 
 @pytest.mark.parametrize(
     "raw",
     [
         b"5\r\nab", b"x\r\n", b"-1\r\n", b"1\r\nabc\r\n", b"\r\n", b"fffffffffffffffff\r\n", b"0\r\n\r\nmore",
-        b"1" * 10_000,
+        b"1" * 10_000, b"+1\r\na\r\n", b"1_0\r\n", b"1\na\r\n",
     ],
 )  # fmt: skip
 def test_malformed_chunks_are_refused(raw: bytes) -> None:
-    body = ChunkedBody()
+    response = ResponseParser()
     with pytest.raises(FramingError):  # noqa: PT012 - either refuses
-        body.feed(raw)
-        body.end()
+        response.feed(CHUNKED + raw)
+        response.end()
 
 
 @pytest.mark.parametrize(
@@ -81,12 +83,26 @@ def test_malformed_chunks_are_refused(raw: bytes) -> None:
     [
         b"HTTP/2 200 OK", b"nonsense", b"HTTP/1.1 200 OK\r\nno colon", b"HTTP/1.1 200 OK\r\n folded: x",
         b"HTTP/1.1 200 OK\r\ncontent-length: -1", b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip", b"HTTP/1.1 099 OK", b"HTTP/1.1 101 Switching\r\nupgrade: x",
+        b"HTTP/1.1 200 OK\r\nx: " + bytes(70_000).replace(b"\0", b"x"),
     ],
 )  # fmt: skip
 def test_a_malformed_head_is_refused(head: bytes) -> None:
-    with pytest.raises(FramingError):
-        body_of(parse_head(head))
+    response = ResponseParser()
+    with pytest.raises(FramingError):  # noqa: PT012 - either refuses
+        for at in range(0, len(head), 5_000):
+            response.feed(head[at : at + 5_000])
+        response.feed(b"\r\n\r\n")
+
+
+def test_header_fields_are_read_from_any_cuts() -> None:
+    raw = b"HTTP/1.1 200 OK\r\nA: 1\r\nEmpty:\r\na:  two \r\nContent-Length: 0\r\n\r\n"
+    for cut in range(len(raw)):
+        response = ResponseParser()
+        response.feed(raw[:cut])
+        response.feed(raw[cut:])
+        assert response.is_complete
+        assert response.head == (200, {"a": "1, two", "empty": "", "content-length": "0"}, True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,16 +38,18 @@ def collect(chunks: list[bytes]) -> list[bytes]:
 
 
 JSON = st.recursive(
-    st.none() | st.integers(-(2**53), 2**53) | st.text() | st.booleans(),
+    st.none() | st.integers() | st.text() | st.booleans(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=8,
 )
 
 
-@given(st.lists(JSON, max_size=5), st.lists(st.integers(1, 40), max_size=40))
-def test_events_are_decoded_from_any_text_and_any_chunks(documents: list[Any], cuts: list[int]) -> None:
+@given(st.lists(JSON, max_size=5), st.lists(st.integers(1, 40), max_size=40), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_events_are_decoded_from_any_text_and_any_chunks(
+    documents: list[Any], cuts: list[int], line_end: bytes
+) -> None:
     sent = [json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass") for document in documents]
-    joined = b"".join(sse.encode(data) for data in sent)
+    joined = b"".join(sse.encode(data) for data in sent).replace(b"\n", line_end)
     chunks: list[bytes] = []
     for cut in cuts:
         chunks.append(joined[:cut])
@@ -241,6 +244,39 @@ def test_a_cpu_without_bfloat16_serves_in_float32(
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
     command = launch_command(serving, "/m", SOCKET, EngineSettings(dtype=requested)).command
     assert command[command.index("--dtype") + 1] == expected
+
+
+@pytest.mark.parametrize(
+    ("is_cpu", "cores", "tensor_parallel", "binding", "threads"),
+    [
+        (True, 1, 1, None, "1"),
+        (True, 2, 1, None, "1"),
+        (True, 3, 1, None, None),
+        (True, 2, 2, None, None),
+        (True, 2, 1, "0-1", None),
+        (False, 2, 1, None, None),
+    ],
+)
+def test_on_few_cores_the_engine_and_its_worker_are_one_process(
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    tensor_parallel: int,
+    binding: str | None,
+    threads: str | None,
+    *,
+    is_cpu: bool,
+) -> None:
+
+    def affinity(_: int) -> set[int]:
+        return set(range(cores))
+
+    monkeypatch.setattr(os, "sched_getaffinity", affinity)
+    if binding is not None:
+        monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", binding)
+    serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
+    environment = launch_command(serving, "/m", SOCKET, EngineSettings(tensor_parallel=tensor_parallel)).environment
+    assert environment.get("OMP_NUM_THREADS") == threads
+    assert environment.get("VLLM_ENABLE_V1_MULTIPROCESSING") == ("0" if threads else None)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from itertools import cycle
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -19,11 +20,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.collector.otlp.wire import serialize
 from spanloop.foundation.errors import SpanloopError
+from spanloop.foundation.paths import DataDir
 from spanloop.training.run.job_api import JobApi, JobSpec
 
 from ..collector.collector.collectors import PROTOBUF
 from ..faults.ledger import Ledger
-from .processes import Roles
 
 CALLS = 3
 """Model calls of a trace."""
@@ -68,28 +69,50 @@ def _message(role: str, content: str) -> dict[str, object]:
     return {"role": role, "parts": [{"type": "text", "content": content}]}
 
 
+class Reached(NamedTuple):
+    """Where the load finds the roles; those without an address get none."""
+
+    collectors: Sequence[str]
+    gateways: Sequence[str]
+    dashboard: str
+    key: str
+    """An API key of all scopes that the load needs."""
+    operator: DataDir
+    """A data directory from which jobs are submitted."""
+
+
 class Load:
     """Threads that work until they are stopped: a context manager.
 
     Args:
-        roles: The roles, with two collectors, a gateway and a dashboard.
+        roles: Where the roles are.
         user: Name and password of a user of the dashboard.
-        model: What the gateway is asked for.
-        job: What is submitted.
+        model: What the gateways are asked for.
+        jobs: What is submitted, in turns; schedules have the first.
         ledger: Of the spans.
         senders: Threads that send spans.
+        submit_every_s: Pause between two submissions.
     """
 
     def __init__(
-        self, roles: Roles, user: tuple[str, str], model: str, job: JobSpec, ledger: Ledger, *, senders: int = 3
+        self,
+        roles: Reached,
+        user: tuple[str, str],
+        model: str,
+        jobs: Sequence[JobSpec],
+        ledger: Ledger,
+        *,
+        senders: int = 3,
+        submit_every_s: float = SUBMIT_EVERY_S,
     ) -> None:
-        self._collectors = [urlsplit(roles.url(name)) for name in ("collector-1", "collector-2")]
-        self._gateway, self._dashboard = roles.url("gateway"), roles.url("dashboard")
+        self._collectors = [urlsplit(url) for url in roles.collectors]
+        self._gateways, self._dashboard = roles.gateways, roles.dashboard
         self._authorization = {"Authorization": f"Bearer {roles.key}"}
-        self._user, self._model, self._job = user, model, job
+        self._user, self._model, self._jobs = user, model, jobs
         self._ledger = ledger
         self._api = JobApi(roles.operator)
         self._senders = senders
+        self._submit_every_s = submit_every_s
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(senders + 3)
         self.submitted: list[str] = []
@@ -105,7 +128,8 @@ class Load:
         """At the dashboard: status or error → how often."""
 
     def __enter__(self) -> Self:
-        tasks: list[Callable[[], None]] = [*([self._send] * self._senders), self._ask, self._submit, self._log_in]
+        tasks: list[Callable[[], None]] = [*([self._send] * self._senders), self._submit]
+        tasks += [self._ask] * bool(self._gateways) + [self._log_in] * bool(self._dashboard)
         self._running = [self._pool.submit(task) for task in tasks]
         return self
 
@@ -152,11 +176,12 @@ class Load:
             connection.close()
 
     def _ask(self) -> None:
+        gateways = cycle(self._gateways)
         with httpx.Client(timeout=TIMEOUT_S, headers=self._authorization) as client:
             while not self._stopping.wait(0.3):
                 try:
                     body = {"model": self._model, "max_tokens": 8, "messages": [{"role": "user", "content": "hi"}]}
-                    response = client.post(f"{self._gateway}/v1/chat/completions", json=body)
+                    response = client.post(f"{next(gateways)}/v1/chat/completions", json=body)
                 except httpx.HTTPError as error:
                     self.refusals[type(error).__name__] += 1
                     continue
@@ -166,13 +191,13 @@ class Load:
                     self.refusals[str(response.status_code)] += 1
 
     def _submit(self) -> None:
-        while True:
+        for job in cycle(self._jobs):
             try:
-                self.submitted.append(self._api.submit(self._job).id)
-                self.scheduled.append(self._api.schedule(self._job, at=datetime.now(UTC)).id)
+                self.submitted.append(self._api.submit(job).id)
+                self.scheduled.append(self._api.schedule(self._jobs[0], at=datetime.now(UTC)).id)
             except SpanloopError:
                 self.unknown_submissions += 1
-            if self._stopping.wait(SUBMIT_EVERY_S):
+            if self._stopping.wait(self._submit_every_s):
                 return
 
     def _log_in(self) -> None:

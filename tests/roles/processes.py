@@ -13,6 +13,7 @@ from ..dashboard.cli.support import SPANLOOP
 from ..faults.support import wait_for
 from ..ports import free_port
 from ..training.jobs.postgresql_server import PostgreSqlServer
+from .load import Reached
 
 STORE_PASSWORD = "a-password-of-the-store"
 WITH_PORTS = ("clickhouse", "collector-1", "collector-2", "gateway", "dashboard")
@@ -196,6 +197,11 @@ class Roles:
     def url(self, name: str) -> str:
         """Return the address of a role with a port."""
         return f"http://127.0.0.1:{self._ports[name]}"
+
+    def reached(self) -> Reached:
+        """Return where a load finds the roles."""
+        collectors = [self.url(name) for name in ("collector-1", "collector-2")]
+        return Reached(collectors, [self.url("gateway")], self.url("dashboard"), self.key, self.operator)
 
     def run(self, *arguments: str, timeout_s: float = 200) -> subprocess.CompletedProcess[str]:
         """Run ``spanloop`` on a host that runs no role."""

@@ -4,23 +4,19 @@ import random
 import re
 import time
 from collections import Counter
-from dataclasses import replace
 
-import httpx
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from spanloop.foundation.keys.users import Role, Users
-from spanloop.pipeline import run
-from spanloop.store import Store
-from spanloop.store.client import Address, Connection
 from spanloop.training.models.registry import Registry
 from spanloop.training.run.job_api import JobApi, JobSpec, JobState
 
 from ..faults.ledger import Ledger, balance
 from ..faults.support import find_ids, wait_for
 from ..training.jobs.postgresql_server import PostgreSqlServer
+from .converted import captures, contents, convert_undisturbed, is_equal, spooled
 from .load import Load
 from .processes import Killable, PostgreSql, Roles
 
@@ -32,8 +28,6 @@ OPTIONS = {"pipeline": ("--interval-s", "1"), "gateway": ("--kv-cache-gib", "1")
 KILLS = 3
 """Of each role."""
 USER = "ann", "four random words"
-SOURCES = ("otel_traces", "otel_logs", "scores", "generations")
-CONVERTED = ("episodes", "transitions", "trajectories", "failures")
 LEDGER_IDS = 2**32
 """The ledger's spans have ids below; the demo's are random."""
 
@@ -65,15 +59,15 @@ def test_kill_9_of_every_role_loses_and_doubles_nothing(
     began_s = time.monotonic()
     with (
         Ledger(roles.folder / "ledger") as ledger,
-        Load(roles, USER, base.name, training, ledger) as load,
+        Load(roles.reached(), USER, base.name, [training], ledger) as load,
     ):
         kills = storm(targets)
         for each in roles.started.values():
             assert not each.has_ended, f"{each.name} ended by itself: {each.log.read_text()[-2000:]}"
         answered = load.answers[-1:]
         wait_for(lambda: load.answers[-1:] != answered, "the gateway to answer again", timeout_s=300)
-    for name in ("collector-1", "collector-2"):
-        wait_for(lambda name=name: spooled(roles, name) == 0, f"the spool of {name} to be empty")  # type: ignore[misc]
+    for url in roles.reached().collectors:
+        wait_for(lambda url=url: spooled(url) == 0, f"the spool of {url} to be empty")  # type: ignore[misc]
     wait_for(lambda: all(job.is_finished for job in api.list(limit=10_000)), "all jobs to end", timeout_s=1500)
     address = roles.address
     of_spans = balance(ledger.path, {key: count for key, count in find_ids(address).items() if key < LEDGER_IDS})
@@ -124,53 +118,3 @@ def storm(targets: list[Killable]) -> int:
         target.start()
     time.sleep(10)
     return len(order)
-
-
-def spooled(roles: Roles, name: str) -> int:
-    """Return how many records wait in a collector's spool."""
-    try:
-        return int(httpx.get(f"{roles.url(name)}/healthz", timeout=5).json()["spool"]["records"])
-    except (httpx.HTTPError, ValueError, KeyError):
-        return -1
-
-
-def contents(address: Address) -> list[pl.DataFrame]:
-    """Read what was converted, less the numbers of the revisions: they count how often something was rewritten."""
-    connection = Connection(address)
-    tables = [
-        connection.query(
-            f"SELECT * EXCEPT (converted_at, revision) FROM {table} FINAL WHERE (episode_id, revision) IN "
-            "(SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0) ORDER BY ALL",
-            doing="reading what was converted",
-        )
-        for table in CONVERTED
-    ]
-    connection.close()
-    return tables
-
-
-def is_equal(got: list[pl.DataFrame], expected: list[pl.DataFrame]) -> bool:
-    """Whether the tables have the same rows."""
-    return all(one.equals(other) for one, other in zip(got, expected, strict=True))
-
-
-def convert_undisturbed(address: Address) -> list[pl.DataFrame]:
-    """Convert the same spans and captures in a database of their own, by one run that nothing disturbs."""
-    calm = replace(address, database="undisturbed")
-    with Store.open(calm) as store:
-        for table in SOURCES:
-            columns = ", ".join(f"`{name}`" for name in store.schema(table))
-            store.connection.command(
-                f"INSERT INTO {table} ({columns}) SELECT {columns} FROM `{address.database}`.{table}",
-                doing="copying what was stored",
-            )
-        run(store)
-    return contents(calm)
-
-
-def captures(address: Address) -> Counter[str]:
-    """Count the captures of each answer of the gateway."""
-    connection = Connection(address)
-    rows = connection.query("SELECT response_id, count() FROM generations GROUP BY 1", doing="counting captures")
-    connection.close()
-    return Counter({str(response_id): int(count) for response_id, count in rows.iter_rows()})

@@ -118,12 +118,24 @@ def first_gradients(plan: TrainPlan) -> dict[tuple[str, int], torch.Tensor]:
     }
 
 
+def assert_same_gradients(first: TrainPlan, second: TrainPlan, *, tolerance: float) -> None:
+    """Largest difference relative to the largest gradient of the model."""
+    expected, got = first_gradients(first), first_gradients(second)
+    assert expected.keys() == got.keys()
+    for folder in {folder for folder, _ in expected}:
+        of_model = {key: gradient for key, gradient in expected.items() if key[0] == folder}
+        largest = max(float(gradient.abs().max()) for gradient in of_model.values())
+        assert largest > 0
+        for key, gradient in of_model.items():
+            torch.testing.assert_close(got[key], gradient, rtol=0, atol=largest * tolerance)
+
+
 def train_in_subprocess(plan: TrainPlan) -> list[StepMetrics]:
     """Train as ``run_job`` does, in a process of its own; return the metrics of every step."""
     plan_path = plan.failure_path.with_name("plan.json")
     with ray_folder(plan_path) as folder:
         copied = plan.model_copy(update={"ray_temp_dir": folder})
         with verl_process(copied, plan_path, token=1) as run:
-            status = run.process.wait(timeout=280)
+            status = run.process.wait(timeout=550)
     assert status == 0, plan.failure_path.read_text() if plan.failure_path.exists() else status
     return logged_steps(plan.metrics_path.parent)

@@ -1,19 +1,15 @@
 """Runs ``run_job`` as the scheduler does: under a lease, in a process of its own."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spanloop.foundation.control.clock import utc_now
 from spanloop.foundation.paths import DataDir
-from spanloop.foundation.processes.marked import find_processes, kill_processes
+from spanloop.foundation.processes.marked import find_processes
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
 from spanloop.training.jobs.database.control_database import ControlDatabase
@@ -28,7 +24,6 @@ from spanloop.training.spec.optimiser import Optimiser
 from spanloop.training.spec.run_settings import RunSettings
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from ..ports import free_port
 from .recipe_kinds import take_part, take_settings
 
 
@@ -59,38 +54,6 @@ def a_plan(folder: Path, **changes: Any) -> TrainPlan:
         ray_temp_dir=folder / "ray",
         threads=1,
     ).model_copy(update=changes)
-
-
-@contextmanager
-def ray_cluster() -> Generator[str]:
-    """A Ray cluster of somebody else's: its address. Ended by the mark in its processes' environment."""
-    port = free_port()
-    mark = JobMark(f"ray-{port}", 1)
-    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
-    command = ["start", "--head", f"--port={port}", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
-    command += ["--num-cpus=8", f"--temp-dir={folder}"]
-    environment = os.environ | {JOB_ID_ENV: mark.job_id, JOB_TOKEN_ENV: "1"}
-    try:
-        # returns when the cluster's daemons run
-        ray = Path(sys.executable).with_name("ray")
-        subprocess.run([ray, *command], env=environment, check=True, capture_output=True, timeout=120)
-        yield f"127.0.0.1:{port}"
-    finally:
-        kill_processes(None, mark)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def other_trainer(address: str) -> Generator[None]:
-    """A job of somebody else's that has its TransferQueue on the cluster at ``address``; it outlives the block."""
-    code = (
-        f"import sys, ray, transfer_queue; ray.init({address!r}); transfer_queue.init(); print('up'); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert b"up\n" in process.stdout
-        yield
-        assert process.poll() is None
 
 
 def url_of(address: Address) -> str:

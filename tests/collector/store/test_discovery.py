@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from clickhouse_connect.driver.exceptions import OperationalError
+from clickhouse_connect.driver.exceptions import DatabaseError, OperationalError
 
 from spanloop.embedded_clickhouse.lock import choose_port, is_locked, server_lock
 from spanloop.foundation.errors import (
@@ -178,3 +178,16 @@ def test_the_previous_port_is_chosen_if_it_is_free(data_dir: DataDir) -> None:
 def test_a_truncated_response_is_not_a_lost_connection(cause: Exception | None, message: str) -> None:
     with pytest.raises(StoreError, match=message), store_errors("reading much"):
         raise OperationalError("Unexpected Http Driver Exception") from cause
+
+
+@pytest.mark.parametrize(
+    ("text", "is_transient"),
+    [
+        ("Attempt to read after eof: while receiving packet from ch2:9000: While executing Remote.", True),
+        ("Attempt to read after eof: (in file/uri part.parquet)", False),
+    ],
+)
+def test_a_query_that_a_dying_server_cuts_off_may_be_repeated(text: str, *, is_transient: bool) -> None:
+    with pytest.raises(StoreError) as caught, store_errors("reading much"):
+        raise DatabaseError(text, code=32)
+    assert caught.value.is_transient is is_transient

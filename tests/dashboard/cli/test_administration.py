@@ -1,6 +1,7 @@
 """``spanloop backup``, ``restore``, ``copy`` and ``forget`` beside a running collector."""
 
 import json
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -10,9 +11,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.foundation.paths import DataDir
+from spanloop.semconv.environment import CLICKHOUSE_CLUSTER_ENV, CLICKHOUSE_URL_ENV
 from spanloop.store import Store, connect
 from spanloop.store.client import Address
 
+from ...clickhouse_cluster import NAME, ClickHouseCluster
 from ...collector.collector.collectors import CollectorProcess
 from ...conftest import MEMORY_CAP_BYTES
 from .support import Run, eventually
@@ -71,6 +74,62 @@ def test_what_was_acknowledged_is_backed_up_copied_and_restored(
     assert completed.returncode == 0, completed.stderr
     with connect(DataDir(tmp_path / "restored"), start=True) as restored:
         assert count_of(restored) == SPANS
+
+
+@pytest.mark.slow
+def test_a_store_moves_into_a_cluster_while_it_is_written_and_is_backed_up_there(
+    spanloop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of docs/how-to/use-a-cluster.md: a copy beside the collector, a second one after it, and then roles of
+    the cluster alone."""
+    data_dir = DataDir(tmp_path / "data").open()
+    is_copied = threading.Event()
+    acknowledged = 0
+
+    def write(url: str) -> None:
+        nonlocal acknowledged
+        while not is_copied.is_set():
+            post(url, 1 + acknowledged, 10)
+            acknowledged += 10
+
+    with ClickHouseCluster(tmp_path / "cluster") as cluster:
+        urls = cluster.urls("moved")
+        to_cluster = ("copy", "--to", urls, "--to-cluster", NAME)
+        with EmbeddedClickHouse(data_dir, memory_cap_bytes=MEMORY_CAP_BYTES):
+            collector = CollectorProcess(data_dir, "")
+            writer = threading.Thread(target=write, args=(collector.url,))
+            try:
+                post(collector.url, 10**6, SPANS)
+                writer.start()
+                beside = spanloop(*to_cluster)
+                is_copied.set()
+                writer.join()
+                assert beside.returncode == 0, beside.stderr
+                assert acknowledged
+                assert eventually(lambda: collector.health()["inserted"] == SPANS + acknowledged)
+            finally:
+                is_copied.set()
+                collector.kill()
+            after = spanloop(*to_cluster)
+            assert after.returncode == 0, after.stderr
+        monkeypatch.setenv(CLICKHOUSE_CLUSTER_ENV, NAME)
+        monkeypatch.setenv(CLICKHOUSE_URL_ENV, urls)
+        with Store(cluster.address("moved")) as store:
+            assert count_of(store) == SPANS + acknowledged
+        collector = CollectorProcess(data_dir, urls)
+        try:
+            post(collector.url, 10**7, 1)
+            completed = spanloop("backup", str(tmp_path / "monday"))
+            assert completed.returncode == 0, completed.stderr
+        finally:
+            collector.kill()
+    for name in (CLICKHOUSE_CLUSTER_ENV, CLICKHOUSE_URL_ENV):
+        monkeypatch.delenv(name)
+    completed = spanloop("restore", str(tmp_path / "monday"), "--data-dir", str(tmp_path / "restored"))
+    assert completed.returncode == 0, completed.stderr
+    with connect(DataDir(tmp_path / "restored"), start=True) as restored:
+        ids = restored.connection.query("SELECT count(), uniqExact(TraceId) FROM otel_traces", doing="counting").rows()
+    assert ids == [(SPANS + acknowledged + 1,) * 2]
 
 
 @pytest.mark.slow

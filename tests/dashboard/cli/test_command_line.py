@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from spanloop.cli import app as command_tree
 from spanloop.foundation.errors import ConfigurationError
-from spanloop.runtime.environment_checks import run_command
+from spanloop.runtime import environment_checks
+from spanloop.runtime.environment_checks import CPU_REQUIREMENT, create_serving_environment, run_command
 
 from ...ports import free_port
 from .support import Run
@@ -196,6 +197,20 @@ def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
     with pytest.raises(ConfigurationError, match="no such package") as caught:
         run_command([sys.executable, "-c", "import sys; sys.exit('no such package')"], lines.append)
     assert "spanloop doctor --fix" in caught.value.next_step
+
+
+def test_an_installation_does_not_end_with_lines_about_removed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def note(command: list[str], _on_line: object) -> None:
+        commands.append(command)
+
+    monkeypatch.setattr(environment_checks, "run_command", note)
+    create_serving_environment(tmp_path / "serving", lambda _title, _line: None, required=CPU_REQUIREMENT)
+    (removal,) = (command for command in commands if "uninstall" in command)
+    assert "--quiet" in removal
 
 
 @pytest.mark.parametrize(

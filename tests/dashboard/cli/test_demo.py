@@ -130,6 +130,11 @@ def test_the_learning_demo_starts_services_of_its_own(tmp_path: Path) -> None:
         demo(config=tmp_path / "spanloop.toml")
 
 
+def test_only_the_demo_on_other_services_trains_on_another_ray() -> None:
+    with pytest.raises(typer.BadParameter, match="only the demo on other services"):
+        demo(tiny=True, ray_address="train1:6379")
+
+
 def test_a_service_that_is_missing_is_named_with_its_setting(data_dir: DataDir) -> None:
     with pytest.raises(NotRunningError, match="No setting names a collector") as caught:
         check_services(data_dir)

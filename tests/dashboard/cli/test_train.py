@@ -58,6 +58,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "held_out_share": {"then": "kind=dpo"},
     "lora_dropout": {"lora_rank": 4},
     "target_modules": {"lora_rank": 4},
+    "nodes": {"ray_address": "host1:6379"},
     "clip_ratio_low": {"epochs": 2},
     "clip_ratio_high": {"epochs": 2},
     "cliprange_value": {"epochs": 2},
@@ -163,7 +164,9 @@ def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp
 
 
 def test_a_preset_that_sets_what_a_kind_does_not_use_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"ranks: the preset gpus8 sets it, but it is a .* dpo does not use"):
+    with pytest.raises(
+        ConfigurationError, match=r"gpus_per_node: the preset gpus8 sets it, but it is a .* dpo does not use"
+    ):
         build_spec({"base": "m", "kind": "dpo", "preset": "gpus8"}, where="job.toml")
     with pytest.raises(ConfigurationError, match="preset: Input should be"):
         build_spec({"base": "m", "preset": "gpus9"}, where="job.toml")

@@ -82,6 +82,7 @@ def test_a_filter_is_a_data_set_in_3_clicks(person: Person, shop: tuple[str, Bro
     person.click(person.page.get_by_text("Failed", exact=True))
     expect(person.page.get_by_text(f"{FAILED} episodes")).to_be_visible()
     person.click(person.page.get_by_role("button", name="Add to data set"))
+    expect(person.page.get_by_text(f"Adds episodes with outcome failure ({FAILED}).")).to_be_visible()
     person.click(person.page.get_by_role("button", name="Add", exact=True))
     expect(person.page.get_by_text(f"{FAILED} added. first@v1 has {FAILED} episodes.")).to_be_visible()
     assert person.actions == 3
@@ -100,6 +101,7 @@ def test_selected_rows_are_the_next_version(person: Person, shop: tuple[str, Bro
     before = len(fetch_data_sets(store))
     person.click(person.rows().first.locator("input"))
     person.click(person.page.get_by_role("button", name="Add to data set"))
+    expect(person.page.get_by_text("Adds 1 selected episode.")).to_be_visible()
     person.click(person.page.get_by_role("button", name="Add", exact=True))
     expect(person.page.get_by_text("1 added.")).to_be_visible()
     newest = fetch_data_sets(store)[0]

@@ -87,6 +87,7 @@ def test_short_id_keeps_what_fits() -> None:
         ("episodes?outcome=failure&reward=0.5..", "episodes with outcome failure and reward ≥ 0.5"),
         ("2 selected of failures?class=timeout", "2 selected of failures with failure class timeout"),
         ("episodes?time=24h", "episodes, last 24 hours"),
+        ("episodes?attr=region%3D&attr=a%3Db", "episodes with attribute region with any value and attribute a=b"),
         ("episodes?q=slow+tool&agent=a", "episodes with agent a and the words “slow tool”"),
     ],
 )

@@ -129,12 +129,12 @@ def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: Da
 def test_a_preset_changes_what_the_form_shows_and_an_entry_wins(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="preset").set_value("gpus8").run()
-    assert app.number_input(key="ranks gpus8").value == 8
-    app.number_input(key="ranks gpus8").set_value(4)
+    assert app.number_input(key="gpus_per_node gpus8").value == 8
+    app.number_input(key="gpus_per_node gpus8").set_value(4)
     app.button(key="submit").click().run()
     assert not app.exception
     assert JobApi(with_model).list()[0].spec == JobSpec.model_validate(
-        {"base": "tiny@v1", "preset": "gpus8", "ranks": 4}
+        {"base": "tiny@v1", "preset": "gpus8", "gpus_per_node": 4}
     )
 
 
@@ -252,6 +252,7 @@ def test_a_job_s_page_draws_its_curves(seeded: Seeded, seeded_store: Store, seed
     for title in ("batch reward", "entropy (nats)", "KL to the sampler (nats)", "gradient norm"):
         assert f"**{title}**" in text
     assert "clipped fraction" not in text
+    assert text.index("**Curves**") < text.index("**Log**")
 
 
 def test_a_job_is_cancelled_and_run_again(seeded: Seeded, seeded_environment: DataDir) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from spanloop.dashboard.components.evaluation_figures import range_of_difference
+from spanloop.dashboard.components.evaluation_figures import number_form, range_of_difference
 from spanloop.evaluation.results import Interval
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Promotion
@@ -23,6 +23,12 @@ from .dashboard_learning import LEARNED, TEST_TASKS, Learned
 def charts(app: AppTest) -> list[dict[str, Any]]:
     """The specifications of the page's charts, with what each draws under ``rows``."""
     return [json.loads(element.proto.spec) for element in app.get("vega_lite_chart")]
+
+
+def facts_of(app: AppTest) -> dict[str, str]:
+    drawn = [table(app, number) for number in range(len(tables(app)))]
+    (facts,) = (each for each in drawn if each.columns == ["what", "value"])
+    return dict(facts.iter_rows())
 
 
 def metrics(app: AppTest) -> dict[str, str]:
@@ -232,12 +238,12 @@ def test_the_lineage_is_a_graph_with_jobs_and_results() -> None:
     assert '"demo@v1" -> "demo@v2" [label="SFT, 20 steps\\n20 episodes"' in dot
     assert "test: 82.5 % success (" in dot
     assert "60 episodes, mean reward 0.863" in dot
-    facts = dict(table(app, 1).iter_rows())
+    facts = facts_of(app)
     assert facts["learned from"] == "20 episodes, 20 token rows in 10 groups"
     assert facts["groups left out"] == "4 rewards_alike"
     assert facts["how"] == "GRPO, 18 steps of 8 groups, learning rate 1.0e-06"
     assert facts["ended_early"] == "kl_budget ended it at step 18"
-    assert "ended_early" not in dict(table(open_page("models", model="demo@v2"), 1).iter_rows())
+    assert "ended_early" not in facts_of(open_page("models", model="demo@v2"))
     assert metrics(app)["Evaluation test"] == "82.5 %"
 
 
@@ -299,3 +305,15 @@ def test_a_damaged_dataset_leaves_the_page_whole(learned: Learned, learned_envir
     assert not app.exception
     assert "**What it learned from**" not in text_of(app)
     assert not open_page("episodes", episode=learned.trained_id, view="Tokens").exception
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (Interval(1600.0, 1480.0, 1710.0), "1,600 [1,480, 1,710]"),
+        (Interval(990.0, 980.0, 1001.0), "990 [980, 1,001]"),
+        (Interval(11.32, 10.2, 12.4), "11.3 [10.2, 12.4]"),
+    ],
+)
+def test_a_figure_is_written_without_an_exponent(interval: Interval, text: str) -> None:
+    assert interval.text(number_form(interval)) == text

@@ -235,6 +235,36 @@ def test_a_range_of_time_reads_its_rows_however_old_the_store_is(store: Store, c
     assert not grown
 
 
+def test_rows_of_revisions_are_read_from_the_parts_that_have_them(store: Store, connection: Connection) -> None:
+    for table in ("transition_rows", "episode_messages"):
+        connection.command(f"SYSTEM STOP MERGES {table}", doing="keeping parts apart")
+        columns = {**FILLED[table], "revision": "number"}
+        for first in (0, EPISODES, 2 * EPISODES):
+            connection.command(
+                f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(columns.values())} "
+                "FROM numbers({first:UInt64}, {episodes:UInt64})",
+                doing="filling",
+                parameters={"first": first, "episodes": EPISODES},
+                settings={"async_insert": "0"},
+            )
+    asked = connection.query(
+        f"SELECT {ID} AS episode_id, number AS revision, toUInt32(0) AS step FROM numbers(100)", doing="choosing"
+    )
+    logged = LoggedStore(connection, f"{store.database} parts")
+    for logged.case, fetch in (("episodes", previews.fetch_previews), ("steps", previews.fetch_step_previews)):
+        assert len(fetch(cast("Store", logged), asked)) == asked.height
+    connection.command("SYSTEM FLUSH LOGS query_log", doing="reading the log")
+    parts = connection.query(
+        "SELECT log_comment, sum(ProfileEvents['SelectedRows']) AS rows FROM system.query_log "
+        "WHERE type = 'QueryFinish' AND startsWith(log_comment, {mark:String}) GROUP BY log_comment",
+        doing="reading the log",
+        parameters={"mark": f"{store.database} parts"},
+    )
+    tables = {"episodes": 2, "steps": 1}
+    for name, rows in parts.iter_rows():
+        assert 0 < rows <= tables[name.rsplit(maxsplit=1)[1]] * EPISODES
+
+
 @pytest.mark.parametrize(
     "module", [agents, facets, failures, lists, numbers, overview, policy_versions, previews, sessions]
 )

@@ -158,8 +158,10 @@ def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(sto
 @pytest.mark.timeout(400)
 def test_a_real_browser_draws_every_page(seeded: Seeded, seeded_environment: DataDir, tmp_path: Path) -> None:
     assert seeded.episodes
+    names = {"ask", *(shot.name for shot in runpy.run_path(str(SCREENSHOTS))["SHOTS"])}
+    names.remove("train-on-failures")  # its plan reads a tokenizer, and the seeded versions are empty folders
     with dashboard(seeded_environment):
-        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 25
+        assert set(screenshots(seeded_environment, tmp_path / "shots", *names)) == names
 
 
 @needs_chromium

@@ -51,6 +51,26 @@ VIOLATIONS = """async (rules) => {
       why: node.failureSummary,
     })));
 }"""
+PLACES: Final = """(() => {
+  window.places = [];
+  const find = (root) => {
+    for (const each of root.querySelectorAll("*")) {
+      const target = each.shadowRoot?.querySelector("TARGET");
+      if (target?.getBoundingClientRect().height) return target;
+    }
+  };
+  const look = () => {
+    const target = find(document);
+    if (target) {
+      const { x, y, height } = target.getBoundingClientRect();
+      const place = [Math.round(x) + 5, Math.round(y + height / 2)];
+      if (`${place}` !== `${window.places.at(-1)}`) window.places.push(place);
+    }
+    requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})()"""
+"""Notes every place at which the first element that the selector names is drawn, frame by frame."""
 BACKGROUNDS: Final[dict[Literal["light", "dark"], str]] = {"light": "rgb(255, 255, 255)", "dark": "rgb(23, 22, 20)"}
 COLOURS: Final = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
 """The rules that read colours: the second colour scheme draws the same elements with the same names and roles."""
@@ -168,6 +188,48 @@ def test_yesterdays_failed_runs_of_one_agent_in_three(person: Person) -> None:
     assert person.query == {"outcome": ["failure"], "time": ["yesterday"]}  # one step back, and no more
 
 
+def test_filters_chosen_before_the_list_is_drawn_again_all_hold(person: Person) -> None:
+    person.open("episodes?sort=-started")
+    page = person.page
+    chosen = [
+        page.get_by_role("button", name="Yesterday", exact=True).first,
+        page.get_by_role("button", name="Failed"),
+        page.get_by_role("link", name="Only agent bare_loop").first,
+    ]
+    page.evaluate("(elements) => elements.forEach((each) => each.click())", [each.element_handle() for each in chosen])
+    person.settle()
+    assert person.query == {
+        "sort": ["-started"],
+        "time": ["yesterday"],
+        "outcome": ["failure"],
+        "agent": ["bare_loop"],
+    }
+    expect(page.locator(".total")).to_have_text("2 episodes")
+
+
+def test_a_list_leaves_out_columns_that_have_no_room(person: Person) -> None:
+    page = person.page
+    person.open("episodes")
+    expect(page.get_by_role("columnheader", name="tokens")).to_be_visible()
+    page.set_viewport_size({"width": 900, "height": 900})
+    expect(page.get_by_role("columnheader", name="tokens")).to_have_count(0)
+    expect(page.get_by_text("Columns (no room for")).to_be_visible()
+    for preview in ("input", "output"):
+        box = page.get_by_role("columnheader", name=preview).bounding_box()
+        assert box is not None
+        assert box["width"] >= 100
+    person.open("failures")
+    boxes = [page.get_by_role("table", name=name).locator("xpath=..").bounding_box() for name in ("groups", "tools")]
+    groups, tools = boxes
+    assert groups is not None
+    assert tools is not None
+    assert groups["x"] + groups["width"] <= tools["x"]  # they scroll sideways, each by itself
+    for path in ("episodes", "failures"):
+        person.open(path)
+        wide = page.locator("[data-testid=stMain]").evaluate("(each) => each.scrollWidth - each.clientWidth")
+        assert wide <= 0, path
+
+
 def test_why_one_failed_in_two(person: Person) -> None:
     person.open("episodes?agent=bare_loop&outcome=failure")
     person.click(person.rows().first.locator("td.preview").first)
@@ -182,11 +244,13 @@ def test_why_one_failed_in_two(person: Person) -> None:
 
 def test_two_episodes_are_compared_in_three(person: Person) -> None:
     person.open("episodes")
+    first = person.rows().nth(0).get_attribute("data-id") or ""
     person.click(person.rows().nth(0).get_by_role("checkbox"))
     person.click(person.rows().nth(1).get_by_role("checkbox"))
     person.click(person.page.get_by_role("link", name="Compare", exact=True))
     assert person.actions == 3
     expect(person.page.get_by_role("heading", name="Two episodes")).to_be_visible()
+    expect(person.page.get_by_role("link", name=f"Episode {first[:10]}")).to_be_visible()
     person.see("two-episodes")
 
 
@@ -231,6 +295,12 @@ def test_the_traces_behind_a_version_in_two(person: Person) -> None:
     assert person.actions == 2
     trace = person.page.get_by_role("table", name="trained_by").locator("tbody a").first
     assert (trace.get_attribute("href") or "").startswith("traces?trace=")
+    # What can be done comes before how the version was made.
+    serve = person.page.get_by_role("button", name="Serve this version").bounding_box()
+    made = person.page.get_by_text("How it was made:").bounding_box()
+    assert serve is not None
+    assert made is not None
+    assert serve["y"] < made["y"]
 
 
 def test_a_job_on_one_failure_class_in_three(
@@ -256,7 +326,9 @@ def test_a_job_on_one_failure_class_in_three(
 
 def test_headers_sort_all_rows_and_keys_open_them(person: Person) -> None:
     person.open("episodes")
-    person.click(person.page.get_by_role("columnheader", name="reward").get_by_role("link"))
+    header = person.page.get_by_role("columnheader", name="reward")
+    header.click(position={"x": 2, "y": 2})  # its edge, too
+    person.settle()
     assert person.query == {"sort": ["-reward"]}
     expect(person.page.get_by_role("columnheader", name="reward")).to_have_attribute("aria-sort", "descending")
     person.click(person.page.get_by_role("link", name="Last page"))
@@ -361,6 +433,15 @@ def test_values_of_a_filter_are_completed_and_a_view_is_saved(person: Person) ->
     person.click(person.page.get_by_role("option").first)
     (attribute,) = person.query["attr"]
     assert attribute.startswith("gen_ai.request.model=")
+    person.press("f")
+    person.click(person.page.get_by_role("button", name="attribute", exact=True))
+    person.click(person.page.get_by_role("option", name="gen_ai.request.model"))
+    person.page.get_by_placeholder("or Enter for any").wait_for()
+    person.page.keyboard.press("Enter")
+    person.settle()
+    assert person.query["attr"] == [attribute, "gen_ai.request.model="]
+    expect(person.page.get_by_text("gen_ai.request.model with any value")).to_be_visible()
+    person.click(person.page.get_by_role("button", name="Remove attribute gen_ai.request.model with any value"))
     person.click(person.page.get_by_text("Views", exact=True))
     person.page.get_by_label("Name of this view").fill("mine")
     person.click(person.page.get_by_role("button", name="Save"))
@@ -368,6 +449,50 @@ def test_values_of_a_filter_are_completed_and_a_view_is_saved(person: Person) ->
     person.click(person.page.get_by_text("Views", exact=True))
     person.click(person.page.get_by_role("link", name="mine", exact=True))
     assert person.query["attr"] == [attribute]
+
+
+def test_a_key_counts_once_after_a_list_has_changed(person: Person) -> None:
+    person.open("episodes")
+    for direction in ("descending", "ascending"):
+        person.click(person.page.get_by_role("columnheader", name="took").get_by_role("link"))
+        expect(person.page.get_by_role("columnheader", name="took")).to_have_attribute("aria-sort", direction)
+    for number in range(2):
+        person.press("ArrowDown")
+        expect(person.page.locator("tbody tr.active")).to_have_attribute(
+            "data-id", person.rows().nth(number).get_attribute("data-id") or ""
+        )
+    person.click(person.page.get_by_role("button", name="Failed"))
+    person.press("f")
+    expect(person.page.get_by_role("button", name="attribute")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "parameter"),
+    [
+        ("episodes", "thead th:nth-child(2) a", "sort"),
+        ("failures", "tbody tr td.preview", "group"),
+        ("traces", "tbody tr td.preview", "trace"),
+        ("", ".figures .figure:nth-child(2) a", "outcome"),
+        ("", "tbody tr td.preview", "episode"),
+    ],
+)
+def test_what_is_drawn_stays_in_its_place(
+    world: tuple[str, Browser, DataDir], page: Page, path: str, target: str, parameter: str
+) -> None:
+    visit = page.context.new_page()
+    visit.set_default_timeout(READY_MS)
+    visit.set_viewport_size({"width": 1440, "height": 1400})
+    visit.add_init_script(PLACES.replace("TARGET", target))
+    person = Person(visit, world[0])
+    person.open(path)
+    places = visit.evaluate("places")
+    assert places == places[:1]
+    # A click at the place of the first sight opens what was seen there.
+    visit.reload(wait_until="commit")
+    visit.wait_for_function("() => window.places?.length")
+    visit.mouse.click(*visit.evaluate("places[0]"))
+    visit.wait_for_function("(name) => new URLSearchParams(document.location.search).has(name)", arg=parameter)
+    visit.close()
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ from spanloop.gateway.app import Gateway
 from spanloop.mcp_server.service import McpService
 from spanloop.spool import Spool
 
-OPEN = {"/healthz", "/login", "/logout"}
+OPEN = {"/healthz", "/readyz", "/login", "/logout"}
 COLLECTOR = {
     "/v1/traces": KeyScope.INGEST,
     "/v1/logs": KeyScope.INGEST,
@@ -63,6 +63,7 @@ GATEWAY = {
     "/metrics": KeyScope.READ,
     "/admin/deploy": KeyScope.TRAIN,
     "/admin/stop": KeyScope.TRAIN,
+    "/admin/deployments": KeyScope.TRAIN,
     "/admin/names": KeyScope.TRAIN,
     "/admin/pause": KeyScope.TRAIN,
     "/admin/resume": KeyScope.TRAIN,

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,9 +21,10 @@ from spanloop.foundation.paths import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.training.attempt_pool import pooled_run
 from spanloop.training.attempt_pool.leased_attempts import LeasedAttempts
-from spanloop.training.attempt_pool.offers import Offers
-from spanloop.training.attempt_pool.pooled_run import run_in_pool
+from spanloop.training.attempt_pool.offers import Offers, Refusal
+from spanloop.training.attempt_pool.pooled_run import PoolRefusedError, run_in_pool
 from spanloop.training.jobs.database.control_database import ControlDatabase
 from spanloop.training.jobs.paths import ControlPaths
 
@@ -86,15 +88,23 @@ class PooledRun:
         )
         self.told, self.stop = Told(), threading.Event()
         self.summary: Summary | None = None
+        self.refused: PoolRefusedError | None = None
         self._arguments = (self.plan, self.request, offers, store)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self.summary = run_in_pool(*self._arguments, progress=self.told, stop=self.stop)
+        try:
+            self.summary = run_in_pool(*self._arguments, progress=self.told, stop=self.stop)
+        except PoolRefusedError as error:
+            self.refused = error
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
 
     def end(self) -> Summary:
-        self._thread.join(60)
+        self.join()
         assert self.summary is not None
         return self.summary
 
@@ -113,7 +123,7 @@ def begin(data_dir: DataDir, source: Path, offers: Offers, store: Store) -> Iter
     yield start
     for run in begun:
         run.stop.set()
-        run.end()
+        run.join()
 
 
 def leased_attempts(offers: Offers, owner: str, stop: threading.Event, lease_s: float = 30.0) -> LeasedAttempts:
@@ -314,3 +324,32 @@ def test_a_host_without_the_agent_says_so_and_gives_the_attempts_to_others(
     assert workers.wait() == 0
     assert all(row["interrupted_episode_ids"] == [] for row in stored_attempts(store))
     assert len(run.told.notes) == 1
+
+
+def test_a_run_that_every_runner_refuses_ends_with_the_reason(
+    begin: Begin, workers: Workers, offers: Offers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooled_run, "_REFUSED_S", 0.5)
+    run = begin(agent="./agent.sh {answer}")
+    wait_until(lambda: len(offers.episode_ids("r")) == TASKS)
+    workers.start()
+    run.join()
+    assert run.refused is not None
+    assert f"those on {socket.gethostname()} cannot: The agent's command './agent.sh' does not exist" in str(
+        run.refused
+    )
+    assert "then the same command continues" in run.refused.next_step
+    assert offers.episode_ids("r") == frozenset()
+    assert workers.wait() == 0
+
+
+def test_a_run_waits_while_a_refusal_passes_or_no_runner_has_looked(
+    begin: Begin, offers: Offers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pooled_run, "_REFUSED_S", 0.0)
+    run = begin()
+    wait_until(lambda: len(offers.episode_ids("r")) == TASKS)
+    offers.refuse("r", "there:0:1", Refusal("there", "no gateway"), retry_s=60)
+    wait_until(lambda: len(run.told.notes) == 1)
+    with pytest.raises(TimeoutError):
+        wait_until(lambda: run.refused is not None, timeout_s=1)

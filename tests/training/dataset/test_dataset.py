@@ -123,6 +123,10 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
             folder=tmp_path,
         )
     assert "--outcomes all" in caught.value.next_step
+    spec = SFT.changed(min_reward=5.0)
+    with pytest.raises(JobError, match="no episode with usable rows has the min_reward") as caught:
+        export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+    assert "starts from demonstrations" in caught.value.next_step
 
 
 def test_a_job_selects_episodes_by_their_marks(

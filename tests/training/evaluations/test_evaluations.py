@@ -13,6 +13,8 @@ from spanloop.foundation.settings.roles import RunnerSettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.training.attempt_pool.offers import Offers
+from spanloop.training.attempt_pool.worker_process import AttemptWorker
 from spanloop.training.evaluations.evaluation_api import EvaluationApi
 from spanloop.training.evaluations.plan import fetch_plan
 from spanloop.training.evaluations.sources import evaluation_files
@@ -58,33 +60,39 @@ def write_agent(folder: Path, *solvers: str) -> str:
     return 'tasks = "tasks.jsonl"\nagent = "solver:solve"\ngrader = "exact"\nparallel = 1\n'
 
 
-def configure(data_dir: DataDir, *solvers: str) -> None:
+def configure(data_dir: DataDir, *solvers: str, pool: bool = False) -> None:
     settings = write_agent(data_dir.path, *solvers)
-    (data_dir.path / "spanloop.toml").write_text(f'[evaluation]\n{settings}cwd = "{data_dir.path}"\n')
+    of_pool = "pool = true\n" if pool else ""
+    (data_dir.path / "spanloop.toml").write_text(f'[evaluation]\n{settings}{of_pool}cwd = "{data_dir.path}"\n')
 
 
-def run_queued(data_dir: DataDir) -> None:
-    """Let a job runner run what is queued, in processes of its own."""
+def run_queued(data_dir: DataDir, *, attempt_slots: int = 0) -> None:
+    """Let a job runner run what is queued, and make attempts of the pool, in processes of its own."""
     runner = JobRunner(data_dir, parse_any_spec, settings=RunnerSettings(grace_s=0.1))
+    attempts = AttemptWorker(data_dir, Offers(runner.database), slots=attempt_slots, lease_s=30, grace_s=5)
     try:
-        give_up_at = time.monotonic() + 60
+        give_up_at = time.monotonic() + 240
         while not QueueApi(data_dir, parse_any_spec).list()[0].is_finished:
             assert time.monotonic() < give_up_at
             runner.tick()
+            attempts.tick()
             time.sleep(0.1)
     finally:
+        attempts.close()
         runner.close()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("attempt_slots", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_versions_attempt_the_tasks_one_after_another_and_the_gateway_serves_what_it_did_before(
-    data_dir: DataDir, store: Store, gateway: GatewayStandIn
+    attempt_slots: int, data_dir: DataDir, store: Store, gateway: GatewayStandIn
 ) -> None:
-    configure(data_dir, "m@v3")
+    """With slots for attempts, by a runner of the pool."""
+    configure(data_dir, "m@v3", pool=bool(attempt_slots))
     api = EvaluationApi(data_dir)
     job = api.submit(BOTH)
     assert job.id.startswith("evaluate-")
-    run_queued(data_dir)
+    run_queued(data_dir, attempt_slots=attempt_slots)
     job = api.get(job.id)
     log = api.log(job.id)
     assert job.state is JobState.SUCCEEDED, job.error

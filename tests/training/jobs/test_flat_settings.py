@@ -52,12 +52,12 @@ def test_flat_settings_and_parts_are_two_forms_of_one_specification(kind: str) -
 
 def test_a_job_file_may_have_the_parts_as_tables(tmp_path: Path) -> None:
     flat, parts = tmp_path / "flat.toml", tmp_path / "parts.toml"
-    flat.write_text('base = "m"\nkind = "ppo"\nepochs = 2\nsteps = 3\ntask_ids = ["a"]\nranks = 2\n')
+    flat.write_text('base = "m"\nkind = "ppo"\nepochs = 2\nsteps = 3\ntask_ids = ["a"]\ngpus_per_node = 2\n')
     parts.write_text(
         'base = "m"\n[recipe]\nkind = "ppo"\nepochs = 2\n[optimiser]\nsteps = 3\n[episodes]\ntask_ids = ["a"]\n'
-        "[run]\nranks = 2\n"
+        "[run]\ngpus_per_node = 2\n"
     )
-    expected = JobSpec.of(base="m", kind="ppo", epochs=2, steps=3, task_ids=("a",), ranks=2)
+    expected = JobSpec.of(base="m", kind="ppo", epochs=2, steps=3, task_ids=("a",), gpus_per_node=2)
     assert [build_spec(read_job_file(path), where=str(path)) for path in (flat, parts)] == [expected, expected]
 
 
@@ -77,9 +77,16 @@ def test_a_table_that_is_no_part_is_refused(text: str, message: str, tmp_path: P
         build_spec(read_job_file(file), where=str(file))
 
 
+def test_ranks_are_gpus_per_node_in_what_an_earlier_version_wrote() -> None:
+    spec = JobSpec.of(base="m", kind="ppo", ranks=2, then=("kind=grpo ranks=1", {"kind": "sft", "run": {"ranks": 4}}))
+    assert [stage.run.gpus_per_node for stage in (spec, *spec.stages)] == [2, 1, 4]
+    with pytest.raises(ValidationError, match="ranks: given twice; gpus_per_node is its name now"):
+        JobSpec.of(base="m", ranks=2, gpus_per_node=2)
+
+
 def test_each_problem_names_the_flat_setting() -> None:
     with pytest.raises(ValidationError) as caught:
-        JobSpec.of(base="m", steps=0, epochs=0, sample_rate=2, ranks=0)
+        JobSpec.of(base="m", steps=0, epochs=0, sample_rate=2, gpus_per_node=0)
     assert [problem.partition(":")[0] for problem in problems(caught.value)] == [
-        "sample_rate", "epochs", "steps", "ranks",
+        "sample_rate", "epochs", "steps", "gpus_per_node",
     ]  # fmt: skip

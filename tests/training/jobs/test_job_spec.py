@@ -171,8 +171,10 @@ def test_every_field_says_what_it_is() -> None:
     ("settings", "problem"),
     [
         ({"backbone": "debug", "ray_address": "10.0.0.1:6379"}, "the debug backbone uses no Ray cluster"),
-        ({"backbone": "debug", "ranks": 2}, "the debug backbone is one process"),
-        ({"kind": "sft", "batch_groups": 9, "ranks": 2}, "does not divide by 2 ranks"),
+        ({"backbone": "debug", "gpus_per_node": 2}, "gpus_per_node: the debug backbone is one process"),
+        ({"backbone": "debug", "nodes": 2}, "nodes: the debug backbone is one process"),
+        ({"nodes": 2}, "nodes: a job on several nodes needs ray_address"),
+        ({"kind": "sft", "batch_groups": 9, "gpus_per_node": 2}, "does not divide by 2 ranks"),
     ],
 )
 def test_a_backbone_and_ranks_that_do_not_fit_are_refused(settings: dict[str, object], problem: str) -> None:

@@ -105,7 +105,10 @@ def test_a_runner_that_refused_takes_nothing_until_it_may_try_again(offers: Offe
     offers.offer("r", attempts(1))
     offers.refuse("r", "lacks it", Refusal("host", "no agent"), retry_s=None)
     offers.refuse("r", "waits", Refusal("other", "no gateway"), retry_s=60)
-    assert offers.refusals("r") == [("host", "no agent"), ("other", "no gateway")]
+    assert offers.refusals("r") == [
+        Refusal("host", "no agent"),
+        Refusal("other", "no gateway", is_final=False),
+    ]
     assert [offers.waiting_runs(each) for each in ("lacks it", "waits", "new")] == [[], [], ["r"]]
     time.forward(61)
     assert [offers.waiting_runs(each) for each in ("lacks it", "waits")] == [[], ["r"]]

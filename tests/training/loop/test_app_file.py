@@ -39,6 +39,16 @@ def test_the_evaluation_has_the_agent_of_the_run_and_tasks_of_its_own(tmp_path: 
     assert (evaluation.attempts, evaluation.limit, evaluation.parallel, evaluation.cwd) == (1, None, 1, tmp_path)
 
 
+def test_runners_of_the_pool_make_attempts_that_no_budget_limits(tmp_path: Path) -> None:
+    pooled = ("parallel = 1", "parallel = 1\npool = true")
+    app = read_app(write(tmp_path, pooled))
+    assert (app.run.pool, app.evaluation.pool) == (True, True)
+    with pytest.raises(
+        ConfigurationError, match="the host of the loop limits attempts that it makes itself; leave pool"
+    ):
+        read_app(write(tmp_path, pooled, extra="[budget]\ntokens = 5\n"))
+
+
 def test_options_of_another_grader_are_not_inherited(tmp_path: Path) -> None:
     options = "parallel = 1\ngrader_options = {field = 'label'}"
     path = write(tmp_path, ("parallel = 1", options), ('tasks = "test.jsonl"', 'tasks = "test.jsonl"\ngrader = "json"'))

@@ -106,7 +106,7 @@ def test_all_activations_are_kept_where_they_fit() -> None:
 
 
 def test_the_factors_are_those_of_the_job() -> None:
-    spec = JobSpec.of(base="m", kind="ppo", kl_coefficient=0.1, lora_rank=8, ranks=2, offload=True)
+    spec = JobSpec.of(base="m", kind="ppo", kl_coefficient=0.1, lora_rank=8, gpus_per_node=2, offload=True)
     assert MemoryFactors.of(spec) == (2, 8, True, True, True, 4)
     assert MemoryFactors.of(JobSpec.of(base="m")) == MemoryFactors()
     assert MemoryFactors.of(JobSpec.of(base="m", optimizer_dtype=OptimizerDtype.BFLOAT16)).moment_bytes == 2
@@ -132,8 +132,8 @@ def test_moments_in_bfloat16_take_half_the_memory() -> None:
         ("`offload`", MemoryFactors(offload=True)),
         ('`offload`, `optimizer_dtype = "bfloat16"`', MemoryFactors(offload=True, moment_bytes=2)),
         ("`lora_rank = 16`", MemoryFactors(lora_rank=16)),
-        ('`ranks = 2`, `optimizer_dtype = "bfloat16"`', MemoryFactors(ranks=2, moment_bytes=2)),
-        ("`ranks = 4`", MemoryFactors(ranks=4)),
+        ('`gpus_per_node = 2`, `optimizer_dtype = "bfloat16"`', MemoryFactors(ranks=2, moment_bytes=2)),
+        ("`gpus_per_node = 4`", MemoryFactors(ranks=4)),
     ],
 )
 def test_the_table_of_the_documentation_is_the_formulas(settings: str, factors: MemoryFactors) -> None:

@@ -30,7 +30,7 @@ def test_an_estimate_is_near_what_was_measured() -> None:
 
 def test_ranks_and_a_faster_card_take_less_time() -> None:
     fast, slow = CARDS[1], CARDS[2]
-    one, two = (step_seconds(QWEN25_1_5B, MEASURED, spec(ranks=ranks), fast) for ranks in (1, 2))
+    one, two = (step_seconds(QWEN25_1_5B, MEASURED, spec(gpus_per_node=ranks), fast) for ranks in (1, 2))
     assert one - fast.overhead_s == pytest.approx(2 * (two - fast.overhead_s))
     assert step_seconds(QWEN25_1_5B, MEASURED, spec(), slow) > 2 * one
 

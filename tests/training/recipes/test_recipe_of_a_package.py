@@ -21,10 +21,11 @@ from spanloop.training.run.job_api import JobApi, JobSpec
 from spanloop.training.spec.choices import Backbone
 from spanloop.training.spec.fields import spec_fields
 
+from ..debug_training import assert_same_gradients
 from ..recipe_kinds import flat_value, forget_recipes
 from ..training_running import Runner
 from ..training_seeding import seed_groups
-from ..verl_plugin.test_backbones import assert_same_gradients, trained
+from ..verl_plugin.test_backbones import trained
 from ..verl_plugin.test_policy_losses import (
     Verl,
     compute_advantages,

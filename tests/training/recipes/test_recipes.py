@@ -202,7 +202,8 @@ def test_rows_are_dealt_to_the_ranks_evenly() -> None:
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_ranks_reach_verl(kind: str) -> None:
-    assert parsed(RECIPES[kind](plan(kind, ranks=2)))["trainer.n_gpus_per_node"] == 2
+    got = parsed(RECIPES[kind](plan(kind, gpus_per_node=2, nodes=3)))
+    assert (got["trainer.n_gpus_per_node"], got["trainer.nnodes"]) == (2, 3)
 
 
 def test_a_kill_costs_at_most_a_fifth() -> None:

@@ -291,7 +291,7 @@ def test_two_ranks_compute_the_validation_loss_of_one(tiny_model: Path, tmp_path
         kind="sft",
         steps=1,
         backbone=Backbone.RAY,
-        ranks=2,
+        gpus_per_node=2,
         validation_path=tmp_path / "held_out.parquet",
     )
     (step,) = train_in_subprocess(plan)

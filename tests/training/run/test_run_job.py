@@ -3,7 +3,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +34,9 @@ from spanloop.training.verl_plugin.main import TENSORBOARD_NAME
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..gateway_stand_in import gateway_stand_in
+from ..ray_nodes import NOTHING, other_trainer, ray_nodes
 from ..recipe_kinds import KINDS
-from ..training_running import Runner, other_trainer, ray_cluster
+from ..training_running import Runner
 from ..training_seeding import failure_row, insert, seed_groups
 
 VOCABULARY = 400
@@ -419,22 +419,16 @@ def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_mode
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_ray_that_is_not_ours_is_used_and_survives(
-    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    with ray_cluster() as address:
-        job, status, log = runner.run(dr_grpo(ray_address=address), tmp_path / "log.txt")
+    with ray_nodes() as nodes:
+        with other_trainer(nodes.address):
+            job, status, log = runner.run(dr_grpo(ray_address=nodes.address), tmp_path / "log.txt")
         assert status == 0, log
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
         assert "verl computes on cpu" in log
-        with other_trainer(address):
-            _, status, log = runner.run(dr_grpo(ray_address=address), tmp_path / "second.txt")
-            assert status == 1
-            assert f"another job trains with TransferQueue on the Ray cluster {address}" in log
-            assert "next: Retry when it has ended" in log
-        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=60):
-            pass
+        wait_until(lambda: nodes.left() == NOTHING, timeout_s=60)
 
 
 @pytest.mark.slow

@@ -51,6 +51,11 @@ def ended(folder: Path, code: str) -> VerlProcess:
             "Ray was not up in time",
             "Leave the machine more time",
         ),
+        (
+            {"type": "NodeLostError", "message": "a node is gone", "next_step": "start it", "is_transient": True},
+            "cannot run: a node is gone",
+            "start it",
+        ),
         ({"type": "JobError", "message": "no CUDA", "next_step": "use the CPU"}, "cannot run: no CUDA", "use the CPU"),
         ({"type": "ValueError", "message": "odd"}, "failed inside verl: ValueError: odd", "spanloop jobs log job-1"),
     ],
@@ -63,7 +68,8 @@ def test_a_report_becomes_an_error_with_a_next_step(
     assert expected in error.what
     assert error.what.startswith("Job job-1 (dr_grpo) ")
     assert error.next_step.startswith(next_step)
-    assert error.is_transient == (expected in {"the disk is full", "Ray was not up in time"})
+    passing = {"the disk is full", "Ray was not up in time", "cannot run: a node is gone"}
+    assert error.is_transient == (expected in passing)
 
 
 def test_a_process_that_was_killed_reports_nothing_and_is_taken_for_out_of_memory(tmp_path: Path) -> None:
@@ -80,6 +86,13 @@ def test_what_is_done_already_is_not_advised(tmp_path: Path) -> None:
 
 def test_a_crash_without_a_report_names_its_status(tmp_path: Path) -> None:
     assert "exit status 7 and no report" in failure_of(ended(tmp_path, "raise SystemExit(7)")).what
+
+
+def test_a_process_without_its_cluster_is_tried_again(tmp_path: Path) -> None:
+    run = ended(tmp_path, "raise SystemExit(1)")
+    error = failure_of(run._replace(plan=a_plan(tmp_path, ray_address="10.0.0.1:6379")))
+    assert "lost the Ray cluster 10.0.0.1:6379" in error.what
+    assert error.is_transient
 
 
 def test_ray_s_folder_is_short_and_goes_with_what_a_killed_attempt_left(tmp_path: Path) -> None:

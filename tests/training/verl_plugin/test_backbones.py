@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
@@ -24,7 +23,7 @@ from spanloop.training.spec.choices import Backbone
 from spanloop.training.verl_plugin.drift import KL
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from ..debug_training import debug_plan, first_gradients, train_in_subprocess, trained_weights, write_dataset
+from ..debug_training import assert_same_gradients, debug_plan, train_in_subprocess, trained_weights, write_dataset
 from ..recipe_kinds import is_policy_gradient
 from ..training_running import Runner, url_of
 from ..training_seeding import seed_groups
@@ -36,18 +35,6 @@ def trained(
     write_dataset(model, folder, kind=kind, **sizes)
     plan = debug_plan(model, folder, kind=kind, **changes)
     return plan, train_in_subprocess(plan)
-
-
-def assert_same_gradients(first: TrainPlan, second: TrainPlan, *, tolerance: float) -> None:
-    """Largest difference relative to the largest gradient of the model."""
-    expected, got = first_gradients(first), first_gradients(second)
-    assert expected.keys() == got.keys()
-    for folder in {folder for folder, _ in expected}:
-        of_model = {key: gradient for key, gradient in expected.items() if key[0] == folder}
-        largest = max(float(gradient.abs().max()) for gradient in of_model.values())
-        assert largest > 0
-        for key, gradient in of_model.items():
-            torch.testing.assert_close(got[key], gradient, rtol=0, atol=largest * tolerance)
 
 
 @pytest.mark.slow
@@ -115,7 +102,9 @@ def test_two_ranks_compute_what_one_computes(kind: str, tiny_model: Path, tmp_pa
     sizes = {"groups": 3, "episodes": 3}
     changes = {"batch_size": 3 if is_policy_gradient(kind) else 4, "micro_batch_tokens": FILLING_ROW_TOKENS}
     one, one_steps = trained(tiny_model, tmp_path / "one", kind, sizes, **changes)
-    two, two_steps = trained(tiny_model, tmp_path / "two", kind, sizes, **changes, backbone=Backbone.RAY, ranks=2)
+    two, two_steps = trained(
+        tiny_model, tmp_path / "two", kind, sizes, **changes, backbone=Backbone.RAY, gpus_per_node=2
+    )
     assert_same_gradients(one, two, tolerance=1e-4)
     for first, second in zip(one_steps, two_steps, strict=True):
         for name in ("actor/pg_loss", "actor/grad_norm", "actor/entropy", KL, "train/loss", "train/grad_norm"):
@@ -134,7 +123,7 @@ def test_a_job_with_an_adapter_on_two_ranks_registers_a_normal_model(
 ) -> None:
     seed_groups(store, tiny_model)
     spec = JobSpec.of(
-        base="tiny", steps=2, batch_groups=3, lora_rank=4, learning_rate=1e-2, kl_coefficient=0.01, ranks=2
+        base="tiny", steps=2, batch_groups=3, lora_rank=4, learning_rate=1e-2, kl_coefficient=0.01, gpus_per_node=2
     )
     job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log

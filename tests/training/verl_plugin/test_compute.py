@@ -14,6 +14,7 @@ from spanloop.training.spec.choices import Device
 from spanloop.training.spec.job_spec import JobSpec
 from spanloop.training.verl_plugin import compute
 from spanloop.training.verl_plugin.compute import Compute, local_compute, resolve_compute
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..training_running import a_plan
 from ..training_seeding import STARTED_AT
@@ -36,7 +37,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     def here(_: Device) -> Compute:
         return Compute(Device.CPU, bfloat16=False)
 
-    def there(_: str, __: Device) -> Compute:
+    def there(_: TrainPlan) -> Compute:
         return Compute(Device.CUDA, bfloat16=True, free_bytes=FREE_BYTES)
 
     monkeypatch.setattr(compute, "local_compute", here)
@@ -101,17 +102,17 @@ def test_a_precision_of_the_plan_is_kept(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("hosts")
 def test_each_rank_needs_a_gpu(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="2 ranks, one on each GPU, and there are 1 GPUs"):
-        resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379", ranks=2))
-    assert resolve_compute(a_plan(tmp_path, device=Device.AUTO, ranks=2)).device is Device.CPU
+        resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379", gpus_per_node=2))
+    assert resolve_compute(a_plan(tmp_path, device=Device.AUTO, gpus_per_node=2)).device is Device.CPU
 
 
 def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
     base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
-    spec = JobSpec.of(base="tiny", kind="sft", batch_groups=8, ranks=8)
+    spec = JobSpec.of(base="tiny", kind="sft", batch_groups=8, gpus_per_node=8)
     with pytest.raises(JobError, match="4 rows for 8 ranks"):
         make_plan(spec, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     plan = make_plan(
-        JobSpec.of(base="tiny", kind="sft", batch_groups=9, ranks=3),
+        JobSpec.of(base="tiny", kind="sft", batch_groups=9, gpus_per_node=3),
         base,
         MANIFEST,
         folder=tmp_path,
@@ -125,7 +126,7 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
 def test_a_micro_batch_takes_the_rows_that_fill_a_batch_up() -> None:
     padding = importlib.import_module("verl.trainer.ppo.padding_utils")
     assert padding.SYNTHETIC_PADDING_SEQ_LEN == FILLING_ROW_TOKENS
-    one, two = (JobSpec.of(base="tiny", ranks=ranks) for ranks in (1, 2))
+    one, two = (JobSpec.of(base="tiny", gpus_per_node=ranks) for ranks in (1, 2))
     assert (longest_computed_row(one, 30), longest_computed_row(two, 30)) == (30, FILLING_ROW_TOKENS)
     assert longest_computed_row(two, 300) == 300
 

@@ -32,6 +32,8 @@ from .store_snapshot import linked, run_in_server, wait_until_unused
 
 _STOP_MERGES: Final = "SYSTEM STOP MERGES"
 """Not a named query, because those run on shared servers. Stops merges, which would change the counts of rows."""
+_START_MERGES: Final = "SYSTEM START MERGES"
+"""Starts them again, with the mutations for which a migration waits."""
 _MARK: Final = "restored"
 """Name of the row of ``pipeline_state`` that names the backup whose rows another ClickHouse gets."""
 
@@ -48,6 +50,9 @@ class _Server:
 
     def stop_merges(self) -> None:
         self._connection.command(_STOP_MERGES, doing="stopping merges")
+
+    def start_merges(self) -> None:
+        self._connection.command(_START_MERGES, doing="starting merges")
 
 
 class Targets(NamedTuple):
@@ -152,6 +157,7 @@ def _restore_tables(
                 f"{manifest.tables.get(table, 0):,}.",
                 next_step="Nothing was restored. Run it again; if the error stays, use another backup.",
             )
+        server.start_merges()
         migrate(embedded_address(staging))
         if open_external is not None:
             with Store(embedded_address(staging)) as here, open_external() as external:

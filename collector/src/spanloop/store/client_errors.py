@@ -58,7 +58,7 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     return StoreError(
         f"ClickHouse rejected {doing} (code {code}): {text}",
         next_step=_NEXT_STEPS[243] if is_disk_full else _NEXT_STEPS.get(code, ""),
-        is_transient=is_disk_full or code in _TRANSIENT_CODES,
+        is_transient=is_disk_full or code in _TRANSIENT_CODES or (code in _CUT_OFF_CODES and _OF_A_SERVER in text),
     )
 
 
@@ -66,6 +66,9 @@ _THROWN: Final = 395
 """The code of ``throwIf``."""
 _TRANSIENT_CODES: Final = frozenset({159, 202, 209, 210, 243, 252, 279, 369})
 """Timeouts, too many queries or parts, a broken connection to another node, no copy that is up to date, a full disk."""
+_CUT_OFF_CODES: Final = frozenset({32, 33})
+"""Data ended early: in what a client sends, or in what another server of the cluster sends before it dies."""
+_OF_A_SERVER: Final = "while receiving packet from"
 CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."
 
 

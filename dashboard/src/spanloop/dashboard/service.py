@@ -112,10 +112,12 @@ def create_application(data_dir: DataDir, authentication: Authentication, *, hos
     """
     try:
         # Takes 0.5 s, which a port error need not wait for.
+        from streamlit.file_util import get_static_dir  # noqa: PLC0415
         from streamlit.starlette import App  # noqa: PLC0415
         from streamlit.web import bootstrap  # noqa: PLC0415
 
         from .front.app import create_front  # noqa: PLC0415
+        from .front.document import PageDocument  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name != "streamlit":
             raise
@@ -129,7 +131,8 @@ def create_application(data_dir: DataDir, authentication: Authentication, *, hos
     }
     bootstrap.load_config_options(flags)
     pages = App(str(APP))
-    return create_front(data_dir, authentication, pages, pages.lifespan())
+    document = PageDocument(pages, Path(get_static_dir()))
+    return create_front(data_dir, authentication, document, pages.lifespan())
 
 
 async def _run(server: HttpServer, data_dir: DataDir, url: str) -> None:

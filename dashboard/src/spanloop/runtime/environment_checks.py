@@ -184,7 +184,7 @@ def create_serving_environment(folder: Path, show: Callable[[str, str], None], *
     run_command([sys.executable, "-m", "venv", "--clear", str(folder)], on_line)
     run_command([*pip, "install", "--progress-bar", "off", required], on_line)
     if required == CPU_REQUIREMENT:
-        run_command([*pip, "uninstall", "--yes", *_MISMATCHED], on_line)
+        run_command([*pip, "uninstall", "--quiet", "--yes", *_MISMATCHED], on_line)
 
 
 def run_command(command: list[str], on_line: Callable[[str], None]) -> None:

@@ -52,6 +52,15 @@ def demo(
             "starting some. Their gateway serves the toy model afterwards.",
         ),
     ] = None,
+    ray_address: Annotated[
+        str,
+        typer.Option(
+            "--ray-address",
+            metavar="HOST:PORT",
+            help="With --config: train on this Ray cluster, instead of one that the job starts.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
@@ -68,9 +77,13 @@ def demo(
     """
     if config is not None and not tiny:
         raise typer.BadParameter("only the demo with --tiny runs on other services", param_hint="--config")
+    if ray_address and config is None:
+        raise typer.BadParameter(
+            "only the demo on other services (--config) uses a Ray cluster", param_hint="--ray-address"
+        )
     require_everything(serving=config is None)
     if tiny:
-        _tiny(data_dir, config)
+        _tiny(data_dir, config, ray_address)
     else:
         from .learning_demo import DemoSettings
 
@@ -132,7 +145,7 @@ def _delete_demo(path: Path) -> None:
         shutil.rmtree(path)
 
 
-def _tiny(data_dir: Path | None, config: Path | None) -> None:
+def _tiny(data_dir: Path | None, config: Path | None, ray_address: str) -> None:
     from spanloop.foundation.paths import DataDir
 
     from .tiny_loop import run_tiny, run_tiny_on_services
@@ -141,7 +154,7 @@ def _tiny(data_dir: Path | None, config: Path | None) -> None:
     is_retained = True
     try:
         directory = data_directory(path, config)
-        ok = run_tiny(directory) if config is None else run_tiny_on_services(directory)
+        ok = run_tiny(directory) if config is None else run_tiny_on_services(directory, ray_address)
         is_retained = data_dir is not None or not ok
     except KeyboardInterrupt:
         is_retained = data_dir is not None

@@ -59,11 +59,12 @@ def run_tiny(data_dir: "DataDir") -> bool:
         return _run(data_dir, stages, MODEL, _convert)
 
 
-def run_tiny_on_services(data_dir: "DataDir") -> bool:
+def run_tiny_on_services(data_dir: "DataDir", ray_address: str = "") -> bool:
     """Run the loop on services that run already, and print the checks; True when all hold.
 
     Args:
         data_dir: Holds the demo's files. Settings name the services, or they run on this directory.
+        ray_address: The Ray cluster that trains; empty: a cluster of the job's own.
 
     Raises:
         NotRunningError: There is no collector or no gateway.
@@ -72,17 +73,17 @@ def run_tiny_on_services(data_dir: "DataDir") -> bool:
     stages = StageDisplay()
     with stages.stage("services answer: ClickHouse, collector, gateway"):
         check_services(data_dir)
-    return _run(data_dir, stages, f"{MODEL}-{secrets.token_hex(4)}", await_conversion)
+    return _run(data_dir, stages, f"{MODEL}-{secrets.token_hex(4)}", await_conversion, ray_address)
 
 
-def _run(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion) -> bool:
-    demo_run = _loop(data_dir, stages, model, convert)
+def _run(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion, ray_address: str = "") -> bool:
+    demo_run = _loop(data_dir, stages, model, convert, ray_address)
     with stages.stage("the store is checked"):
         results = check_run(data_dir, demo_run)
     return _print_results(results, stages)
 
 
-def _loop(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion) -> DemoRun:
+def _loop(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conversion, ray_address: str) -> DemoRun:
     folder = data_dir.path / "demo"
     files = write_shop(folder)
     base = _make_model(data_dir, stages, model)
@@ -91,7 +92,7 @@ def _loop(data_dir: "DataDir", stages: StageDisplay, model: str, convert: Conver
     with stages.stage(f"the agent works under opentelemetry-instrument, {_ATTEMPTS} attempts at each task"):
         stages.note(_run_agent(data_dir, files, before, model=model, attempts=_ATTEMPTS))
     convert(data_dir, stages, model, [before])
-    job_id, version = _train(data_dir, stages, base)
+    job_id, version = _train(data_dir, stages, base, ray_address)
     after = folder / "after.json"
     with stages.stage(f"the agent works with {version}"):
         stages.note(_run_agent(data_dir, files, after, model=model, attempts=1))
@@ -170,7 +171,7 @@ def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
         time.sleep(_POLL_S)
 
 
-def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, str]:
+def _train(data_dir: "DataDir", stages: StageDisplay, base: str, ray_address: str) -> tuple[str, str]:
     from spanloop.training.run.job_api import JobApi, JobSpec
 
     spec = JobSpec.of(
@@ -187,6 +188,7 @@ def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, s
         max_prompt_tokens=512,
         max_response_tokens=512,
         deploy_always=True,
+        ray_address=ray_address,
     )
     with stages.stage("verl trains on them through Ray, and the new weights are served"):
         api = JobApi(data_dir)

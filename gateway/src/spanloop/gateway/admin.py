@@ -17,7 +17,9 @@ from .authentication import Authenticator
 from .canary.canaries import Canaries
 from .chat.request_body import read_body
 from .engine.deployment import Deployment
+from .engine.status import DeployResult, EngineState
 from .fencing import FencingTokens
+from .following.leader import Leader
 from .local_copies import LocalCopies
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
@@ -40,6 +42,7 @@ class Admin:
         canaries: A deployment of its candidate ends a canary.
         names: Further names of models.
         metered: Keys of loops, whose calls have a limit of tokens.
+        leader: The gateway that this one follows, if any: deployments are made there.
         data_dir: The gateway's; relative paths of a deployment are in its shared folder or in object storage.
     """
 
@@ -54,6 +57,7 @@ class Admin:
         canaries: Canaries,
         names: ModelNames,
         metered: MeteredKeys,
+        leader: Leader,
         data_dir: DataDir,
     ) -> None:
         self._lifecycle = lifecycle
@@ -64,12 +68,38 @@ class Admin:
         self._canaries = canaries
         self._names = names
         self._metered = metered
+        self._leader = leader
         self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
         self._authenticator.check_admin(request)
+        self._leader.check_leads()
         body = await read_json(request)
+        try:
+            result = await self.carry_out(body)
+        except ConfigurationError as error:
+            raise ApiError(400, str(error), code="invalid_deployment") from error
+        except SpanloopError as error:
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
+        return JSONResponse(
+            {
+                **asdict(result.deployment),
+                "sampling": self._lifecycle.status_of(result.deployment.name).sampling,
+                "model": result.deployment.label,
+                "method": result.method,
+                "duration_s": round(result.duration_s, 3),
+                "preempted": result.preempted,
+            }
+        )
+
+    async def carry_out(self, body: dict[str, Any]) -> DeployResult:
+        """Deploy what a request says.
+
+        Raises:
+            ApiError: The gateway is paused, a canary runs, or the fencing token is stale.
+            SpanloopError: The weights cannot be served.
+        """
         self._pauses.check_deploy(str(body.get("holder", "")))
         copies = LocalCopies(self._data_dir, self._shared_dir)
         try:
@@ -79,27 +109,34 @@ class Admin:
             await self._canaries.end_before(target.label)
             result = await self._lifecycle.deploy(target, is_beside=body.get("beside") is True)
             await self._canaries.end_after(target.label)
-        except ConfigurationError as error:
-            raise ApiError(400, str(error), code="invalid_deployment") from error
-        except SpanloopError as error:
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
         finally:
             copies.keep(None)  # the engine's lifecycle holds them
         self._metrics.count("deployments_total", method=result.method)
+        return result
+
+    async def deployments(self, request: Request) -> Response:
+        """Return what is served, as requests to ``deploy`` on any host, for gateways that follow this one."""
+        self._authenticator.check_admin(request)
+        copies = LocalCopies(self._data_dir, self._shared_dir)
+        serving = {each.deployment for each in self._lifecycle.statuses if each.state is EngineState.SERVING}
         return JSONResponse(
             {
-                **asdict(result.deployment),
-                "sampling": self._lifecycle.status_of(target.name).sampling,
-                "model": result.deployment.label,
-                "method": result.method,
-                "duration_s": round(result.duration_s, 3),
-                "preempted": result.preempted,
+                "deployments": [
+                    {
+                        **copies.portable(each),
+                        "beside": self._lifecycle.is_beside(each.name),
+                        "is_serving": each in serving,
+                    }
+                    for each in self._lifecycle.deployments
+                ],
+                "names": self._names.models,
             }
         )
 
     async def names(self, request: Request) -> Response:
         """Replace the further names of a model, by which apps call it."""
         self._authenticator.check_admin(request)
+        self._leader.check_leads()
         body = await read_json(request)
         try:
             self._names.set(body.get("model"), body.get("names"))
@@ -112,6 +149,7 @@ class Admin:
         self._authenticator.check_admin(request)
         name = (await read_json(request)).get("model")
         if name is not None:
+            self._leader.check_leads()
             return await self._stop_model(name)
         await self._canaries.end()
         await self._lifecycle.stop()
@@ -161,11 +199,6 @@ class Admin:
         self._authenticator.check_admin(request)
         return self._status()
 
-    def _served(self) -> list[str]:
-        """Return ``name@version`` of each model that engines have; the first model comes first."""
-        deployments = [status.deployment for status in self._lifecycle.statuses]
-        return list(dict.fromkeys(each.label for each in deployments if each is not None))
-
     def _status(self) -> JSONResponse:
         status = self._lifecycle.status
         deployment = status.deployment
@@ -174,7 +207,7 @@ class Admin:
                 "state": status.state.value,
                 "paused_by": self._pauses.holders,
                 "deployment": None if deployment is None else asdict(deployment),
-                "served": self._served(),
+                "served": [each.label for each in self._lifecycle.deployments],
                 "sampling": status.sampling,
                 "error": status.error,
                 "restarts": status.restarts,

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
-from importlib.metadata import version
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -17,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.keys.api_keys import Scope
 from spanloop.foundation.paths import DataDir
 from spanloop.foundation.settings import Limits
 from spanloop.foundation.settings.roles import GatewaySettings
 from spanloop.foundation.telemetry.metrics import MEDIA_TYPE
+from spanloop.semconv.environment import KEY_ENV, read_setting
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
@@ -43,11 +44,14 @@ from .continuation.continuer import Continuer
 from .continuation.conversation_log import ConversationLog
 from .drain import Drain
 from .engine.admission import AdmissionControl, AdmissionLimits
-from .engine.gate import EngineEndpoint, EngineGate
+from .engine.gate import EngineEndpoint
 from .engine.lifecycle import NO_DEPLOYMENT
-from .engine.status import EngineState, EngineStatus
+from .engine.status import EngineState
 from .engine.upstream_weights import FixedWeights
 from .fencing import FencingTokens
+from .following.follower import Follower
+from .following.leader import Leader
+from .health import GatewayHealth
 from .metered_keys import MeteredKeys
 from .metrics import Metrics
 from .model_names import ModelNames
@@ -57,7 +61,6 @@ from .served_models.engine_group import EngineGroup
 from .served_models.further_deployments import FurtherDeployments
 from .served_models.further_models import FurtherModels
 
-_DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
 _log: Final = logging.getLogger(__name__)
 
 
@@ -77,13 +80,14 @@ class Gateway:
         self._settings = settings
         self._data_dir = data_dir
         self._started_s = time.time()
-        self._version = version("spanloop")
         self.metrics = Metrics()
         self.client = EngineClient()
         if settings.upstream_key_file is not None:
             key = settings.upstream_key_file.read_text(encoding="utf-8").strip()
             for url in settings.upstreams:
                 self.client.authorize(url, key)
+        if settings.follow:
+            self.client.authorize(settings.follow, _key_for(settings.follow))
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
             self._connect,
@@ -120,6 +124,7 @@ class Gateway:
         )
         self._bodies = BodyReader(settings.max_body_bytes, settings.bodies_bytes, lambda: self._count_refusal("memory"))
         self._apis = ApiRoutes(self, self._authenticator, responses, self._bodies, max_choices=settings.max_choices)
+        self.leader = leader = Leader(settings.follow, settings.port)
         tokens = FencingTokens(data_dir)
         self._admin = Admin(
             self.lifecycle,
@@ -130,9 +135,12 @@ class Gateway:
             canaries=self.canaries,
             names=self.names,
             metered=self.metered,
+            leader=leader,
             data_dir=data_dir,
         )
-        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, data_dir)
+        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator, leader, data_dir)
+        self._health = GatewayHealth(self)
+        self.follower = Follower(leader, self.client, self.lifecycle, self.names, self._admin.carry_out)
 
     def _count_refusal(self, reason: str) -> None:
         self.metrics.count("refused_total", reason=reason)
@@ -148,10 +156,12 @@ class Gateway:
                 *self._apis.routes(),
                 Route("/v1/models", self._models),
                 Route("/v1/models/{id:path}", self._model),
-                Route("/healthz", self._healthz),
+                Route("/healthz", self._health.report),
+                Route("/readyz", self._health.readiness),
                 Route("/metrics", self._metrics_text),
                 Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
                 Route("/admin/stop", self._admin.stop, methods=["POST"]),
+                Route("/admin/deployments", self._admin.deployments),
                 Route("/admin/names", self._admin.names, methods=["POST"]),
                 Route("/admin/pause", self._admin.pause, methods=["POST"]),
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
@@ -184,12 +194,17 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
         writer = asyncio.create_task(self.recorder.run(), name="capture-writer")
-        writer.add_done_callback(_log_writer_failure)
+        writer.add_done_callback(_log_failure)
         self.lifecycle.start()
         self.canaries.resume_stored()
+        following = asyncio.create_task(self.follower.run(), name="follower")
+        following.add_done_callback(_log_failure)
         try:
             yield
         finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
             self.pauses.close()
             await self.shadows.close()
             await self.canaries.close()
@@ -232,47 +247,6 @@ class Gateway:
         card = {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"}
         length = endpoint.facts.max_model_len
         return card if length is None else {**card, "max_model_len": length}
-
-    async def _healthz(self, _request: Request) -> Response:
-        status, spool = self.lifecycle.status, self.recorder.stats
-        deployment, candidate = status.deployment, self.canaries.candidate
-        engines = list(zip(self.lifecycle.statuses, self.admission.gates, strict=True))
-        is_degraded = any(each.state in _DEGRADED_STATES for each, _ in engines) or bool(self.recorder.last_error)
-        return JSONResponse(
-            {
-                "status": "draining" if self.drain.is_active else "degraded" if is_degraded else "ok",
-                "spanloop": self._version,
-                "engine": status.state.value,
-                "model": None if deployment is None else deployment.name,
-                "version": None if deployment is None else deployment.version,
-                "canary": None if candidate is None else candidate.canary.candidate.label,
-                "error": status.error,
-                "engines": [_engine_document(*engine) for engine in engines],
-                "continuation": self._continuation_state(),
-                "paused_by": self.pauses.holders,
-                "restarts": status.restarts,
-                "start_duration_s": round(status.start_duration_s, 3),
-                "running_requests": self.admission.running,
-                "held_requests": self.admission.waiting,
-                "captures": {
-                    "waiting_records": spool.records,
-                    "waiting_bytes": spool.bytes,
-                    "oldest_age_s": round(spool.oldest_age_s, 1),
-                    "last_insert": self.recorder.last_insert_s,
-                    "error": self.recorder.last_error,
-                },
-            }
-        )
-
-    def _continuation_state(self) -> str:
-        """Return ``exact``, or why conversations are tokenised again; empty while nothing is served."""
-        endpoint = self.admission.endpoint
-        if endpoint is None:
-            return ""
-        if self.continuer.is_exact(endpoint):
-            limits = endpoint.facts.prompt_ids.limits
-            return f"tokenised again in part: {limits}" if limits else "exact"
-        return f"tokenised again: {endpoint.facts.no_exact_ids or 'conversation_bytes is 0'}"
 
     async def _metrics_text(self, request: Request) -> Response:
         self._authenticator.check(request, Scope.READ)
@@ -324,21 +298,25 @@ class Gateway:
         return connect(self._data_dir)
 
 
-def _engine_document(status: EngineStatus, gate: EngineGate) -> dict[str, Any]:
-    served = status.deployment
-    return {
-        "state": status.state.value,
-        "model": None if served is None else served.label,
-        "running_requests": gate.running,
-        "restarts": status.restarts,
-        "error": status.error,
-    }
+def _key_for(url: str) -> str:
+    key = read_setting(KEY_ENV)
+    if not key:
+        raise ConfigurationError(
+            f"This gateway follows {url}, and {KEY_ENV} is not set.",
+            next_step=f"Make a key of the scope train (spanloop keys create NAME --scope train); set {KEY_ENV}, or "
+            f"{KEY_ENV}_FILE to a file that holds it.",
+        )
+    return key
 
 
-def _log_writer_failure(writer: asyncio.Task[None]) -> None:
-    """Log a failure of the writer task, which otherwise runs until it is cancelled."""
-    if not writer.cancelled() and (error := writer.exception()) is not None:
-        _log.error("the capture writer failed; captures stay in the spool until a restart", exc_info=error)
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log a failure of a task that otherwise runs until it is cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error(
+            "the %s failed; it runs again after a restart, and captures stay until then",
+            task.get_name(),
+            exc_info=error,
+        )
 
 
 async def _answer_api_error(request: Request, error: Exception) -> Response:

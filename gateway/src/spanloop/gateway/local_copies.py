@@ -4,6 +4,7 @@ Invariant: a copy that a deployment names stays on this host until `LocalCopies.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,6 +55,18 @@ class LocalCopies:
                 self._held[str(folder)] = copy
             resolved[name] = str(folder)
         return resolved
+
+    def portable(self, deployment: Deployment) -> dict[str, Any]:
+        """Return a deploy request that means the same on other hosts: the inverse of `resolve`."""
+        storage = object_storage(self._data_dir.path)
+        request: dict[str, Any] = asdict(deployment)
+        for name in _PATHS:
+            path = Path(request[name])
+            if storage is not None and (object_name := storage.cache.object_of(path)):
+                request[name] = object_name
+            elif path.is_relative_to(self._shared_dir):
+                request[name] = str(path.relative_to(self._shared_dir))
+        return request
 
     def hold(self, deployment: Deployment) -> None:
         """Hold the copies that a deployment names, and fetch those that were removed since; it raises as `resolve`."""

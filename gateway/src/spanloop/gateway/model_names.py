@@ -37,6 +37,11 @@ class ModelNames:
         model = self._models.get(name)
         return name if model is None or self._is_deployed(name) else model
 
+    @property
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Model → its further names."""
+        return {model: self.of(model) for model in self._models.values()}
+
     def of(self, model: str) -> tuple[str, ...]:
         """Return the further names of a model."""
         return tuple(name for name, each in self._models.items() if each == model)

@@ -119,8 +119,6 @@ class EnvironmentSession:
             outcome = self._post("close", {"session": self._session})
         except EnvironmentUnavailableError:
             outcome = {}
-        finally:
-            self._connection.close()
         if not self._is_assigned and outcome.get("reward") is not None:
             reward(outcome["reward"], explanation=str(outcome.get("reason") or ""))
 
@@ -141,7 +139,7 @@ class EnvironmentSession:
         return answer
 
     def _post(self, call: str, body: dict[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Connection": "close"}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         try:
@@ -149,12 +147,13 @@ class EnvironmentSession:
             response = self._connection.getresponse()
             answer: Any = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._connection.close()
             raise EnvironmentUnavailableError(
                 f"the environment is unavailable: {call}: {type(error).__name__}: {error}"
             ) from error
-        if response.status >= http.client.BAD_REQUEST:
+        finally:
+            # The next call opens it again: a model's turn may take longer than a server keeps an idle connection
             self._connection.close()
+        if response.status >= http.client.BAD_REQUEST:
             raise EnvironmentUnavailableError(
                 f"the environment is unavailable: {call} has status {response.status}: {_message(answer)}"
             )

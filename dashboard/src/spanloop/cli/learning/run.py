@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
     from spanloop.evaluation.runner.attempt import EndedAttempt
     from spanloop.evaluation.runner.ledger import Counts, Summary
-    from spanloop.evaluation.runner.planning import RunRequest
-    from spanloop.evaluation.runner.run import RunPlan
     from spanloop.foundation.paths import DataDir
-    from spanloop.store import Store
 
 app = typer.Typer(help="List and show runs of agents on tasks.", no_args_is_help=True)
 
@@ -80,9 +77,6 @@ def run(
     instrument: Annotated[
         bool, typer.Option("--instrument/--no-instrument", help="Run the agent under opentelemetry-instrument.")
     ] = True,
-    pool: Annotated[
-        bool, typer.Option("--pool", help="Let runners make the attempts: spanloop serve runner --attempt-slots N.")
-    ] = False,
     data_dir: DataDirOption = None,
 ) -> None:
     """Run an agent on tasks: once for each task and attempt, through the gateway, graded and stored.
@@ -94,9 +88,9 @@ def run(
     Example: `spanloop run tasks.jsonl --agent "python app.py" --model mine@v3 --attempts 8 --grader exact`
     """
     from spanloop.evaluation.runner.planning import RunRequest, plan_run
-    from spanloop.evaluation.runner.run import run_attempts
     from spanloop.foundation.settings.environment import validated
     from spanloop.store import connect
+    from spanloop.training.attempt_pool.pooled_run import run_requested
 
     sys.path.append(str(Path.cwd()))  # for a reader or grader in a module of the working directory
     given, places = _given(context)
@@ -113,12 +107,9 @@ def run(
     request = validated(RunRequest, fixed | given, places, next_step="spanloop run --help")
     rejected = RejectedRecords()
     with connect(directory) as store, progress_bar() as bar:
-        plan = plan_run(directory, request, store, on_reject=rejected.add, is_pooled=pool)
+        plan = plan_run(directory, request, store, on_reject=rejected.add)
         try:
-            if pool:
-                summary = _run_in_pool(directory, plan, request, store, _Display(bar))
-            else:
-                summary = run_attempts(plan, store, _Display(bar), threading.Event())
+            summary = run_requested(directory, request, plan, store, progress=_Display(bar), stop=threading.Event())
         except BaseException:
             err.print(f"the same command continues this run with --run {run_id}", markup=False)
             raise
@@ -132,20 +123,6 @@ def run(
     rejected.exit_if_any()
     if summary.grading_failures:
         raise typer.Exit(1)
-
-
-def _run_in_pool(
-    directory: "DataDir", plan: "RunPlan", request: "RunRequest", store: "Store", display: "_Display"
-) -> "Summary":
-    from spanloop.training.attempt_pool.offers import Offers
-    from spanloop.training.attempt_pool.pooled_run import run_in_pool
-    from spanloop.training.jobs.database.control_database import ControlDatabase
-    from spanloop.training.jobs.paths import ControlPaths
-
-    folder = (request.cwd or Path.cwd()).absolute()
-    request = request.model_copy(update={"model": plan.identity["model"], "cwd": folder})
-    offers = Offers(ControlDatabase(ControlPaths.of(directory)))
-    return run_in_pool(plan, request, offers, store, progress=display, stop=threading.Event())
 
 
 def _given(context: typer.Context) -> "tuple[dict[str, Any], dict[str, str]]":

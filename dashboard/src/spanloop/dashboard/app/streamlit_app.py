@@ -9,10 +9,8 @@ import streamlit as st
 from streamlit.components.v2 import component
 
 from spanloop.dashboard import navigation, visits
-from spanloop.dashboard.components import stored_text
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.spans import inspector
-from spanloop.dashboard.components.tables import asset
+from spanloop.dashboard.frontend import asset
 
 # An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
@@ -27,31 +25,10 @@ _LOGO = (
     'font-weight="650" letter-spacing="-.3" fill="#3b82f6">spanloop</text></svg>'
 )
 
-# Less padding than Streamlit leaves above a page, and captions with the contrast that small text needs.
-_STYLE = """<style>
-[data-testid=stMainBlockContainer] { padding: 4.1rem 1.5rem 3rem; }
-[data-testid=stMainBlockContainer] h1 { padding: 0 0 .35rem; }
-[data-testid=stMainBlockContainer] [data-testid=stVerticalBlock] { gap: .6rem; }
-[data-testid=stCaptionContainer] p { font-size: .8125rem; }
-[data-testid=stMainBlockContainer] [data-testid=stCaptionContainer] { opacity: .8; }
-.st-key-links { display: none; }
-@media (max-width: 1500px) {
-  [data-testid=stTopNavLink] > span:has([data-testid=stIconMaterial]) { display: none; }
-  [data-testid=stTopNavLink] { padding-left: .45rem; padding-right: .45rem; font-size: .8125rem; }
-}
-@media (max-width: 640px) {
-  [data-testid=stMainBlockContainer] { padding: 3.8rem .8rem 2rem; }
-  [data-testid=stMetric] [data-testid=stMetricValue] { font-size: 1.05rem; }
-}
-</style>"""
-
 
 # In the bar of the navigation.
-_VISITOR = (
-    '<div style="position:fixed;top:0;right:3.5rem;height:3.75rem;display:flex;align-items:center;gap:.7rem;'
-    'z-index:999991;font-size:.875rem"><span title="{role}">{name} · {role}</span>{link}</div>'
-)
-_LOGOUT = '<a href="/logout" style="font-weight:600">Log out</a>'
+_VISITOR = '<div class="visitor"><span title="{name}, {role}">{name} · {role}</span>{link}</div>'
+_LOGOUT = '<a href="/logout">Log out</a>'
 _links: Final[Any] = component("spanloop_links", js=asset("common.js") + asset("links.js"))
 
 
@@ -59,7 +36,6 @@ def main() -> None:
     """Draw the navigation, then the requested page."""
     st.set_page_config(page_icon=_ICON, layout="wide")
     st.logo(_LOGO, size="medium")
-    st.html(_STYLE.replace("</style>", f"{stored_text.STYLE}{inspector.STYLE}</style>"))
     _links(key="links")
     visitor = visits.visitor()
     if visitor.name != visits.ANYONE:

@@ -7,12 +7,13 @@ from typing import Final
 import polars as pl
 import streamlit as st
 
-from spanloop.dashboard import visits
+from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
 from spanloop.dashboard.components.record_list import address
+from spanloop.dashboard.view_models.filters import source_text
 from spanloop.foundation.errors import SpanloopError
 from spanloop.store import Store
 from spanloop.store.data_sets import Addition, add_to_data_set, current_episodes, fetch_data_sets
@@ -24,7 +25,7 @@ FetchEpisodes = Callable[[Store], pl.DataFrame]
 
 
 def adder(
-    store: Store, fetch: FetchEpisodes, source: str, *, episodes: Mapping[str, str] | None = None
+    store: Store, fetch: FetchEpisodes, source: str, *, total: str, episodes: Mapping[str, str] | None = None
 ) -> Callable[[Sequence[str]], None] | None:
     """Return what a list calls to add rows; None for a visitor who may not.
 
@@ -32,28 +33,34 @@ def adder(
         store: The store.
         fetch: Return all that is filtered, with the columns of ``data_set_episodes``.
         source: The filters, as the address of the page.
+        total: How many rows are filtered.
         episodes: The episode of each row by the row's id; None where the ids are those of episodes.
     """
 
     def add(ids: Sequence[str]) -> None:
         chosen = sorted({episodes[each] if episodes else each for each in ids})
         if chosen:
-            add_dialog(store, lambda: current_episodes(store, chosen), f"{len(ids)} selected of {source}")
+            about = f"{len(chosen):,} selected episode{'' if len(chosen) == 1 else 's'}"
+            add_dialog(store, lambda: current_episodes(store, chosen), f"{len(ids)} selected of {source}", about)
         else:
-            add_dialog(store, lambda: fetch(store), source)
+            of = "the episodes of " if episodes else ""
+            about = f"{of}{source_text(source, resources.time_zone())} ({total})"
+            add_dialog(store, lambda: fetch(store), source, about)
 
     return add if actions.may_act() else None
 
 
 @st.dialog("Add to data set")
-def add_dialog(store: Store, fetch: Callable[[], pl.DataFrame], source: str) -> None:
+def add_dialog(store: Store, fetch: Callable[[], pl.DataFrame], source: str, about: str) -> None:
     """Ask for the name, and add the episodes.
 
     Args:
         store: The store.
         fetch: Return the episodes.
         source: The filters, or the selection, that the version is made by.
+        about: What is added, in words.
     """
+    st.caption(escape_md(f"Adds {about}."))
     names = list(dict.fromkeys(each.name for each in fetch_data_sets(store)))
     name: str | None = st.selectbox(
         "Data set",

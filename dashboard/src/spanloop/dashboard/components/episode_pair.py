@@ -13,7 +13,7 @@ from spanloop.dashboard.components.episode_detail import show_failure_cards, ste
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import link_back, linked_page
 from spanloop.dashboard.queries import episodes
-from spanloop.dashboard.view_models.formatting import signed
+from spanloop.dashboard.view_models.formatting import short_id, signed
 from spanloop.evaluation.results import EpisodePair
 from spanloop.store import Store
 
@@ -57,7 +57,8 @@ def _show(store: Store, left_id: str, right_id: str, titles: tuple[str, str]) ->
 def _reward_components(before: episodes.Episode, after: episodes.Episode, titles: tuple[str, str]) -> None:
     names = sorted(before.reward_breakdown | after.reward_breakdown)
     rows = [(name, before.reward_breakdown.get(name), after.reward_breakdown.get(name)) for name in names]
-    rows.append(("the episode's reward", before.reward, after.reward))
+    if names != ["reward"]:
+        rows.append(("the episode's reward", before.reward, after.reward))
     frame = pl.DataFrame(
         rows, schema={"component": pl.String, "before": pl.Float64, "after": pl.Float64}, orient="row"
     ).with_columns((pl.col("after") - pl.col("before")).alias("difference"))
@@ -71,14 +72,15 @@ def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
     st.subheader(f"{title}: {escape_md(episode.policy_version)}", anchor=False)
     facts = [
         _OUTCOMES.get(episode.outcome, ":gray[unknown outcome]"),
+        f"task **{escape_md(episode.task_id)}**" if episode.task_id else "",
         f"reward **{signed(episode.reward)}**",
         f"{episode.step_count} step{'' if episode.step_count == 1 else 's'}",
         f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed",
     ]
-    st.markdown(" · ".join(facts))
+    st.markdown(" · ".join(fact for fact in facts if fact))
     st.page_link(
         linked_page("episodes"),
-        label="The whole episode",
+        label=f"Episode {escape_md(short_id(episode.episode_id))}",
         icon=":material/open_in_new:",
         query_params={"episode": episode.episode_id},
     )

@@ -23,6 +23,8 @@ MIN_TASKS: Final = 6
 5 % of cases (2 / 2^5), and a bootstrap's interval is too narrow."""
 _OWN_COLUMNS: Final = ("success", "reward")
 _ERROR: Final = "error:"
+_WHOLE: Final = 999.5
+"""From here on, three digits would be written with an exponent."""
 
 
 def show(store: Store, evaluation: Evaluation) -> None:
@@ -52,8 +54,11 @@ def show_changes(store: Store, comparison: Comparison) -> None:
             "figure": title(figure.name),
             "before": _with_interval(before.get(figure.name)),
             "after": _with_interval(after.get(figure.name)),
-            "difference": figure.interval.value,
-            "interval": range_of_difference(figure.interval, "+.3g", tasks=figure.tasks),
+            "difference": {
+                "text": format(figure.interval.value, number_form(figure.interval, "+")),
+                "key": figure.interval.value,
+            },
+            "interval": range_of_difference(figure.interval, number_form(figure.interval, "+"), tasks=figure.tasks),
             "tasks": figure.tasks,
         }
         for figure in _shown(comparison.figures)
@@ -65,7 +70,7 @@ def show_changes(store: Store, comparison: Comparison) -> None:
                 "figure": tables.text_column(width=200),
                 "before": tables.text_column("before, over all its tasks", width=200),
                 "after": tables.text_column("after, over all its tasks", width=200),
-                "difference": tables.number_column("difference on the tasks of both", form="+.3g", width=210),
+                "difference": tables.number_column("difference on the tasks of both", width=210),
                 "interval": tables.text_column("its interval", width=220),
                 "tasks": tables.number_column("tasks of both", form=",.0f", width=80),
             },
@@ -100,4 +105,9 @@ def _shown(figures: tuple[Figure, ...]) -> list[Figure]:
 def _with_interval(interval: Interval | None) -> str:
     if interval is None:
         return DASH
-    return interval.text(".3g")
+    return interval.text(number_form(interval))
+
+
+def number_form(interval: Interval, sign: str = "") -> str:
+    """Return the format of an interval's numbers: three digits, and whole numbers where one has more."""
+    return f"{sign},.0f" if max(map(abs, interval)) >= _WHOLE else f"{sign}.3g"

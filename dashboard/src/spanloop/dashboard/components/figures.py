@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from streamlit.components.v2 import component
 
-from spanloop.dashboard.components.tables import asset
+from spanloop.dashboard.frontend import asset
 
 _figures: Final[Any] = component(
     "spanloop_figures",

@@ -13,17 +13,18 @@ from spanloop.dashboard import preferences, resources, visits
 from spanloop.dashboard.components import page_frame
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.record_list import address
-from spanloop.dashboard.components.tables import asset, zone_name
+from spanloop.dashboard.components.tables import zone_name
+from spanloop.dashboard.frontend import asset
 from spanloop.dashboard.queries import facets
 from spanloop.dashboard.view_models.filters import (
     BY_NAME,
     FIELDS,
-    LIST_PARAMETERS,
+    LIST_NAMES,
     TIME_LABELS,
     Filters,
-    bounds_text,
     parse_filters,
     time_text,
+    value_text,
 )
 from spanloop.store import Store
 
@@ -60,7 +61,7 @@ def read_filters() -> Filters:
     """Return the filters that the address states, and say what is wrong with it."""
     parameters = {name: st.query_params.get_all(name) for name in st.query_params}
     filters = parse_filters(parameters, now=resources.now(), zone=resources.time_zone())
-    unknown = sorted(set(parameters) - {*BY_NAME, *LIST_PARAMETERS, *_VIEW_PARAMETERS})
+    unknown = sorted(set(parameters) - {*LIST_NAMES, *_VIEW_PARAMETERS})
     problems = [*filters.problems, *(f"there is no filter {name!r}" for name in unknown)]
     if problems:
         st.warning(
@@ -96,9 +97,11 @@ def show(
     state = f"facet_{page}"
     facet = st.session_state.get(state)
     user = visits.visitor().name
+    query = filters.query(**view)
     data: dict[str, Any] = {
         "path": page,
-        "query": filters.query(**view),
+        "query": query,
+        "list": {"drawn": f"{page}?{query}", "names": LIST_NAMES},
         "clear": address(page, **view),
         "time": {
             "value": filters.time_value,
@@ -115,7 +118,7 @@ def show(
                 "field": name,
                 "value": value,
                 "label": BY_NAME[name].label,
-                "text": bounds_text(value) if BY_NAME[name].kind == "range" else value,
+                "text": value_text(name, value),
             }
             for name, values in filters.values.items()
             for value in values

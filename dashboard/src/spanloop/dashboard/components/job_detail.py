@@ -44,6 +44,7 @@ def show(job_id: str) -> None:
     spec = job.spec
     if isinstance(spec, EvaluationSpec):
         _evaluated(spec)
+        _log(job.id, is_finished=job.is_finished)
     else:
         _trained(resources.job_api().get(job_id))
     with st.expander("Job settings"):
@@ -65,23 +66,25 @@ def _evaluated(spec: EvaluationSpec) -> None:
 
 
 def _trained(job: Job) -> None:
-    """Draw what a training learned from, its curves, and links to what it made."""
+    """Draw links to what a training made, its curves, its log, and what it learned from."""
     _links(job)
     stages = training_jobs.find_stages(job)
     if len(stages) > 1:
         st.markdown("**Stages**")
         tables.show_facts(stage_rows(stages), heading="stage")
     for each in stages:
+        _curves(each.training_id, heading=f"Curves of {each.stage.title}" if len(stages) > 1 else "Curves")
+    _log(job.id, is_finished=job.is_finished)
+    for each in stages:
         of_stage = f" in {each.stage.title}" if len(stages) > 1 else ""
         manifest = training_jobs.find_manifest(each.training_id)
         if manifest is not None:
             st.markdown(f"**What it learned from{of_stage}**")
             tables.show_facts(dataset_facts(manifest))
-        _curves(each.training_id)
 
 
 @st.fragment(run_every=_CURVES_REFRESH_S)
-def _curves(job_id: str) -> None:
+def _curves(job_id: str, *, heading: str) -> None:
     """Draw the recorded metrics of the job by step; the rest of the page needs no store."""
     try:
         metrics = training_jobs.fetch_metrics(resources.store(), [job_id], [curve.metric for curve in JOB_CURVES])
@@ -91,6 +94,8 @@ def _curves(job_id: str) -> None:
     finite = metrics.filter(pl.col("value").is_finite()).rename({"job_id": "job"})
     drawn = [(curve, finite.filter(pl.col("name") == curve.metric)) for curve in JOB_CURVES]
     drawn = [(curve, points) for curve, points in drawn if not points.is_empty()]
+    if drawn:
+        st.markdown(f"**{heading}**")
     for first in range(0, len(drawn), _CURVES_IN_A_ROW):
         row = drawn[first : first + _CURVES_IN_A_ROW]
         for column, (curve, points) in zip(st.columns(_CURVES_IN_A_ROW), row, strict=False):
@@ -100,7 +105,7 @@ def _curves(job_id: str) -> None:
 
 @st.fragment(run_every=_REFRESH_S)
 def _progress(job_id: str) -> None:
-    """Draw state, progress and log; redrawn periodically."""
+    """Draw state, progress and what stopped it; redrawn periodically."""
     api = resources.queue_api()
     job = api.get(job_id)
     if st.session_state.get("job_was_finished", {}).get(job_id, job.is_finished) != job.is_finished:
@@ -113,7 +118,15 @@ def _progress(job_id: str) -> None:
     if job.error:
         st.markdown(":red[**Why it stopped**]")
         st.code(job.error, language=None, wrap_lines=True)
-    log = log_tail(api.log(job_id), _LOG_LINES)
+
+
+def _log(job_id: str, *, is_finished: bool) -> None:
+    """Draw the log, periodically while the job runs."""
+    st.fragment(_show_log, run_every=None if is_finished else _REFRESH_S)(job_id)
+
+
+def _show_log(job_id: str) -> None:
+    log = log_tail(resources.queue_api().log(job_id), _LOG_LINES)
     st.markdown("**Log**")
     if log:
         with st.container(height=380, autoscroll=True, border=True):

@@ -64,10 +64,10 @@ def list_state(
         Page(">|", "Last page", _address(path, filters, sort=sort, before=CURSOR_SEPARATOR) if later else ""),
     ]
     is_paged = page.has_earlier or page.has_later
-    total = f"about {page.total:,}" if page.is_estimate else f"{page.total:,}"
     return ListState(
         name=path,
-        total=f"{total} {noun}{'' if page.total == 1 else 's'}",
+        drawn=_address(path, filters, sort=sort),
+        total=f"{total_text(page)} {noun}{'' if page.total == 1 else 's'}",
         range=_range(page, is_paged=is_paged),
         sort=f"{'-' if is_descending else ''}{name}",
         sort_href=hrefs,
@@ -77,6 +77,11 @@ def list_state(
         judge_href=_address(path, filters, queue=judge) if judge else "",
         collect=collect,
     )
+
+
+def total_text(page: ListPage) -> str:
+    """Return how many rows match."""
+    return f"about {page.total:,}" if page.is_estimate else f"{page.total:,}"
 
 
 def show_no_match(page: ListPage, filters: Filters, path: str, noun: str) -> None:

@@ -13,25 +13,6 @@ from markdown_it import MarkdownIt
 from spanloop.dashboard.components import markup
 from spanloop.foundation.surrogates import replace_surrogates
 
-STYLE: Final = """
-.stored-text { overflow-wrap: anywhere; }
-.stored-text > :first-child { margin-top: 0; } .stored-text > :last-child { margin-bottom: 0; }
-.stored-text p, .stored-text ul, .stored-text ol, .stored-text blockquote, .stored-text table { margin: 0 0 .6em; }
-.stored-text ul, .stored-text ol { padding-left: 1.5em; }
-.stored-text h4, .stored-text h5, .stored-text h6 { margin: .8em 0 .35em; padding: 0; font-size: 1em; }
-.stored-text h4 { font-size: 1.12em; }
-.stored-text pre, .stored-json { padding: .6em .8em; border-radius: 6px; background: rgba(128, 128, 128, .1); }
-.stored-text pre { white-space: pre-wrap; margin: 0 0 .6em; }
-.stored-text code { font-size: .85em; color: inherit; background: rgba(128, 128, 128, .12); padding: .1em .25em; }
-.stored-text pre code { background: none; padding: 0; }
-.stored-text blockquote { padding-left: .8em; border-left: 3px solid rgba(128, 128, 128, .4); }
-.stored-text table { border-collapse: collapse; }
-.stored-text th, .stored-text td { padding: .2em .6em; border: 1px solid rgba(128, 128, 128, .3); text-align: left; }
-.stored-json { font: .8rem/1.5 monospace; overflow-wrap: anywhere; white-space: pre-wrap; }
-.stored-json details > div { padding-left: 1.1em; border-left: 1px solid rgba(128, 128, 128, .25); margin-left: .3em; }
-.stored-json summary { cursor: pointer; }
-.stored-json i { font-style: normal; opacity: .8; }
-"""
 _MAX_CHARACTERS: Final = 20_000
 _MAX_LINES: Final = 1_500
 _MAX_DEPTH: Final = 40

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.resources import files
 from typing import Any, Final, Literal, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
@@ -18,6 +17,8 @@ import polars as pl
 from streamlit.components.v2 import component
 
 from spanloop.dashboard import preferences, resources, visits
+from spanloop.dashboard.frontend import asset
+from spanloop.dashboard.view_models.filters import LIST_NAMES
 from spanloop.dashboard.view_models.formatting import DASH, duration, one_line
 
 Kind = Literal["text", "number", "time", "id", "tag", "preview", "progress", "bars", "code", "wrap"]
@@ -32,13 +33,6 @@ TONES: Final[Mapping[str, Tone]] = {
 }
 """Colours of outcomes and fault owners."""
 _MAX_CELL: Final = 2_000
-_FRONTEND: Final = files("spanloop.dashboard") / "frontend"
-
-
-def asset(name: str) -> str:
-    """Return a file of the frontend."""
-    return (_FRONTEND / name).read_text("utf-8")
-
 
 _table: Final[Any] = component(
     "spanloop_table",
@@ -86,6 +80,8 @@ class ListState:
 
     name: str
     """Name of the list, under which chosen columns are remembered."""
+    drawn: str
+    """Address of the list's first page, from which its links are made."""
     total: str
     range: str
     sort: str
@@ -214,6 +210,7 @@ def _mount(
     heads = [_head(name, columns[name], state) for name in names]
     data: dict[str, Any] = {
         "label": state.name if state else key or "table",
+        "list": {"drawn": state.drawn, "names": LIST_NAMES} if state else None,
         "columns": heads,
         "rows": rows,
         "hidden": _hidden(state, columns) if state else [],

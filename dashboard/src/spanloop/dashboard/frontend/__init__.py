@@ -1,1 +1,8 @@
-"""Scripts and styles of the two components that Streamlit has no element for: the table and the filter bar."""
+"""Scripts and styles of the components that Streamlit has no element for, and the styles of every page."""
+
+from importlib.resources import files
+
+
+def asset(name: str) -> str:
+    """Return a file of the frontend."""
+    return (files(__name__) / name).read_text("utf-8")

@@ -22,10 +22,28 @@ const visit = (href, isInPlace = false) => {
   if (!isInPlace) document.querySelector('[data-testid="stMain"]')?.scrollTo(0, 0);
 };
 
+// A list's links were drawn for the address `drawn`. The reader may have changed another filter since, whose rows are on
+// their way: what a link changes is changed in the address of now. Another page, such as an opened row, has other
+// parameters than `names` and is left as it is.
+const rebased = (href, drawn, names) => {
+  const [target, before, now] = [href, drawn, ""].map((each) => new URL(each, document.location.href));
+  const isSameList = [...now.searchParams.keys()].every((name) => names.includes(name) || before.searchParams.has(name));
+  if (target.pathname !== now.pathname || before.pathname !== now.pathname || !isSameList) return target.href;
+  for (const name of new Set([...target.searchParams.keys(), ...before.searchParams.keys(), "after", "before"])) {
+    const [old, next] = [before, target].map((each) => each.searchParams.getAll(name));
+    const isPlace = name === "after" || name === "before";
+    if (!isPlace && JSON.stringify(old) === JSON.stringify(next)) continue;
+    now.searchParams.delete(name);
+    next.forEach((value) => now.searchParams.append(name, value));
+  }
+  return now.href;
+};
+
 const isPlainClick = (event) =>
   event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 
-const link = (href, options = {}, ...children) =>
+// `list` is the list that the link filters, sorts or pages.
+const link = (href, { list, ...options } = {}, ...children) =>
   make("a", {
     href,
     ...options,
@@ -33,9 +51,20 @@ const link = (href, options = {}, ...children) =>
       event.stopPropagation();
       if (!isPlainClick(event)) return;
       event.preventDefault();
-      visit(href);
+      visit(list ? rebased(href, list.drawn, list.names) : href);
     },
   }, ...children);
+
+// Streamlit calls a component again for new data, and calls what it returned only at the end: listeners of the earlier
+// call would answer each key once more.
+const listen = (host, listeners) => {
+  host.unlisten?.();
+  for (const [type, listener] of Object.entries(listeners)) window.addEventListener(type, listener);
+  host.unlisten = () => {
+    for (const [type, listener] of Object.entries(listeners)) window.removeEventListener(type, listener);
+  };
+  return host.unlisten;
+};
 
 const isTyping = () => {
   let active = document.activeElement;

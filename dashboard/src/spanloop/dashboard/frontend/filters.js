@@ -10,7 +10,7 @@ export default function (component) {
     change(query);
     state.field = null;
     state.isOpen = false;
-    visit(`${data.path}?${query}`.replace(/\?$/, ""));
+    visit(rebased(`${data.path}?${query}`, data.list.drawn, data.list.names).replace(/\?$/, ""));
   };
   const added = (name, value) => changed((query) => {
     if (!query.getAll(name).includes(value)) query.append(name, value);
@@ -121,7 +121,7 @@ export default function (component) {
     }
     const isKey = field.kind === "attribute" && !state.key;
     const choose = (value) => {
-      if (!value) return;
+      if (!value && !state.key) return;
       if (isKey) {
         state.key = value;
         setTriggerValue("facet", { field: field.id, key: value });
@@ -129,7 +129,7 @@ export default function (component) {
       } else added(field.id, field.kind === "attribute" ? `${state.key}=${value}` : value);
     };
     const input = make("input", {
-      placeholder: isKey ? "name of an attribute" : state.key ? `value of ${state.key}` : field.help || "type to find",
+      placeholder: isKey ? "name of an attribute" : state.key ? `value of ${state.key}, or Enter for any` : field.help || "type to find",
       "aria-label": field.label, autocomplete: "off",
     });
     const isReady = data.facet?.field === field.id && data.facet.key === state.key;
@@ -139,7 +139,7 @@ export default function (component) {
       event.preventDefault();
       choose(input.value.trim());
     } }, input), isLoading ? make("small", { text: "…" }) : suggestions(values, choose, input),
-    field.kind === "text" ? make("small", { text: field.help }) : null];
+    ["text", "attribute"].includes(field.kind) ? make("small", { text: field.help }) : null];
   };
 
   const addFilter = () => {
@@ -204,10 +204,5 @@ export default function (component) {
       host.querySelectorAll("details[open]").forEach((each) => each.removeAttribute("open"));
     }
   };
-  document.addEventListener("keydown", onKey);
-  document.addEventListener("click", onClick);
-  return () => {
-    document.removeEventListener("keydown", onKey);
-    document.removeEventListener("click", onClick);
-  };
+  return listen(host, { keydown: onKey, click: onClick });
 }

@@ -40,10 +40,5 @@ export default function (component) {
   const onClick = (event) => {
     if (!event.composedPath().includes(host)) host.querySelectorAll("details[open]").forEach((each) => each.removeAttribute("open"));
   };
-  document.addEventListener("keydown", onKey);
-  document.addEventListener("click", onClick);
-  return () => {
-    document.removeEventListener("keydown", onKey);
-    document.removeEventListener("click", onClick);
-  };
+  return listen(host, { keydown: onKey, click: onClick });
 }

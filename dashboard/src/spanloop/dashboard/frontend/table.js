@@ -1,3 +1,6 @@
+// Below this width a row is a block of lines; see table.css.
+const isStacked = window.matchMedia("(max-width: 760px)");
+
 export default function (component) {
   const { data, parentElement } = component;
   const host = parentElement.querySelector(".table-host");
@@ -11,7 +14,22 @@ export default function (component) {
   }
   state.hidden ??= new Set(data.hidden);
 
-  const columns = () => data.columns.filter((column) => !state.hidden.has(column.id));
+  const enabledColumns = () => data.columns.filter((column) => !state.hidden.has(column.id));
+  // The narrowest a column without a width of its own may be.
+  const flexible = data.canChoose ? 150 : 100;
+  const needed = (list) => list.reduce((sum, column) => sum + (column.width || flexible), data.isSelectable ? 30 : 0);
+  // Columns of a list that have no room are left out, ids first, then numbers, each from the right; a small table has no
+  // choice of columns and scrolls sideways.
+  const columns = () => {
+    let shown = enabledColumns();
+    if (!data.canChoose || isStacked.matches || !host.clientWidth) return shown;
+    const given = ["id", "number", "text", "tag"].flatMap((kind) => shown.slice(1).filter((column) => column.kind === kind).reverse());
+    for (const column of given) {
+      if (needed(shown) <= host.clientWidth) break;
+      shown = shown.filter((each) => each !== column);
+    }
+    return shown;
+  };
 
   // Two sheets, drawn: many fonts lack the character.
   const copyIcon = () => {
@@ -53,7 +71,7 @@ export default function (component) {
     const href = value.href ?? (isFirst ? row.href : undefined);
     const shown = href ? [link(href, { tabindex: isFirst ? 0 : -1 }, ...inner)] : inner;
     if (value.only) {
-      shown.push(link(value.only, { class: "copy", title: `Only ${text}`, "aria-label": `Only ${column.label} ${text}`, tabindex: -1 }, "▽"));
+      shown.push(link(value.only, { list: data.list, class: "copy", title: `Only ${text}`, "aria-label": `Only ${column.label} ${text}`, tabindex: -1 }, "▽"));
     }
     if (column.kind !== "id") return shown;
     const button = make("button", {
@@ -135,20 +153,26 @@ export default function (component) {
   const header = (column) => {
     const own = state.order?.id === column.id ? state.order.sign : 0;
     const direction = column.sorted || (own > 0 ? "ascending" : own < 0 ? "descending" : "");
-    const arrow = direction ? make("span", { class: "arrow", text: direction === "ascending" ? "↑" : "↓" }) : null;
+    const arrow = direction ? make("span", { class: "arrow", "aria-hidden": true, text: direction === "ascending" ? "↑" : "↓" }) : null;
     const options = { title: column.help || undefined };
-    let inner = make("span", { ...options, text: column.label });
-    if (column.href) inner = link(column.href, options, column.label);
+    let inner = make("span", options, column.label, arrow);
+    if (column.href) inner = link(column.href, { ...options, list: data.list }, column.label, arrow);
     else if (data.isSortable) {
-      inner = make("button", { ...options, type: "button", class: "sort", text: column.label, onclick: () => {
+      inner = make("button", { ...options, type: "button", class: "sort", onclick: () => {
         state.order = { id: column.id, sign: own > 0 ? -1 : 1 };
         draw();
-      } });
+      } }, column.label, arrow);
     }
     return make("th", {
       scope: "col", class: column.kind, "aria-sort": direction || undefined,
       style: column.width ? `width:${column.width}px` : undefined,
-    }, inner, arrow);
+    }, inner);
+  };
+
+  const shownIds = () => `${isStacked.matches} ${columns().map((column) => column.id)}`;
+  const columnsLabel = () => {
+    const left = enabledColumns().length - columns().length;
+    return left ? `Columns (no room for ${left})` : "Columns";
   };
 
   const chooseColumns = () => {
@@ -161,10 +185,12 @@ export default function (component) {
           else state.hidden.add(column.id);
           component.setTriggerValue("columns", { hidden: [...state.hidden] });
           drawTable();
+          summary.textContent = columnsLabel();
         },
       }), column.label));
     });
-    return make("details", { class: "columns" }, make("summary", { text: "Columns" }), list);
+    const summary = make("summary", { text: columnsLabel() });
+    return make("details", { class: "columns" }, summary, list);
   };
 
   const drawBar = () => {
@@ -212,7 +238,8 @@ export default function (component) {
             select("", false);
           },
         }))] : [];
-    const table = make("table", { "aria-label": data.label },
+    state.shown = shownIds();
+    const table = make("table", { "aria-label": data.label, style: isStacked.matches ? undefined : `min-width:${needed(shown)}px` },
       make("thead", {}, make("tr", {}, ...select_all, ...shown.map(header))),
       make("tbody", {}, ...sortedRows().map(line)));
     host.querySelector(".body").replaceChildren(table);
@@ -227,6 +254,11 @@ export default function (component) {
     drawTable();
   };
   draw();
+  host.watcher?.disconnect();
+  host.watcher = new ResizeObserver(() => {
+    if (state.shown !== shownIds()) draw();
+  });
+  host.watcher.observe(host);
 
   const onKey = (event) => {
     if (!data.isPrimary || event.metaKey || event.ctrlKey || event.altKey || !host.isConnected) return;
@@ -245,6 +277,5 @@ export default function (component) {
     else return;
     event.preventDefault();
   };
-  document.addEventListener("keydown", onKey);
-  return () => document.removeEventListener("keydown", onKey);
+  return listen(host, { keydown: onKey });
 }

@@ -208,11 +208,5 @@ export default function (component) {
     else return;
     event.preventDefault();
   };
-  const onHistory = () => drawWindow(true);
-  document.addEventListener("keydown", onKey);
-  window.addEventListener("popstate", onHistory);
-  return () => {
-    document.removeEventListener("keydown", onKey);
-    window.removeEventListener("popstate", onHistory);
-  };
+  return listen(host, { keydown: onKey, popstate: () => drawWindow(true) });
 }

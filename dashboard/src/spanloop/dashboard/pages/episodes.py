@@ -78,7 +78,12 @@ def _list(store: Store) -> None:
         noun="episode",
         compare="episodes?compare=",
         judge=str(queue.DEFAULT_SIZE),
-        collect=collecting.adder(store, lambda store: fetch_matching(store, filters), f"episodes?{filters.query()}"),
+        collect=collecting.adder(
+            store,
+            lambda store: fetch_matching(store, filters),
+            f"episodes?{filters.query()}",
+            total=record_list.total_text(matches),
+        ),
     )
     judgements = fetch_judgements(store, episode_ids=ids)
     verdicts = tables.show_list(

@@ -73,13 +73,14 @@ def _failures(store: Store) -> None:
         if groups.is_empty():
             _empty(store, is_filtered=not filters.is_empty)
         else:
+            versions = failures.fetch_versions(store, filters)
             left, right = st.columns([5, 3], gap="medium")
             with left:
-                _groups(store, filters, groups)
+                _groups(store, filters, groups, versions)
             with right:
                 _tools(store, filters)
             st.subheader("From version to version", anchor=False)
-            _shares(failures.fetch_versions(store, filters), failures.fetch_rates(store, filters))
+            _shares(versions, failures.fetch_rates(store, filters))
     with tabs["One by one"]:
         matches, sort = record_list.read_page(store, sources.FAILURES, lists.fetch_failures, filters)
         if matches.rows.is_empty():
@@ -96,6 +97,7 @@ def _failures(store: Store) -> None:
                     store,
                     lambda store: fetch_failing(store, filters),
                     f"failures?{filters.query()}",
+                    total=record_list.total_text(matches),
                     episodes=dict(matches.rows.select("failure_id", "episode_id").iter_rows()),
                 ),
             )
@@ -104,9 +106,8 @@ def _failures(store: Store) -> None:
         rules.show(store)
 
 
-def _groups(store: Store, filters: Filters, groups: pl.DataFrame) -> None:
+def _groups(store: Store, filters: Filters, groups: pl.DataFrame, versions: pl.DataFrame) -> None:
     st.subheader("Groups", anchor=False)
-    versions = failures.fetch_versions(store, filters)
     counts = failures.fetch_group_versions(store, filters, groups["fingerprint"].to_list())
     newest = versions.tail(_MAX_VERSIONS)
     by_version = counts_by_version(newest, groups, counts)
@@ -259,17 +260,23 @@ def _group(store: Store, fingerprint: str) -> None:
 def _decide(store: Store, fingerprint: str, error_class: str) -> None:
     """Draw what an operator can do about a group."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        about = (
-            f"The policy learns from episodes with a failure of the class {error_class}, recovered ones included, or "
-            "from all attempts at their tasks, except for tasks of evaluations. A policy gradient needs good and bad "
-            "attempts at one task."
-        )
         tasks = failures.fetch_tasks_of_class(store, Filters(), error_class)
+        others = (
+            ", or from all attempts at their tasks, except for tasks of evaluations"
+            if tasks
+            else "; other attempts are left out, because the tasks have no name or are tasks of evaluations"
+        )
+        about = (
+            f"The policy learns from episodes with a failure of the class {error_class}, recovered ones included"
+            f"{others}. A policy gradient needs good and bad attempts at one task."
+        )
         selections: dict[str, dialog.Selection] = {"All attempts at its tasks": {"task_ids": tasks}} if tasks else {}
         dialog.train_button({**selections, "Episodes with the failure": {"failure_classes": (error_class,)}}, about)
         if actions.button("Add to data set", icon=":material/playlist_add:", key="collect_group"):
             episodes = partial(fetch_failing, store, Filters(), fingerprint=fingerprint)
-            collecting.add_dialog(store, episodes, f"failures?group={fingerprint}")
+            collecting.add_dialog(
+                store, episodes, f"failures?group={fingerprint}", "the episodes with a failure of the group"
+            )
         if actions.may_act():
             st.page_link(
                 linked_page("alerts"),

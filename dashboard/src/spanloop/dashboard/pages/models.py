@@ -25,6 +25,7 @@ from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, li
 from spanloop.evaluation.results import Interval, load_evaluations
 from spanloop.foundation.errors import SpanloopError
 from spanloop.store import Store
+from spanloop.training.dataset.manifest import Manifest
 from spanloop.training.models.lineage import spans_of_version
 from spanloop.training.models.registry import ModelVersion
 from spanloop.training.promotion.aliases import Aliases
@@ -202,23 +203,6 @@ def _columns() -> tables.Columns:
 def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(escape_md(model.reference), anchor=False)
     _episodes(model)
-    job = training_jobs.find_source_job(model.job_id)
-    manifest = training_jobs.find_manifest(model.training_id) if job and model.training_id else None
-    tables.show_facts(
-        {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
-        | (_training(model, job) if job else {})
-        | (dataset_facts(manifest) if manifest else {})
-        | {
-            "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
-            "folder": model.object_name or str(model.path),
-            "weights SHA-256": model.weights_sha256,
-        }
-        | {
-            name: value if isinstance(value, str) else json.dumps(value)
-            for name, value in model.metadata.items()
-            if value != "" and name not in (_REPEATED if manifest else _CURVES)
-        }
-    )
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
         if not model.is_pruned:
@@ -251,7 +235,35 @@ def _version(model: ModelVersion, serving: str) -> None:
             )
     controls.show(model)
     decisions.show(Decisions(resources.data_dir()).list(candidate=model.reference, limit=_MAX_DECISIONS))
+    _facts(model)
     _trained_by(model)
+
+
+def _facts(model: ModelVersion) -> None:
+    """Draw how a version was made, folded: what it can be used for comes first."""
+    job = training_jobs.find_source_job(model.job_id)
+    manifest = training_jobs.find_manifest(model.training_id) if job and model.training_id else None
+    made = [*_job_notes(model), f"from {model.parent}"] if model.parent else ["added from outside"]
+    with st.expander(f"How it was made: {escape_md(', '.join(made))}", icon=":material/history:"):
+        _show_facts(model, job, manifest)
+
+
+def _show_facts(model: ModelVersion, job: Job | None, manifest: Manifest | None) -> None:
+    tables.show_facts(
+        {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
+        | (_training(model, job) if job else {})
+        | (dataset_facts(manifest) if manifest else {})
+        | {
+            "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
+            "folder": model.object_name or str(model.path),
+            "weights SHA-256": model.weights_sha256,
+        }
+        | {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in model.metadata.items()
+            if value != "" and name not in (_REPEATED if manifest else _CURVES)
+        }
+    )
 
 
 def _trained_by(model: ModelVersion) -> None:

@@ -127,20 +127,23 @@ def _charts(store: Store, since: int) -> None:
     versions = policy_versions.fetch_versions(store, since)
     size_s = choose_bucket_s(time_span_s(versions["first_seen"].to_list(), versions["last_seen"].to_list()))
     over_time = overview.fetch_outcomes_over_time(store, since, size_s)
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Episodes by outcome", anchor=False)
-        st.altair_chart(charts.outcomes_over_time(over_time, size_s))
-    with right:
-        st.subheader("Success rate by policy version", anchor=False)
-        _chart_if_rated(charts.success_by_version, versions)
-    left, right = st.columns(2)
-    with left:
-        st.subheader("Success rate over time", anchor=False)
-        _chart_if_rated(charts.success_over_time, over_time)
-    with right:
-        st.subheader("Tokens", anchor=False)
-        st.altair_chart(charts.tokens_over_time(over_time, size_s))
+    # The rows have their height before the charts are drawn: what is below them does not move.
+    with st.container(key="charts_by_outcome"):
+        left, right = st.columns(2)
+        with left:
+            st.subheader("Episodes by outcome", anchor=False)
+            st.altair_chart(charts.outcomes_over_time(over_time, size_s))
+        with right:
+            st.subheader("Success rate by policy version", anchor=False)
+            _chart_if_rated(charts.success_by_version, versions)
+    with st.container(key="charts_over_time"):
+        left, right = st.columns(2)
+        with left:
+            st.subheader("Success rate over time", anchor=False)
+            _chart_if_rated(charts.success_over_time, over_time)
+        with right:
+            st.subheader("Tokens", anchor=False)
+            st.altair_chart(charts.tokens_over_time(over_time, size_s))
 
 
 def _chart_if_rated(chart: Callable[[pl.DataFrame], charts.AnyChart], frame: pl.DataFrame) -> None:

@@ -10,7 +10,6 @@ import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
     AGENT,
-    CALLED_TOOLS,
     REVISION,
     Conditions,
     episode_conditions,
@@ -54,7 +53,7 @@ def fetch_calls(store: Store, filters: Filters) -> Calls:
     steps = _query(
         store,
         "SELECT episode_id, step, toString(agent_name) AS agent_name, trace_id, span_id, started_at, "
-        f"{CALLED_TOOLS} AS tools, "
+        "called_tools AS tools, "
         "error_class != '' AS is_failed FROM step_summaries FINAL WHERE {within} ORDER BY started_at, step",
         _within(episodes, "started_at"),
     )

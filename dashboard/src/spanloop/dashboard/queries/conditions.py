@@ -18,11 +18,11 @@ _UNSPACED: Final = re.compile(
 )
 """Scripts that put no space between words: there a word of the index is a whole run of letters."""
 _USER_KEYS: Final = ("user.id", "enduser.id", "langfuse.user.id", "langsmith.metadata.user_id", "user_id")
-REVISION: Final = "cityHash64(episode_id, revision)"
-"""An episode's revision. A set of numbers is built and probed in a third of the time of a set of pairs; two of ten
-million revisions have the same number with a probability of 3e-6."""
-CALLED_TOOLS: Final = "arrayConcat(tool_names, arrayFilter(tool -> NOT has(tool_names, tool), result_tools))"
-"""The tools of a step, one for each call: those in the model's answer, and those that only spans name."""
+REVISION: Final = "revision_hash"
+"""An episode's revision in the summaries. A set of numbers is built and probed in a third of the time of a set of
+pairs; two of ten million revisions have the same number with a probability of 3e-6."""
+_COMPUTED_REVISION: Final = "cityHash64(episode_id, revision)"
+"""The same in other tables."""
 MARGIN_S: Final = 86_400
 """Longest distance of a span from the time of its episode."""
 COMMON_HITS: Final = 200_000
@@ -220,8 +220,16 @@ def _has_member(conditions: Conditions, filters: Filters, name: str) -> str:
     return f"{REVISION} IN (SELECT {REVISION} FROM {table} WHERE {rows.sql})"
 
 
-def _members(table: str, conditions: Conditions, filters: Filters, inner: str, *, key: str = REVISION) -> str:
-    """Return that the key is one of a row in another table; a range of time reads only its episodes."""
+def _members(
+    table: str,
+    conditions: Conditions,
+    filters: Filters,
+    inner: str,
+    *,
+    key: str = REVISION,
+    of: str = _COMPUTED_REVISION,
+) -> str:
+    """Return that the key is that ``of`` a row in another table; a range of time reads only its episodes."""
     bound = Conditions(["is_deleted = 0"], conditions.parameters)
     bound.add_time("started_at", filters)
     within = (
@@ -229,12 +237,11 @@ def _members(table: str, conditions: Conditions, filters: Filters, inner: str, *
         if filters.time.is_bounded
         else ""
     )
-    return f"{key} IN (SELECT {key} FROM {table} WHERE {inner}{within})"
+    return f"{key} IN (SELECT {of} FROM {table} WHERE {inner}{within})"
 
 
 def _traces_with_attribute(conditions: Conditions, filters: Filters, keys: Sequence[str], value: str) -> str:
-    """Return a query of the traces with a span, or its resource, that has the value under one of the keys."""
-    keys_sql, value_sql = conditions.bind(list(keys), "Array(String)"), conditions.bind(value, "String")
+    """Return a query of the traces with a span, or its resource, that has the value, or any for none, under a key."""
     newest = Conditions(parameters=conditions.parameters)
     newest.add_minutes(TimeRange(max(0, filters.time.start_s - MARGIN_S), filters.time.end_s))
     spans = Conditions(parameters=conditions.parameters)
@@ -242,9 +249,15 @@ def _traces_with_attribute(conditions: Conditions, filters: Filters, keys: Seque
         "Timestamp >= (SELECT toDateTime64(min(ten_minutes), 9, 'UTC') FROM (SELECT ten_minutes FROM trace_summaries "
         f"WHERE {newest.sql} ORDER BY ten_minutes DESC LIMIT {ATTRIBUTE_TRACES}))"
     )
-    spans.add(f"arrayExists(k -> SpanAttributes[k] = {value_sql} OR ResourceAttributes[k] = {value_sql}, {keys_sql})")
     spans.add_time("Timestamp", filters, margin_s=MARGIN_S)
-    return f"SELECT TraceId FROM otel_traces WHERE {spans.sql}"
+    bound = [conditions.bind(key, "String") for key in keys]
+    # The keys lie apart from the values, which include whole messages.
+    names = f"[{', '.join(bound)}]"
+    spans.add(f"hasAny(SpanAttributes.keys, {names}) OR hasAny(ResourceAttributes.keys, {names})")
+    value_sql = conditions.bind(value, "String") if value else ""
+    maps = ("SpanAttributes", "ResourceAttributes") if value else ()
+    values = " OR ".join(f"{attributes}[{key}] = {value_sql}" for key in bound for attributes in maps) or "1"
+    return f"SELECT TraceId FROM otel_traces PREWHERE {spans.sql} WHERE {values}"
 
 
 def _attributes(filters: Filters) -> list[tuple[Sequence[str], str]]:
@@ -280,7 +293,8 @@ def _with_words(conditions: Conditions, filters: Filters, words: Words) -> str:
     elif filters.time.is_bounded:
         inner += f" AND episode_id IN (SELECT episode_id FROM episode_summaries WHERE {bound.sql})"
     hits = " UNION DISTINCT ".join(
-        f"SELECT {REVISION} FROM {table} WHERE {inner}" for table in ("episode_messages", "transition_rows", "failures")
+        f"SELECT {_COMPUTED_REVISION} FROM {table} WHERE {inner}"
+        for table in ("episode_messages", "transition_rows", "failures")
     )
     text = conditions.bind(words.text, "String")
     ids = f"positionCaseInsensitive(concat(episode_id, ' ', task_id, ' ', session_id, ' ', episode_key), {text}) > 0"
@@ -367,12 +381,12 @@ def _own_steps(filters: Filters, words: Words | None) -> Conditions:
     for name, column in _STEP_COLUMNS.items():
         conditions.add_equal(column, filters.values.get(name, ()))
     if tools := filters.values.get("tool"):
-        conditions.add(f"hasAny({CALLED_TOOLS}, {conditions.bind(list(tools), 'Array(String)')})")
+        conditions.add(f"hasAny(called_tools, {conditions.bind(list(tools), 'Array(String)')})")
     conditions.add_ranges(filters, _STEP_RANGES)
     if words is not None:
         inner = _holds_words(conditions, "words", words)
         key = "cityHash64(episode_id, revision, step)"
-        conditions.add(_members("transition_rows", conditions, filters, inner, key=key))
+        conditions.add(_members("transition_rows", conditions, filters, inner, key=key, of=key))
     return conditions
 
 

@@ -17,8 +17,8 @@ SELECT
     failure_id, episode_id, task_id, step, span_id, agent_name, tool_name, policy_version, error_class, fault_owner,
     is_recovered, headline AS message, confidence, rule, toString(fingerprint) AS fingerprint, occurred_at
 FROM failure_summaries AS f FINAL
-WHERE cityHash64(episode_id, revision) IN (
-        SELECT cityHash64(episode_id, revision)
+WHERE revision_hash IN (
+        SELECT revision_hash
         FROM episode_summaries FINAL
         WHERE is_deleted = 0
             AND started_at >= toDateTime64(greatest(toUnixTimestamp(toDateTime(oldest, 'UTC')) - 604800, 0), 9, 'UTC')

@@ -13,13 +13,13 @@ FROM (
         argMax(preview, step) AS output,
         argMin(state, step) AS first_state
     FROM transition_rows FINAL
-    WHERE (episode_id, revision) IN (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})))
+    PREWHERE (episode_id, revision) IN (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})))
     GROUP BY episode_id, revision
 ) AS t
 LEFT JOIN (
     SELECT episode_id, revision, number, role, preview
     FROM episode_messages FINAL
-    WHERE (episode_id, revision) IN (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})))
+    PREWHERE (episode_id, revision) IN (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})))
 ) AS m ON m.episode_id = t.episode_id AND m.revision = t.revision
 WHERE m.number < arrayMax(arrayPushBack(t.first_state, 1))
 GROUP BY t.episode_id

@@ -4,7 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.dashboard.queries.conditions import AGENT, CALLED_TOOLS, Conditions
+from spanloop.dashboard.queries.conditions import AGENT, Conditions
 from spanloop.dashboard.view_models.filters import Filters
 from spanloop.store import Store
 
@@ -51,7 +51,7 @@ def fetch_values(store: Store, filters: Filters, name: str, key: str = "") -> pl
         column, table, order = "fingerprint", "failure_summaries", "occurred_at"
     elif name == "tool":
         conditions.add_time("started_at", filters)
-        column, table, order = f"arrayJoin({CALLED_TOOLS})", "step_summaries", "started_at"
+        column, table, order = "arrayJoin(called_tools)", "step_summaries", "started_at"
     else:
         conditions.add_time("Timestamp", filters)
         order = ""

@@ -5,7 +5,6 @@ from typing import Final
 import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
-    CALLED_TOOLS,
     Conditions,
     episode_conditions,
     failure_conditions,
@@ -126,7 +125,7 @@ def fetch_tools(store: Store, filters: Filters) -> pl.DataFrame:
     steps, failures = step_conditions(shown, None), failure_conditions(shown, None)
     calls = _query(
         store,
-        f"SELECT tool, count() AS calls FROM (SELECT toString(arrayJoin({CALLED_TOOLS})) AS tool "
+        "SELECT toString(tool) AS tool, count() AS calls FROM (SELECT arrayJoin(called_tools) AS tool "
         f"FROM step_summaries FINAL WHERE {steps.sql}) GROUP BY tool ORDER BY calls DESC LIMIT {10 * MAX_TOOLS}",
         steps,
     )

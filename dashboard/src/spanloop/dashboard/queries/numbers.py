@@ -11,7 +11,6 @@ import polars as pl
 
 from spanloop.dashboard.queries.conditions import (
     AGENT,
-    CALLED_TOOLS,
     MARGIN_S,
     REVISION,
     Conditions,
@@ -44,10 +43,7 @@ ERRORS_BY: Final[Mapping[str, str]] = {
 OF_FAILURES: Final = ("owner", "class")
 """Fields that only failed episodes have: their rates are shares of all episodes."""
 _QUANTILES: Final = "quantilesExact(0.5, 0.95, 0.99)"
-_QUANTILES_OF_TOOLS: Final = "quantilesExactIf(0.5, 0.95, 0.99)(call.3, call.3 > 0)"
-_CALLS: Final = f"arrayMap(tool -> (toString(tool), 1, toUInt64(0)), {CALLED_TOOLS})"
-_MEASURED_TOOLS: Final = "arrayMap((tool, took) -> (toString(tool), 0, took), result_tools, result_durations_ns)"
-"""Tool, calls and nanoseconds. Steps of earlier converters lack results here; their actions have the calls."""
+_QUANTILES_STATE: Final = "quantilesExactIfState(0.5, 0.95, 0.99)"
 _FIRST: Final = (
     "count(first_token_ns) AS first_tokens, "
     "quantilesExactIf(0.5, 0.95)(assumeNotNull(first_token_ns), first_token_ns IS NOT NULL) AS first_token_quantiles"
@@ -83,18 +79,7 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
             steps,
         )
     else:
-        steps = _steps(filters)
-        frame = _query(
-            store,
-            f"SELECT call.1 AS value, sum(call.2) AS calls, countIf(call.3 > 0) AS measured, {_QUANTILES_OF_TOOLS} AS "
-            f"quantiles FROM (SELECT arrayJoin(arrayConcat({_CALLS}, {_MEASURED_TOOLS})) AS call "
-            f"FROM step_summaries FINAL WHERE {steps.sql}) WHERE value != '' "
-            f"GROUP BY value ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
-            steps,
-        ).with_columns(
-            pl.lit(0, pl.UInt64).alias("first_tokens"),
-            pl.lit(None, pl.List(pl.UInt64)).alias("first_token_quantiles"),
-        )
+        frame = _tool_latency(store, filters)
     durations, first = pl.col("quantiles").list, pl.col("first_token_quantiles").list
     return frame.select(
         "value",
@@ -109,6 +94,34 @@ def fetch_latency(store: Store, filters: Filters, by: str) -> pl.DataFrame:
     ).sort("p95", "calls", "value", descending=[True, True, False], nulls_last=True)
 
 
+def _tool_latency(store: Store, filters: Filters) -> pl.DataFrame:
+    """Return the columns of a latency. Steps of earlier converters have calls and no measured ones."""
+    steps = _steps(filters)
+    calls = (
+        f"SELECT tool, count() AS calls, toUInt64(0) AS measured, {_QUANTILES_STATE}(toUInt64(0), 0) AS took "
+        f"FROM (SELECT arrayJoin(called_tools) AS tool FROM step_summaries FINAL WHERE {steps.sql}) "
+        "GROUP BY tool"
+    )
+    measured = (
+        "SELECT tool, toUInt64(0) AS calls, countIf(took_ns > 0) AS measured, "
+        f"{_QUANTILES_STATE}(took_ns, took_ns > 0) AS took "
+        f"FROM (SELECT result_tools, result_durations_ns FROM step_summaries FINAL WHERE {steps.sql}) "
+        "ARRAY JOIN result_tools AS tool, result_durations_ns AS took_ns GROUP BY tool"
+    )
+    frame = _query(
+        store,
+        "SELECT toString(tool) AS value, sum(calls) AS calls, sum(measured) AS measured, "
+        "quantilesExactIfMerge(0.5, 0.95, 0.99)(took) AS quantiles "
+        f"FROM ({calls} UNION ALL {measured}) WHERE tool != '' "
+        f"GROUP BY tool ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
+        steps,
+    )
+    return frame.with_columns(
+        pl.lit(0, pl.UInt64).alias("first_tokens"),
+        pl.lit(None, pl.List(pl.UInt64)).alias("first_token_quantiles"),
+    )
+
+
 def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
     conditions = episode_conditions(filters, parse_words(filters))
     episodes = _query(
@@ -118,7 +131,7 @@ def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
         f"ORDER BY calls DESC, value LIMIT {MAX_ROWS}",
         conditions,
     )
-    steps = _steps(filters)
+    steps = _steps_in_time(filters)
     steps.add("first_token_ns IS NOT NULL")
     first = _query(
         store,
@@ -133,15 +146,16 @@ def _agent_latency(store: Store, filters: Filters) -> pl.DataFrame:
 
 def fetch_usage(store: Store, filters: Filters, prices: Prices, by: str) -> Usage:
     """Return tokens and cost for each value of a field of `COST_BY`; the model is that of the call."""
-    steps = _steps(filters)
-    steps.parameters["price_days"] = price_days(prices)
     if by == "model":
+        steps = _steps(filters)
         sql = (
             f"SELECT toString(model) AS value, {USAGE} FROM step_summaries FINAL WHERE {steps.sql} "
             f"GROUP BY value, {USAGE_KEYS}"
         )
     else:
+        steps = _steps_in_time(filters)
         sql = _usage_by(filters, f"toString({COST_BY[by]})", steps)
+    steps.parameters["price_days"] = price_days(prices)
     priced = with_cost(_query(store, sql, steps), prices)
     rows = sum_costs(priced, ["value"]).sort(
         "cost", pl.col("input") + pl.col("output"), "value", descending=[True, True, False], nulls_last=True
@@ -151,7 +165,7 @@ def fetch_usage(store: Store, filters: Filters, prices: Prices, by: str) -> Usag
 
 def fetch_cost_over_time(store: Store, filters: Filters, prices: Prices, bucket_s: int) -> pl.DataFrame:
     """Return the sums of `sum_costs` for each ``bucket``, by the start of the episode, oldest first."""
-    steps = _steps(filters)
+    steps = _steps_in_time(filters)
     steps.parameters["price_days"] = price_days(prices)
     usage = _query(store, _usage_by(filters, _bucket(steps, bucket_s), steps, name="bucket"), steps)
     return sum_costs(with_cost(usage, prices), ["bucket"]).sort("bucket")
@@ -209,33 +223,30 @@ def fetch_wasted(store: Store, filters: Filters, prices: Prices) -> pl.DataFrame
     Columns ``value`` (the fingerprint), ``fault_owner``, ``error_class``, ``tool_name``, ``message``, ``episodes``,
     ``duration_ns``, and those of `sum_costs`. An episode with failures of two groups counts in both.
     """
-    conditions = _failures(filters)
-    episodes = Conditions(["is_deleted = 0"], conditions.parameters)
-    episode_conditions(filters, parse_words(filters), onto=episodes)
+    failures = Conditions(["is_recovered = 0"])
+    failures.add_time("occurred_at", filters, margin_s=MARGIN_S)
+    # The join's smaller table, which it keeps in memory, is that of the failures.
     groups = _query(
         store,
         "SELECT value, any(fault_owner) AS fault_owner, any(error_class) AS error_class, any(tool_name) AS tool_name, "
         "any(message) AS message, count() AS episodes, sum(duration_ns) AS duration_ns "
-        f"FROM (SELECT toString(fingerprint) AS value, {REVISION} AS of, toString(any(fault_owner)) AS fault_owner, "
-        "toString(any(error_class)) AS error_class, toString(any(tool_name)) AS tool_name, any(headline) AS message "
-        f"FROM failure_summaries FINAL WHERE {conditions.sql} GROUP BY value, of) AS f "
-        f"INNER JOIN (SELECT {REVISION} AS of, duration_ns FROM episode_summaries FINAL WHERE {episodes.sql}) AS e "
-        "ON f.of = e.of GROUP BY value "
-        f"ORDER BY duration_ns DESC, value LIMIT {MAX_ROWS}",
-        conditions,
+        f"FROM ({_groups(filters, 'duration_ns', failures, name='duration_ns')}) AS e "
+        f"INNER JOIN (SELECT toString(fingerprint) AS value, {REVISION} AS of, toString(any(fault_owner)) AS "
+        "fault_owner, toString(any(error_class)) AS error_class, toString(any(tool_name)) AS tool_name, "
+        f"any(headline) AS message FROM failure_summaries FINAL WHERE {failures.sql} GROUP BY value, of) AS f "
+        f"ON f.of = e.of GROUP BY value ORDER BY duration_ns DESC, value LIMIT {MAX_ROWS}",
+        failures,
     )
-    steps = Conditions(parameters=dict(conditions.parameters))
+    failures.add(f"fingerprint IN {failures.bind(groups['value'].to_list(), 'Array(String)')}")
+    failures.add(f"{REVISION} IN ({matching_episodes(REVISION, failures, filters, parse_words(filters))})")
+    steps = _steps_in_time(filters, failures)
     steps.parameters["price_days"] = price_days(prices)
-    steps.add_time("started_at", filters, margin_s=MARGIN_S)
-    shown = steps.bind(groups["value"].to_list(), "Array(String)")
-    failing = f"failure_summaries FINAL WHERE fingerprint IN {shown} AND {conditions.sql}"
-    steps.add(f"{REVISION} IN (SELECT {REVISION} FROM {failing})")
     usage = _query(
         store,
         f"SELECT value, {USAGE} FROM (SELECT {REVISION} AS of, model, started_at, input_tokens, cached_tokens, "
         f"output_tokens FROM step_summaries FINAL WHERE {steps.sql}) AS s INNER JOIN (SELECT DISTINCT "
-        f"toString(fingerprint) AS value, {REVISION} AS of FROM {failing}) AS f ON s.of = f.of "
-        f"GROUP BY value, {USAGE_KEYS}",
+        f"toString(fingerprint) AS value, {REVISION} AS of FROM failure_summaries FINAL WHERE {failures.sql}) AS f "
+        f"ON s.of = f.of GROUP BY value, {USAGE_KEYS}",
         steps,
     )
     sums = sum_costs(with_cost(usage, prices), ["value"])
@@ -243,26 +254,26 @@ def fetch_wasted(store: Store, filters: Filters, prices: Prices) -> pl.DataFrame
     return groups.join(sums, on="value", how="left", maintain_order="left").with_columns(counts.fill_null(0))
 
 
-def _steps(filters: Filters) -> Conditions:
-    """Return conditions on the steps of the matching episodes."""
-    conditions = Conditions()
+def _steps_in_time(filters: Filters, others: Conditions | None = None) -> Conditions:
+    """Return conditions on steps that the range of time alone states; they share the parameters of others."""
+    conditions = Conditions(parameters={} if others is None else others.parameters)
     conditions.add_time("started_at", filters, margin_s=MARGIN_S)
-    episodes = matching_episodes(REVISION, conditions, filters, parse_words(filters))
-    conditions.add(f"{REVISION} IN ({episodes})")
     return conditions
 
 
-def _failures(filters: Filters) -> Conditions:
-    """Return conditions on the unrecovered failures of the matching episodes."""
-    conditions = Conditions(["is_recovered = 0"])
-    conditions.add_time("occurred_at", filters, margin_s=MARGIN_S)
+def _steps(filters: Filters) -> Conditions:
+    """Return conditions on the steps of the matching episodes."""
+    conditions = _steps_in_time(filters)
     episodes = matching_episodes(REVISION, conditions, filters, parse_words(filters))
     conditions.add(f"{REVISION} IN ({episodes})")
     return conditions
 
 
 def _usage_by(filters: Filters, value: str, steps: Conditions, *, name: str = "value") -> str:
-    """Return a query of `USAGE` for each value of an expression on the episode; ``steps`` are its conditions."""
+    """Return a query of `USAGE` for each value of an expression on the matching episodes.
+
+    ``steps`` are further conditions on their steps.
+    """
     return (
         f"SELECT {name}, {USAGE} FROM (SELECT {REVISION} AS of, model, started_at, input_tokens, cached_tokens, "
         f"output_tokens FROM step_summaries FINAL WHERE {steps.sql}) AS s "

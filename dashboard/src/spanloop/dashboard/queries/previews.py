@@ -11,7 +11,8 @@ from spanloop.dashboard.view_models.conversation import parse_messages
 from spanloop.store import Store
 
 _WEEK_S: Final = 7 * 86_400
-_BEFORE: Final = 24
+_BEFORE: Final = 12
+"""Characters before the word: few, so that a narrow cell shows the word."""
 _AFTER: Final = 200
 _MARK: Final = ("\x02", "\x03")
 """Around a word that was searched for; see the table's script."""
@@ -57,11 +58,13 @@ def fetch_trace_episodes(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
     if rows.is_empty():
         return pl.DataFrame(schema={"trace": pl.String, "episode_id": pl.String, "revision": pl.UInt64})
     starts = rows["started_at"].dt.epoch("s")
+    ends = starts + (rows["duration_ns"] // 10**9).cast(pl.Int64)
     return store.query(
         "dashboard_traces_episodes",
         trace_ids=rows["trace_id"].to_list(),
         from_s=max(0, int(starts.min()) - _WEEK_S),  # type: ignore[arg-type]
-        until_s=int((starts + (rows["duration_ns"] // 10**9).cast(pl.Int64)).max()) + 1,  # type: ignore[arg-type]
+        # Both were rounded down.
+        until_s=int(ends.max()) + 2,  # type: ignore[arg-type]
     )
 
 

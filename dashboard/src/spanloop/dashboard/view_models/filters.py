@@ -51,11 +51,13 @@ FIELDS: Final = (
     Field("tokens", "tokens", "range", help="Input and output together."),
     Field("steps", "steps", "range", help="Number of the policy's actions."),
     Field("errors", "tool errors", "range", help="Number of failed tool calls."),
-    Field("attr", "attribute", "attribute"),
+    Field("attr", "attribute", "attribute", help="Without a value: every span that has the attribute."),
 )
 """In the order of the menu."""
 BY_NAME: Final[Mapping[str, Field]] = {each.name: each for each in FIELDS}
 LIST_PARAMETERS: Final = ("time", "q", "match", "sort", "after", "before")
+LIST_NAMES: Final = (*BY_NAME, *LIST_PARAMETERS)
+"""Parameters of a list's address."""
 
 TIME_LABELS: Final[Mapping[str, str]] = {
     "": "All time",
@@ -213,12 +215,19 @@ def bounds_text(value: str) -> str:
     return f"≥ {low}" if high is None else low if low == high else f"{low} to {high}"
 
 
+def value_text(name: str, value: str) -> str:
+    """Return a value of a field in words."""
+    kind = BY_NAME[name].kind
+    if kind == "range":
+        return bounds_text(value)
+    return f"{value[:-1]} with any value" if kind == "attribute" and value.endswith("=") else value
+
+
 def source_text(source: str, zone: str) -> str:
     """Return an address with its filters in words: ``episodes with outcome failure and reward ≥ 0.5``."""
     before, separator, query = source.partition("?")
     pairs = parse_qsl(query)
-    labels = [(BY_NAME[name], value) for name, value in pairs if name in BY_NAME]
-    parts = [f"{each.label} {bounds_text(value) if each.kind == 'range' else value}" for each, value in labels]
+    parts = [f"{BY_NAME[name].label} {value_text(name, value)}" for name, value in pairs if name in BY_NAME]
     others = dict(pairs)
     parts += [f"the words “{others['q']}”"] if others.get("q") else []
     time = f", {time_text(others['time'], zone).lower()}" if others.get("time") else ""
@@ -255,8 +264,11 @@ def _problem(each: Field, value: str, problems: list[str]) -> bool:
     if each.kind == "range" and parse_bounds(value) is None:
         problems.append(f"{each.name} is {value!r}; expected a range such as 0.5.. or 1..2")
         return True
+    if each.kind == "attribute" and not value.partition("=")[0].strip():
+        problems.append(f"{each.name} is {value!r}; it names no attribute")
+        return True
     if each.kind == "attribute" and "=" not in value:
-        problems.append(f"{each.name} is {value!r}; expected name=value")
+        problems.append(f"{each.name} is {value!r}; expected name=value, or name= for any value")
         return True
     return False
 

@@ -11,6 +11,7 @@ from spanloop.foundation.plugins import ExtensionPoint
 from spanloop.foundation.settings import EnvironmentSettings
 
 from .base import Action, Environment, EnvironmentFailedError, Fields, StepResult, Tool
+from .messages import tool_json
 from .outcome import Outcome
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Outcome",
     "StepResult",
     "Tool",
+    "tool_json",
 ]
 
 ENVIRONMENT_POINT: Final = ExtensionPoint[Environment](

@@ -83,16 +83,14 @@ def plan_run(
     store: Store,
     *,
     on_reject: Callable[[Rejected], None],
-    is_pooled: bool = False,
 ) -> RunPlan:
-    """Check the request and return the plan.
+    """Check the request and return the plan; the runners of a pool check for themselves that they can make attempts.
 
     Args:
         data_dir: An opened data directory.
         request: What to run.
         store: Its store.
         on_reject: Called with each record of the source that is no task.
-        is_pooled: Whether other processes make the attempts, which check for themselves that they can.
 
     Raises:
         ConfigurationError: A setting cannot be used.
@@ -105,7 +103,7 @@ def plan_run(
     grader = checked.grader
     judged_by = grader.name if grader else _BY_ENVIRONMENT if request.environment_settings else ""
     making = _plan_attempts(data_dir, request, store, grader, mark_prefix(folder))
-    if not is_pooled:
+    if not request.pool:
         _check_start(data_dir, request, making)
     return RunPlan(
         folder=folder,

@@ -62,6 +62,8 @@ class Evaluation(VariableSection):
     """Attempts at each task."""
     parallel: int = Field(default=4, ge=1, le=1_000)
     """Attempts at the same time."""
+    pool: bool = False
+    """Let runners make the attempts, on any host: ``spanloop serve runner --attempt-slots N``."""
     grader: str = ""
     """exact, numeric, regex, json, sql, code, rubric, reasoning-gym, one of a package, or MODULE:NAME; ``spanloop
     extensions graders`` lists them with their options. Empty leaves scoring to the agent."""

@@ -5,6 +5,8 @@ from typing import Final
 from .column import LOW_CARDINALITY, Column, Table
 from .episodes import EPISODES, FAILURES, STEP_MEASURES, TRANSITION_ROWS
 
+_REVISION_HASH: Final = Column("revision_hash", "UInt64", "hash of the episode's id and the revision", "MATERIALIZED")
+
 TRACE_SUMMARIES: Final = Table(
     "trace_summaries",
     (
@@ -75,6 +77,7 @@ EPISODE_SUMMARIES: Final = Table(
             "trace_ids",
         ),
         Column("tool_names", "Array(LowCardinality(String))", "tools that its steps call or that spans name, sorted"),
+        _REVISION_HASH,
     ),
 )
 """The newest row of each episode, by start."""
@@ -101,6 +104,7 @@ FAILURE_SUMMARIES: Final = Table(
         *FAILURES.select("confidence", "rule"),
         Column("fingerprint", LOW_CARDINALITY, "groups the same failure over episodes"),
         *FAILURES.select("converted_at"),
+        _REVISION_HASH,
     ),
 )
 """Failures of every revision, by time."""
@@ -131,6 +135,13 @@ STEP_SUMMARIES: Final = Table(
         *TRANSITION_ROWS.select("converted_at"),
         *TRANSITION_ROWS.select(*(column.name for column in STEP_MEASURES)),
         *TRANSITION_ROWS.select("agent_name", "trace_id", "span_id"),
+        _REVISION_HASH,
+        Column(
+            "called_tools",
+            "Array(LowCardinality(String))",
+            "a tool for each call: those of the action, and those that only spans name",
+            "MATERIALIZED",
+        ),
     ),
 )
 """Steps of every revision, by time."""

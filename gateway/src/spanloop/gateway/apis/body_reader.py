@@ -5,10 +5,10 @@ refused while its body arrives.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -19,11 +19,20 @@ _RETRY_AFTER_S: Final = 2
 
 
 class BodyShare:
-    """The memory of one request's body."""
+    """The memory of one request's body; it is free after the block."""
 
     def __init__(self, reader: "BodyReader") -> None:
         self._reader = reader
-        self.size_bytes = 0
+        self._size_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._reader.used_bytes -= self._size_bytes
+        self._size_bytes = 0
 
     async def read(self, request: Request, limit_bytes: int | None) -> bytes:
         """Return the body.
@@ -55,11 +64,6 @@ class BodyShare:
             raise ApiError(HTTPStatus.BAD_REQUEST, "The body ended early.", code="invalid_request") from error
         return bytes(body)
 
-    def end(self) -> None:
-        """Free the memory; a second call changes nothing."""
-        self._reader.used_bytes -= self.size_bytes
-        self.size_bytes = 0
-
     def _add(self, size_bytes: int) -> None:
         reader = self._reader
         if reader.used_bytes + size_bytes > reader.max_bytes:
@@ -70,7 +74,7 @@ class BodyShare:
                 retry_after_s=_RETRY_AFTER_S,
             )
         reader.used_bytes += size_bytes
-        self.size_bytes += size_bytes
+        self._size_bytes += size_bytes
 
 
 class BodyReader:
@@ -88,14 +92,9 @@ class BodyReader:
         self.on_refusal = on_refusal
         self.used_bytes = 0
 
-    @contextmanager
-    def share(self) -> Generator[BodyShare]:
-        """Return the memory of one body; it is free after the block."""
-        share = BodyShare(self)
-        try:
-            yield share
-        finally:
-            share.end()
+    def share(self) -> BodyShare:
+        """Return the memory of one body."""
+        return BodyShare(self)
 
 
 def _too_large(limit_bytes: int) -> ApiError:

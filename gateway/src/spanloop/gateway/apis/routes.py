@@ -7,7 +7,6 @@ an error has the form of the API that was called.
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -98,34 +97,10 @@ class ApiRoutes:
             Route("/detokenize", self._relay_tokens, methods=["POST"]),
         ]
 
-    def _generating(self, prepare: Prepare) -> Any:
-        async def handle(request: Request) -> "_AdmittedGeneration":
-            held = ExitStack()
-            try:
-                admission = held.enter_context(self._authenticator.admit(request, Scope.SERVE))
-                share = held.enter_context(self._bodies.share())
-                body = await share.read(request, admission.body_bytes)
-                # An API key of this gateway is not the engine's.
-                authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
-                key = admission.key or authorization
-                generation = prepare(body, request.headers, key)
-                generation.request.check_choices(self._max_choices)
-                handler = ChatHandler(
-                    generation.request,
-                    self._services,
-                    authorization=authorization,
-                    session=session_of(request.headers, generation.request.trace),
-                    key=key,
-                    answer_format=generation.answer_format,
-                    headers={"x-request-id": _request_id(request)},
-                    metered=held.enter_context(self._services.metered.begin(secret_of(request))),
-                )
-            except BaseException:
-                held.close()
-                raise
-            return _AdmittedGeneration(handler, admission, held)
-
-        return handle
+    def _generating(self, prepare: Prepare) -> "_GenerationEndpoint":
+        return _GenerationEndpoint(
+            prepare, self._services, self._authenticator, self._bodies, max_choices=self._max_choices
+        )
 
     def _prepare_response(self, body: bytes, headers: Headers, key: str) -> Generation:
         document = read_object(body)
@@ -215,20 +190,49 @@ class ApiRoutes:
         return admission.key or ("" if self._authenticator.is_required else request.headers.get("authorization", ""))
 
 
-class _AdmittedGeneration:
-    """A request whose admission, and metered call, end with its response."""
+class _GenerationEndpoint:
+    """Answers the requests of one API; an ASGI application. Arguments are as those of `ApiRoutes`."""
 
-    def __init__(self, handler: ChatHandler, admission: Admission, held: ExitStack) -> None:
-        self._handler = handler
-        self._admission = admission
-        self._held = held
+    def __init__(
+        self,
+        prepare: Prepare,
+        services: Services,
+        authenticator: Authenticator,
+        bodies: BodyReader,
+        *,
+        max_choices: int,
+    ) -> None:
+        self._prepare = prepare
+        self._services = services
+        self._authenticator = authenticator
+        self._bodies = bodies
+        self._max_choices = max_choices
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        with self._held:
-            try:
-                await self._handler(scope, receive, send)
-            finally:
-                self._admission.charge(self._handler.used_tokens)
+        request = Request(scope, receive, send)
+        with self._authenticator.admit(request, Scope.SERVE) as admission, self._bodies.share() as share:
+            body = await share.read(request, admission.body_bytes)
+            authorization = request.headers.get("authorization", "")
+            if authorization and self._authenticator.is_required:
+                authorization = ""  # an API key of this gateway is not the engine's
+            key = admission.key or authorization
+            generation = self._prepare(body, request.headers, key)
+            generation.request.check_choices(self._max_choices)
+            with self._services.metered.begin(secret_of(request)) as metered:
+                handler = ChatHandler(
+                    generation.request,
+                    self._services,
+                    authorization=authorization,
+                    session=session_of(request.headers, generation.request.trace),
+                    key=key,
+                    answer_format=generation.answer_format,
+                    headers={"x-request-id": _request_id(request)},
+                    metered=metered,
+                )
+                try:
+                    await handler(scope, receive, send)
+                finally:
+                    admission.charge(handler.used_tokens)
 
 
 def error_response(path: str, error: ApiError) -> Response:

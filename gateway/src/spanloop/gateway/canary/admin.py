@@ -14,6 +14,7 @@ from spanloop.foundation.paths import DataDir
 from ..admin import read_json
 from ..api_errors import ApiError
 from ..authentication import Authenticator
+from ..following.leader import Leader
 from ..local_copies import LocalCopies
 from ..pauses import Pauses
 from .canaries import Canaries
@@ -27,18 +28,23 @@ class CanaryAdmin:
         canaries: The canary that runs.
         pauses: A paused gateway starts none.
         authenticator: Checks each request.
+        leader: The gateway that this one follows, if any: canaries run there.
         data_dir: The gateway's; relative paths of a candidate are in its shared folder or in object storage.
     """
 
-    def __init__(self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator, data_dir: DataDir) -> None:
+    def __init__(
+        self, canaries: Canaries, pauses: Pauses, authenticator: Authenticator, leader: Leader, data_dir: DataDir
+    ) -> None:
         self._canaries = canaries
         self._pauses = pauses
         self._authenticator = authenticator
+        self._leader = leader
         self._data_dir, self._shared_dir = data_dir, data_dir.shared
 
     async def start(self, request: Request) -> Response:
         """Start a canary; respond when its candidate serves."""
         self._authenticator.check_admin(request)
+        self._leader.check_leads()
         body = await read_json(request)
         self._pauses.check_deploy("")
         copies = LocalCopies(self._data_dir, self._shared_dir)

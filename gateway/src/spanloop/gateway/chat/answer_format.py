@@ -65,7 +65,7 @@ class ChatFormat:
 
     def events(self, document: dict[str, Any], model: str) -> bytes:
         """Return the chunk as one event."""
-        return b"data: %b\n\n" % encode_json(self.for_client(document, model))
+        return sse.encode(encode_json(self.for_client(document, model)))
 
     def done(self) -> bytes:
         """Return the event ``[DONE]``."""

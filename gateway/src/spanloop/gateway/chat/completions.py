@@ -10,7 +10,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from types import MappingProxyType
@@ -246,16 +246,14 @@ class ChatHandler:
             )
         )
 
-    @contextlib.contextmanager
-    def _interruptible(self, slot: EngineSlot | None = None) -> Generator[None]:
-        """Let a disconnect of the client, and a swap that preempts the slot, end the block."""
+    def _interruptible(self, slot: EngineSlot | None = None) -> Interruptible:
+        """Return a block that a disconnect of the client, and a swap that preempts the slot, end."""
         is_preempted = slot is not None and slot.is_preempted
         error = ClientGoneError() if self._is_client_gone else PreemptedError() if is_preempted else None
         block = self._running = Interruptible(error)
         if slot is not None:
             slot.on_preempt = lambda: block.interrupt(PreemptedError())
-        with block:
-            yield
+        return block
 
     async def _watch_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -312,7 +310,7 @@ class ChatHandler:
             if stream.status_code != 200:
                 await self._relay_engine_error(await stream.read_all(), slot, connection)
                 return
-            decoder, is_ended = sse.Decoder(), False
+            decoder, is_ended, label = sse.Decoder(), False, slot.endpoint.deployment.label
             # Events that arrive together leave together. The body is read past [DONE], to its end: only then the
             # connection can be reused.
             while part := await stream.read():
@@ -326,7 +324,7 @@ class ChatHandler:
                     self._add(builder, document)
                     if builder.is_finished:
                         await self._record(slot, builder)
-                    events.append(self._format.events(document, slot.endpoint.deployment.label))
+                    events.append(self._format.events(document, label))
                 if is_ended and stream.is_complete:
                     await connection.send_part(b"".join(events), is_last=True)
                 elif events:

@@ -5,11 +5,15 @@ engine, a response that names a value, a file of the data directory.
 """
 
 import json
-from typing import cast
+from typing import Final, cast
 
-from spanloop.foundation.surrogates import is_utf8, may_escape_surrogates
+import msgspec
+
+from spanloop.foundation.surrogates import is_utf8
 
 from ..api_errors import ApiError
+
+_DECODE: Final = msgspec.json.Decoder().decode
 
 
 def read_body(body: bytes) -> object:
@@ -19,13 +23,22 @@ def read_body(body: bytes) -> object:
         ApiError: 400; the body is not JSON or nested too deep, or a field holds an unpaired surrogate.
     """
     try:
-        text = body.decode(json.detect_encoding(body), "surrogatepass")
-        value: object = json.loads(text)
+        return _decode(body)
     except RecursionError as error:
         raise nested_too_deep() from error
+
+
+def _decode(body: bytes) -> object:
+    """Return the value by ``msgspec``, and by ``json`` what it refuses, such as another encoding than UTF-8."""
+    try:
+        return _DECODE(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    try:
+        value: object = json.loads(body)
     except ValueError as error:
         raise invalid_request(f"The request body is not JSON: {error}.") from error
-    if may_escape_surrogates(text) and (field := _unpaired_surrogate(value)) is not None:
+    if (field := _unpaired_surrogate(value)) is not None:
         raise invalid_request(
             f"{field!r} holds an unpaired surrogate, such as half of an emoji that was cut: UTF-8 cannot encode it and "
             "no tokenizer takes it. Cut texts between characters, or replace it by U+FFFD.",

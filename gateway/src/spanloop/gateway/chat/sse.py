@@ -4,13 +4,9 @@ Only LF, CRLF and CR end a line (WHATWG HTML, 9.2.6). ``str.splitlines`` also sp
 which JSON leaves unescaped inside strings, and would split an event in two.
 """
 
-import re
-from collections.abc import Iterator
 from typing import Final
 
 DONE: Final = b"[DONE]"
-_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 def encode(data: bytes) -> bytes:
@@ -23,18 +19,32 @@ class Decoder:
 
     def __init__(self) -> None:
         self._pending = b""
+        """The line that has not ended."""
+        self._data: list[bytes] = []
+        """The lines of data in the event that has not ended."""
+        self._is_after_cr = False
 
-    def feed(self, part: bytes) -> Iterator[bytes]:
-        """Yield the ``data`` of each event that ends in the part, in order, without comments and other fields."""
-        content = self._pending + part if self._pending else part
-        *blocks, self._pending = content.split(b"\n\n") if b"\r" not in content else _EVENT_END.split(content)
-        for block in blocks:
-            if block.startswith(b"data: ") and b"\n" not in block and b"\r" not in block:
-                yield block[6:]
-            elif (data := _data(block)) is not None:
-                yield data
+    def feed(self, part: bytes) -> list[bytes]:
+        """Return the ``data`` of each event that ends in the part, in order, without comments and other fields."""
+        if b"\r" in part or self._is_after_cr:
+            part = self._with_line_feeds(part)
+        *lines, self._pending = (self._pending + part).split(b"\n")
+        events: list[bytes] = []
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    data.clear()
+            elif line.startswith(b"data: "):
+                data.append(line[6:])
+            elif line.startswith(b"data:"):
+                data.append(line[5:])
+        return events
 
-
-def _data(block: bytes) -> bytes | None:
-    lines = [line[5:].removeprefix(b" ") for line in _LINE_END.split(block) if line.startswith(b"data:")]
-    return b"\n".join(lines) if lines else None
+    def _with_line_feeds(self, part: bytes) -> bytes:
+        """Return the part with lines that end with LF; a CR at its end may be half of a CRLF."""
+        rest = part.removeprefix(b"\n") if self._is_after_cr else part
+        if part:
+            self._is_after_cr = part.endswith(b"\r")
+        return rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

@@ -8,7 +8,7 @@ stream is read again when `pacing` says so.
 import asyncio
 from typing import Final, cast
 
-from .framing import MAX_HEAD_BYTES, Body, FramingError, Head, body_of, parse_head
+from .framing import FramingError, Head, ResponseParser
 from .pacing import Pace, Pacer
 
 _HIGH_WATER_BYTES: Final = 1 << 20
@@ -34,9 +34,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._error: EngineConnectionError | None = None
-        self._raw_head = b""
-        self._head: Head | None = None
-        self._body: Body | None = None
+        self._response = ResponseParser()
         self._content: list[bytes] = []
         self._content_bytes = 0
         self._is_reading_paused = False
@@ -53,16 +51,17 @@ class Connection(asyncio.Protocol):
     @property
     def is_complete(self) -> bool:
         """Whether the whole body was received; parts of it may wait to be read."""
-        return self._body is not None and self._body.is_complete
+        return self._response.is_complete
 
     @property
     def is_reusable(self) -> bool:
         """Whether another request can be sent."""
-        return self.is_complete and self._head is not None and self._head.is_persistent and not self.is_closed
+        head = self._response.head
+        return self.is_complete and head is not None and head.is_persistent and not self.is_closed
 
     def send(self, request: bytes) -> None:
         """Send a request."""
-        self._raw_head, self._head, self._body = b"", None, None
+        self._response.begin()
         self._content, self._content_bytes = [], 0
         self._pace = Pace()
         self._is_busy = True
@@ -72,9 +71,9 @@ class Connection(asyncio.Protocol):
 
     async def head(self) -> Head:
         """Return the head of the response. EngineConnectionError: there is none."""
-        while self._head is None:
+        while self._response.head is None:
             await self._wait()
-        return self._head
+        return self._response.head
 
     async def read(self) -> bytes:
         """Return the content that has arrived, at least one byte; empty at the end of the body.
@@ -136,13 +135,13 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail the response in progress, unless it ends with the connection."""
         self._transport = None
-        if self._body is None:
+        if self._response.head is None:
             self._fail(EngineConnectionError("the connection ended before the response"))
-        elif exc is not None and not self._body.is_complete:
+        elif exc is not None and not self.is_complete:
             self._fail(EngineConnectionError(f"{type(exc).__name__}: {exc}"))
         else:
             try:
-                self._body.end()
+                self._response.end()
             except FramingError as error:
                 self._fail(EngineConnectionError(str(error)))
         self._wake()
@@ -150,31 +149,12 @@ class Connection(asyncio.Protocol):
     def _receive(self, data: bytes) -> None:
         if not self._is_busy:
             raise FramingError("the engine sent bytes without a request")
-        if self._body is None:
-            data = self._receive_head(data)
-        if self._body is not None and (data or self._body.is_complete):
-            content = self._body.feed(data) if data else b""
-            if content:
-                self._content.append(content)
-                self._content_bytes += len(content)
-                if self._content_bytes > _HIGH_WATER_BYTES:
-                    self._pause()
-
-    def _receive_head(self, data: bytes) -> bytes:
-        """Take the head from the bytes; return those of the body."""
-        self._raw_head += data
-        while True:
-            raw, end, rest = self._raw_head.partition(b"\r\n\r\n")
-            if not end:
-                if len(raw) > MAX_HEAD_BYTES:
-                    raise FramingError(f"the head of the response is longer than {MAX_HEAD_BYTES} bytes")
-                return b""
-            head = parse_head(raw)
-            self._raw_head = rest
-            if head.status >= 200:
-                self._head, self._body = head, body_of(head)
-                self._raw_head = b""
-                return rest
+        content = self._response.feed(data)
+        if content:
+            self._content.append(content)
+            self._content_bytes += len(content)
+            if self._content_bytes > _HIGH_WATER_BYTES:
+                self._pause()
 
     def _pause(self) -> None:
         if self._transport is not None and not self.is_closed and not self._is_reading_paused:

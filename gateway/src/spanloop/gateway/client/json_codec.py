@@ -1,6 +1,6 @@
 """JSON of engines: decoded and encoded by orjson, and by the standard library where orjson refuses a value.
 
-orjson refuses unpaired surrogates, NaN and integers beyond 64 bits, which engines and agents can send.
+orjson refuses unpaired surrogates and NaN, and encodes no integer beyond 64 bits; engines and agents can send them.
 """
 
 import json

@@ -144,7 +144,7 @@ class AdmissionControl:
             UnavailableError: No engine runs, or too many requests wait.
             ApiError: 404, no engine serves the model.
         """
-        slot = await self._enter(WaitingRequest(caller.key, _EngineNeed(model, caller), caller.is_repeated))
+        slot = await self._enter(_EngineNeed(model, caller))
         began_s = asyncio.get_running_loop().time()
         try:
             yield slot
@@ -152,10 +152,14 @@ class AdmissionControl:
             self._mean_s += _SMOOTHING * (asyncio.get_running_loop().time() - began_s - self._mean_s)
             self._leave(slot, caller.key)
 
-    async def _enter(self, request: WaitingRequest[EngineSlot]) -> EngineSlot:
+    async def _enter(self, need: _EngineNeed) -> EngineSlot:
         # Whatever waits already finds no room, so nothing is overtaken.
+        slot = self._take(need)
+        return slot or await self._wait(WaitingRequest(need.caller.key, need, need.caller.is_repeated))
+
+    async def _wait(self, request: WaitingRequest[EngineSlot]) -> EngineSlot:
         self._queue.push(request)
-        if not self._settle(request) and len(self._queue) > self._limits.waiting:
+        if len(self._queue) > self._limits.waiting:
             self._refuse(self._queue.newest_of_longest())
         try:
             return await request.result
@@ -217,7 +221,6 @@ class AdmissionControl:
         if slot is None:
             return False
         self._queue.remove(request)
-        self._running[request.key] += 1
         request.result.set_result(slot)
         return True
 
@@ -233,6 +236,7 @@ class AdmissionControl:
         if not free:
             return None
         gate, endpoint = free[self._choose([gate for gate, _ in free], need.caller.conversation)]
+        self._running[need.caller.key] += 1
         return gate.take(endpoint)
 
     def _check_pending(self, model: str) -> None:
@@ -259,8 +263,9 @@ class AdmissionControl:
 
 
 def _soonest(reasons: Sequence[UnavailableError]) -> UnavailableError:
-    """Return a reason that passes by itself, if there is one."""
-    return next((reason for reason in reasons if reason.retry_after_s is not None), reasons[0])
+    """Return a reason that passes by itself, if there is one, without where it was raised before."""
+    reason = next((reason for reason in reasons if reason.retry_after_s is not None), reasons[0])
+    return reason.with_traceback(None)
 
 
 def _weight(conversation: bytes, engine: int) -> bytes:

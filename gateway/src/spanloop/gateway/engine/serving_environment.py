@@ -24,6 +24,8 @@ from .served_adapter import ServedAdapter, largest_rank
 SERVED_NAME: Final = "policy"
 """The engine's own name for its model; the gateway maps deployments to it."""
 _FIRST_WITH_RENDERING: Final = (0, 32)
+_FEW_CORES: Final = 2
+"""Up to here the engine and its worker are one process of one thread; more cores were not measured."""
 SERVING_VENV_ENV: Final = "SPANLOOP_SERVING_VENV"
 """Names the environment that holds vLLM; default: the path of the gateway's own environment plus ``-serving``."""
 
@@ -176,6 +178,12 @@ def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[
         if shutil.which("g++") is None:
             # vLLM compiles parts of its sampler even with --enforce-eager, and its engine ends without a compiler.
             environment.setdefault("TORCHDYNAMO_DISABLE", "1")
+        has_few_cores = len(os.sched_getaffinity(0)) <= _FEW_CORES
+        if has_few_cores and settings.tensor_parallel == 1 and "VLLM_CPU_OMP_THREADS_BIND" not in environment:
+            # With a worker process of its own, vLLM's engine waits for it busily, on the core that the gateway and the
+            # agents need, and the worker is bound to a core that others use (benchmarks.md, "Serving on a CPU").
+            environment.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+            environment["OMP_NUM_THREADS"] = "1"
         library = serving.path / "lib" / "libiomp5.so"
         if library.exists() and "LD_PRELOAD" not in environment:
             environment["LD_PRELOAD"] = str(library)

@@ -49,6 +49,15 @@ class EngineGroup:
         return self.status if model is None else _joined_status([each.status for each in model.lifecycles])
 
     @property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """The deployments of all engines, each once; that of the first model is the first."""
+        return tuple(dict.fromkeys(each.deployment for each in self.statuses if each.deployment is not None))
+
+    def is_beside(self, name: str) -> bool:
+        """Return whether a model is served beside the first one."""
+        return self._further.find(name) is not None
+
+    @property
     def can_restart(self) -> bool:
         """Whether the engines are children of the gateway."""
         return all(lifecycle.can_restart for lifecycle in self._first)

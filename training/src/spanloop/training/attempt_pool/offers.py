@@ -57,6 +57,8 @@ class Refusal(NamedTuple):
 
     host: str
     reason: str
+    is_final: bool = True
+    """Whether it holds while the run's command runs."""
 
 
 class Offers:
@@ -139,7 +141,13 @@ class Offers:
         """Return the runners that cannot make a run's attempts."""
         chosen = select(RefusalRow).where(RefusalRow.run_id == run_id).order_by(RefusalRow.host)
         with self._database.read() as session:
-            return [Refusal(row.host, row.reason) for row in session.scalars(chosen)]
+            return [Refusal(row.host, row.reason, row.until is None) for row in session.scalars(chosen)]
+
+    def is_being_made(self, run_id: str) -> bool:
+        """Whether a runner has an attempt of a run."""
+        with self._database.read() as session:
+            leased = select(OfferRow.offer_id).where(_of(run_id), OfferRow.state == OfferState.LEASED)
+            return session.scalars(leased.limit(1)).first() is not None
 
     def waiting_runs(self, runner: str) -> list[str]:
         """Return the runs with offers that this runner may take, the longest waiting one first."""

@@ -7,24 +7,56 @@ loses no attempt and counts none twice: the same call continues, also with attem
 
 import json
 import threading
+import time
+from pathlib import Path
 from typing import Final
 
 from spanloop.evaluation.runner.attempt import EndedAttempt, TaskAttempt
 from spanloop.evaluation.runner.ledger import Ledger, Summary
 from spanloop.evaluation.runner.making import Progress, grade_waiting
 from spanloop.evaluation.runner.planning import RunRequest
-from spanloop.evaluation.runner.run import RunPlan, mark_prefix
+from spanloop.evaluation.runner.run import RunPlan, mark_prefix, run_attempts
 from spanloop.evaluation.runner.stored_attempts import StoreWriter
-from spanloop.foundation.errors import DataDirectoryError
+from spanloop.foundation.errors import DataDirectoryError, SpanloopError
+from spanloop.foundation.paths import DataDir
 from spanloop.foundation.processes.marked import VariableMark, kill_processes
 from spanloop.semconv.environment import PROCESS_MARK_ENV
 from spanloop.store import Store
+from spanloop.training.jobs.database.control_database import ControlDatabase
+from spanloop.training.jobs.paths import ControlPaths
 
 from .offers import Offers, OfferState, Refusal
 
 _POLL_S: Final = 0.2
+_REFUSED_S: Final = 180.0
+"""A run ends that a runner refuses for good, and of which no other runner takes an attempt for so long; a runner that
+makes attempts of other runs makes way after a minute."""
 _OFFERED_PER_SLOT: Final = 2
 """Offers for each attempt that may be made at the same time: the next one is there when one ends."""
+
+
+def run_requested(
+    data_dir: DataDir, request: RunRequest, plan: RunPlan, store: Store, *, progress: Progress, stop: threading.Event
+) -> Summary:
+    """Make all attempts that have no end yet, here or in the pool as the request says, and store the results.
+
+    Args:
+        data_dir: An opened data directory.
+        request: What was planned; without a folder of the agent, the working directory is that.
+        plan: The plan of the request.
+        store: Where results are stored.
+        progress: Is told each result as it comes.
+        stop: When it is set, running attempts are interrupted, to be made again by the next call.
+
+    Raises:
+        SpanloopError: As `run_in_pool` and `run_attempts`.
+    """
+    if not request.pool:
+        return run_attempts(plan, store, progress, stop)
+    folder = (request.cwd or Path.cwd()).absolute()
+    of_runners = request.model_copy(update={"model": plan.identity["model"], "cwd": folder})
+    offers = Offers(ControlDatabase(ControlPaths.of(data_dir)))
+    return run_in_pool(plan, of_runners, offers, store, progress=progress, stop=stop)
 
 
 def run_in_pool(
@@ -44,6 +76,7 @@ def run_in_pool(
         AlreadyRunningError: Another process runs it.
         ConfigurationError: The source cannot be used, or the run exists with other settings.
         DataDirectoryError: The disk is full, or the control database cannot be used.
+        PoolRefusedError: No runner can make the attempts.
         StoreError: ClickHouse did not take the results; the ledger has them.
     """
     with Ledger(plan.folder) as ledger:
@@ -65,6 +98,10 @@ def run_in_pool(
         return ledger.summary()
 
 
+class PoolRefusedError(SpanloopError):
+    """No runner can make the attempts of a run."""
+
+
 class _PooledRun:
     def __init__(
         self, plan: RunPlan, ledger: Ledger, offers: Offers, progress: Progress, stop: threading.Event
@@ -80,6 +117,8 @@ class _PooledRun:
         """Attempts that the ledger knows as running, by episode id."""
         self._unoffered: list[TaskAttempt] = []
         self._refusals: set[Refusal] = set()
+        self._refused_since_s: float | None = None
+        """Since when no runner takes an attempt although one has refused; None while there is no such time."""
         self._database_error = ""
 
     def execute(self, offered: frozenset[str]) -> None:
@@ -88,6 +127,7 @@ class _PooledRun:
         Args:
             offered: Episode ids of offers of an earlier process of this run.
         """
+        self._progress.started(self._ledger.counts())
         self._running = {attempt.episode_id: attempt for attempt in self._ledger.running()}
         self._offers.remove(offered - self._running.keys())
         try:
@@ -104,7 +144,7 @@ class _PooledRun:
         try:
             self._collect()
             self._offer()
-            self._tell_refusals()
+            self._look_at_refusals()
         except DataDirectoryError as error:
             if not error.is_transient:
                 raise
@@ -117,6 +157,8 @@ class _PooledRun:
 
     def _collect(self) -> None:
         finished = self._offers.finished(self._run_id)
+        if finished:
+            self._refused_since_s = None
         for episode_id, state, result in finished:
             attempt = self._running.pop(episode_id, None)
             if attempt is None:
@@ -148,11 +190,30 @@ class _PooledRun:
             self._offers.offer(self._run_id, self._unoffered)
             self._unoffered.clear()
 
-    def _tell_refusals(self) -> None:
-        for refusal in self._offers.refusals(self._run_id):
+    def _look_at_refusals(self) -> None:
+        """Tell refusals, and end a run that no runner can make.
+
+        Raises:
+            PoolRefusedError: No attempt is being made, or was taken, for some minutes after a refusal for good.
+        """
+        refusals = self._offers.refusals(self._run_id)
+        for refusal in refusals:
             if refusal not in self._refusals:
                 self._refusals.add(refusal)
+                self._refused_since_s = None
                 self._progress.note(f"the runner on {refusal.host} cannot make attempts of this run: {refusal.reason}")
+        final = [refusal for refusal in refusals if refusal.is_final]
+        if not final or self._offers.is_being_made(self._run_id):
+            self._refused_since_s = None
+            return
+        now_s = time.monotonic()
+        self._refused_since_s = self._refused_since_s or now_s
+        if now_s - self._refused_since_s > _REFUSED_S:
+            hosts = ", ".join(sorted({refusal.host for refusal in final}))
+            raise PoolRefusedError(
+                f"No runner makes the attempts of run {self._run_id}; those on {hosts} cannot: {final[0].reason}",
+                next_step="Correct these hosts, or start a runner on another one; then the same command continues.",
+            )
 
     def _withdraw(self) -> None:
         """Take all offers back, after what has ended meanwhile; what runners had begun is interrupted."""

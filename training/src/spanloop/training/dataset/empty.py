@@ -36,6 +36,7 @@ def _only(*wanted: Rejection) -> Callable[[Reasons], bool]:
     return explains
 
 
+_DEMONSTRATIONS: Final = "A model that never succeeds starts from demonstrations: dialogs, with tokens none."
 _OTHER: Final = _Diagnosis(
     _any_of(), "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
 )
@@ -102,9 +103,14 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
             "Widen the selector, or submit the job without it.",
         ),
         _Diagnosis(
+            _any_of(Rejection.BELOW_MIN_REWARD),
+            "no episode with usable rows has the min_reward",
+            f"Collect more attempts, or lower min_reward. {_DEMONSTRATIONS}",
+        ),
+        _Diagnosis(
             _any_of(Rejection.NOT_SUCCESSFUL),
             "no episode with usable rows was successful",
-            "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all.",
+            f"Send a reward for each episode, or take failed and unscored ones too: --outcomes all. {_DEMONSTRATIONS}",
         ),
         _Diagnosis(
             _any_of(Rejection.REWARD_OUT_OF_RANGE),

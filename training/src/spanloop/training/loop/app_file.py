@@ -7,9 +7,9 @@ rule. A key that is not known is refused before anything starts.
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, Self, cast
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from spanloop.foundation.errors import ConfigurationError
 from spanloop.foundation.settings import EnvironmentSettings, Evaluation, Promotion
@@ -26,7 +26,7 @@ from .budget import Budget
 UNKNOWN: Final = "FILL IN"
 """What ``spanloop init`` writes for a value that stored spans do not tell."""
 _INHERITED: Final = (
-    "agent", "grader", "grader_options", "answer", "timeout_s", "cwd", "environment", "parallel", "id_field",
+    "agent", "grader", "grader_options", "answer", "timeout_s", "cwd", "environment", "parallel", "pool", "id_field",
     "environment_settings", "splits", "split_field", "type_field",
 )  # fmt: skip
 _NEXT: Final = "docs/how-to/loop.md explains the file; spanloop init writes one."
@@ -61,6 +61,12 @@ class App(Section):
     """The rule; without it that of ``spanloop.toml``."""
     budget: Budget = Field(default=Budget())
     """What all rounds may cost together."""
+
+    @model_validator(mode="after")
+    def _limits_what_it_makes(self) -> Self:
+        if self.budget.limits_attempts and (self.run.pool or self.evaluation.pool):
+            raise ValueError("budget: the host of the loop limits attempts that it makes itself; leave pool out")
+        return self
 
     def training(self, number: int) -> JobSpec:
         """Return the job of a round, from 1."""

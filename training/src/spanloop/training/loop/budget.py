@@ -30,6 +30,11 @@ class Budget(Section):
     price_per_million_tokens: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Price of 1,000,000 tokens."""
 
+    @property
+    def limits_attempts(self) -> bool:
+        """Whether an attempt can exceed it."""
+        return any(limit is not None for limit in (self.tokens, self.hours, self.money))
+
     @model_validator(mode="after")
     def _has_prices(self) -> Self:
         if self.money is not None and not (self.price_per_hour or self.price_per_million_tokens):

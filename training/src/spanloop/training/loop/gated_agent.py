@@ -99,8 +99,7 @@ class AttemptGate:
     @property
     def limits_attempts(self) -> bool:
         """Whether an attempt can exceed the budget."""
-        budget = self._budget
-        return any(limit is not None for limit in (budget.tokens, budget.hours, budget.money))
+        return self._budget.limits_attempts
 
     def begin_attempt(self, should_stop: Callable[[], bool]) -> bool:
         """Wait until an attempt may begin; return False when none may any more, or ``should_stop`` says so."""

@@ -16,7 +16,6 @@ from spanloop.evaluation.runner.acting import has_failed_environment
 from spanloop.evaluation.runner.attempt import EndedAttempt, EndState
 from spanloop.evaluation.runner.ledger import Counts, Summary
 from spanloop.evaluation.runner.planning import API_KEY_ENV, RunRequest, plan_run
-from spanloop.evaluation.runner.run import run_attempts
 from spanloop.evaluation.runner.served_model import resolve_model
 from spanloop.evaluation.runner.stored_tasks import tasks_of_run
 from spanloop.evaluation.tasks import Rejected
@@ -26,6 +25,7 @@ from spanloop.foundation.settings import Promotion
 from spanloop.pipeline import run as convert
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.store import Store
+from spanloop.training.attempt_pool.pooled_run import run_requested
 from spanloop.training.jobs.states import JobState
 from spanloop.training.models.registry import ModelVersion, Registry
 from spanloop.training.promotion.decisions import Decisions
@@ -123,7 +123,7 @@ def collect(context: StepContext, number: LoopRound) -> Result:
 def collection_request(app: App, number: LoopRound) -> RunRequest:
     """Return the run of a round at the training tasks; other settings are another run."""
     settings = app.run.model_copy(update={"seed": app.run.seed + number.number - 1})
-    identity = settings.model_dump_json(exclude={"parallel", "timeout_s", "attempts"})
+    identity = settings.model_dump_json(exclude={"parallel", "timeout_s", "pool", "attempts"})
     digest = hashlib.sha256(f"{number.champion} {identity}".encode()).hexdigest()[:_DIGITS]
     run_id = f"{number.model}-round-{number.number}-{digest}"
     return RunRequest(run_id=run_id, model=number.champion, **settings.model_dump())
@@ -217,9 +217,8 @@ def _make_attempts(context: StepContext, request: RunRequest) -> Summary:
     stop = threading.Event()
     log = _RunProgress(context.progress, stop)
     plan = plan_run(context.data_dir, request, context.store, on_reject=log.rejected)
-    summary = run_attempts(
-        gated(plan, context.gate, has_key=API_KEY_ENV in request.environment), context.store, log, stop
-    )
+    plan = gated(plan, context.gate, has_key=API_KEY_ENV in request.environment)
+    summary = run_requested(context.data_dir, request, plan, context.store, progress=log, stop=stop)
     context.gate.check()
     if log.is_hopeless or (summary.attempts and summary.states == {EndState.CRASHED.value: summary.attempts}):
         shutil.rmtree(plan.folder)  # with a corrected agent the attempts are made again

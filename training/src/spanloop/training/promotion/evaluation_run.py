@@ -14,7 +14,6 @@ from spanloop.evaluation.results import Evaluation, evaluate, reference_calls_of
 from spanloop.evaluation.runner.attempt import EndedAttempt
 from spanloop.evaluation.runner.ledger import Counts
 from spanloop.evaluation.runner.planning import RunRequest, plan_run
-from spanloop.evaluation.runner.run import run_attempts
 from spanloop.evaluation.runner.stored_tasks import is_complete, tasks_of_run
 from spanloop.evaluation.tasks import Rejected
 from spanloop.foundation.paths import DataDir
@@ -22,6 +21,7 @@ from spanloop.foundation.settings import Evaluation as Settings
 from spanloop.pipeline import run as convert
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.store import Store
+from spanloop.training.attempt_pool.pooled_run import run_requested
 from spanloop.training.dataset.trained_tasks import trained_tasks
 from spanloop.training.models.registry import ModelVersion
 
@@ -48,7 +48,7 @@ class EvaluationRun(NamedTuple):
         """Return the run of ``version``."""
         source = Path(settings.tasks)
         content = source.read_bytes() if source.is_file() else b""
-        identity = settings.model_dump_json(exclude={"parallel", "timeout_s"}).encode()
+        identity = settings.model_dump_json(exclude={"parallel", "timeout_s", "pool"}).encode()
         return cls(version, settings, hashlib.sha256(identity + b"\0" + content).hexdigest()[:_DIGITS])
 
     @property
@@ -83,8 +83,9 @@ class EvaluationRun(NamedTuple):
             SpanloopError: The gateway or ClickHouse is away; the same call continues.
         """
         log = _Log(self.version.reference, on_progress, on_attempts)
-        plan = plan_run(data_dir, self.request(), store, on_reject=log.rejected)
-        run_attempts(plan, store, log, threading.Event())
+        request = self.request()
+        plan = plan_run(data_dir, request, store, on_reject=log.rejected)
+        run_requested(data_dir, request, plan, store, progress=log, stop=threading.Event())
 
     def evaluate(self, data_dir: DataDir, store: Store, *, reward_floor: float) -> Evaluation:
         """Convert the spans and store the evaluation.

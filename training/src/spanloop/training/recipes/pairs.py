@@ -27,7 +27,7 @@ class Preference(RendersText):
         ),
     }
     # the rows of pairs differ in number, and the passes of the ranks must not
-    unused_settings: ClassVar[frozenset[str]] = frozenset({"ranks"})
+    unused_settings: ClassVar[frozenset[str]] = frozenset({"nodes", "gpus_per_node"})
 
     repeats_per_task: Annotated[int, EPISODES] = Field(default=2, ge=2, le=100_000)
     """Only groups with at least so many episodes that can be trained on; the others wait for more attempts at their

@@ -78,7 +78,7 @@ def make_plan(
         validation_path=validation_path,
         validate_every_steps=max(1, validation_steps),
         ray_temp_dir=ray_folder,
-        threads=max(1, training_threads(whole_machine=spec.run.pause_serving) // spec.run.ranks),
+        threads=max(1, training_threads(whole_machine=spec.run.pause_serving) // spec.run.gpus_per_node),
         device=spec.run.device,
     )
 
@@ -94,7 +94,7 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     if units < multiple:
         raise JobError(
             f"Job {manifest.job_id} has {units} {spec.recipe.batch_unit} for {multiple} ranks; each rank needs one.",
-            next_step="Submit it again with fewer ranks, or select more episodes.",
+            next_step="Submit it again with fewer nodes or gpus_per_node, or select more episodes.",
         )
     batch = batch_size(units, accumulated_batch(spec), multiple)
     return steps_within(spec.optimiser.steps, batch, units, spec.optimiser.max_passes), batch

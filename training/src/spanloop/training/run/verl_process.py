@@ -176,7 +176,8 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
         previous_plan: The plan of the job's last attempt, if any; a killed attempt leaves its folder, removed here.
     """
     if previous_plan.exists():
-        shutil.rmtree(TrainPlan.model_validate_json(previous_plan.read_bytes()).ray_temp_dir, ignore_errors=True)
+        # another version of spanloop may have written the rest
+        shutil.rmtree(json.loads(previous_plan.read_bytes())["ray_temp_dir"], ignore_errors=True)
     parent = tempfile.gettempdir()
     temporary_parent = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant
     folder = Path(tempfile.mkdtemp(prefix=_RAY_PREFIX, dir=temporary_parent))
@@ -233,54 +234,90 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
         run: The ended process.
         is_paused: Whether serving was paused already, so that pausing cannot help.
     """
-    status = run.process.returncode
-    kind, message, next_step = _reported(run.plan.failure_path)
+    report = _reported(run.plan.failure_path)
     where = f"Job {run.plan.job_id} ({run.plan.recipe.kind})"
-    report = f"{kind} {message}".lower()
-    if any(sign in report for sign in _DISK_SIGNS):
-        return JobError(
-            f"{where} could not save: the disk is full. {_short(message)}",
-            next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
-            is_transient=True,
-        )
-    if _LATE_SIGN in report:
-        return JobError(
-            f"{where} could not start: Ray was not up in time, because the machine is busy. {_short(message)}",
-            next_step=f"Leave the machine more time, then spanloop jobs retry {run.plan.job_id}",
-            is_transient=True,
-        )
-    if status == -signal.SIGKILL or any(sign in report for sign in _OOM_SIGNS):
-        memory = f" {run.memory.use}" if run.memory.use else ""
-        details = f" {_short(message)}" if message else ""
-        pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
-        return JobError(
-            f"{where} ran out of memory, or was killed: verl ended with status {status}.{memory}{details}",
-            next_step="Submit it again with a lower --micro-batch-tokens "
-            f"(it was {run.plan.micro_batch_tokens or 'auto, see the log'}; "
-            "no row may be longer: --max-prompt-tokens, --max-response-tokens)"
-            f"{pause}, or stop what else needs memory; spanloop train --dry-run estimates what a job needs.",
-        )
-    if kind in _MISSING_SIGNS:
-        return JobError(
-            f"{where} cannot run: {message}.",
-            next_step=(
-                f"{sys.executable} -m pip install '/path/to/spanloop[train]'; "
-                f"then spanloop jobs retry {run.plan.job_id}"
-            ),
-        )
-    if next_step:
-        return JobError(f"{where} cannot run: {message}", next_step=next_step)
-    detail = f"{kind}: {_short(message)}" if kind else f"exit status {status} and no report"
-    return JobError(f"{where} failed inside verl: {detail}", next_step=f"spanloop jobs log {run.plan.job_id}")
+    passing = _passing_failure(run, report, where)
+    return passing or _memory_failure(run, report, where, is_paused=is_paused) or _other_failure(run, report, where)
 
 
-def _reported(path: Path) -> tuple[str, str, str]:
+def _passing_failure(run: VerlProcess, report: "_Report", where: str) -> JobError | None:
+    """Return why it ended if the cause passes: a full disk, a busy machine, a Ray cluster that went away."""
+    job_id, status, address = run.plan.job_id, run.process.returncode, run.plan.run.ray_address
+    if any(sign in report.text for sign in _DISK_SIGNS):
+        return JobError(
+            f"{where} could not save: the disk is full. {_short(report.message)}",
+            next_step=f"Free some space, then spanloop jobs retry {job_id}: it goes on from its checkpoint.",
+            is_transient=True,
+        )
+    if _LATE_SIGN in report.text:
+        return JobError(
+            f"{where} could not start: Ray was not up in time, because the machine is busy. {_short(report.message)}",
+            next_step=f"Leave the machine more time, then spanloop jobs retry {job_id}",
+            is_transient=True,
+        )
+    if address and not report.kind and status > 0:
+        # Ray ends a process that has lost the head of its cluster
+        return JobError(
+            f"{where} lost the Ray cluster {address}: verl ended with status {status} and no report.",
+            next_step=f"Look at the cluster, then spanloop jobs retry {job_id}: it goes on from its checkpoint.",
+            is_transient=True,
+        )
+    return None
+
+
+def _memory_failure(run: VerlProcess, report: "_Report", where: str, *, is_paused: bool) -> JobError | None:
+    status = run.process.returncode
+    if status != -signal.SIGKILL and not any(sign in report.text for sign in _OOM_SIGNS):
+        return None
+    memory = f" {run.memory.use}" if run.memory.use else ""
+    details = f" {_short(report.message)}" if report.message else ""
+    pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
+    return JobError(
+        f"{where} ran out of memory, or was killed: verl ended with status {status}.{memory}{details}",
+        next_step="Submit it again with a lower --micro-batch-tokens "
+        f"(it was {run.plan.micro_batch_tokens or 'auto, see the log'}; "
+        "no row may be longer: --max-prompt-tokens, --max-response-tokens)"
+        f"{pause}, or stop what else needs memory; spanloop train --dry-run estimates what a job needs.",
+    )
+
+
+def _other_failure(run: VerlProcess, report: "_Report", where: str) -> JobError:
+    job_id = run.plan.job_id
+    if report.kind in _MISSING_SIGNS:
+        return JobError(
+            f"{where} cannot run: {report.message}.",
+            next_step=f"{sys.executable} -m pip install '/path/to/spanloop[train]'; then spanloop jobs retry {job_id}",
+        )
+    if report.next_step:
+        return JobError(
+            f"{where} cannot run: {report.message}", next_step=report.next_step, is_transient=report.is_transient
+        )
+    status = run.process.returncode
+    detail = f"{report.kind}: {_short(report.message)}" if report.kind else f"exit status {status} and no report"
+    return JobError(f"{where} failed inside verl: {detail}", next_step=f"spanloop jobs log {job_id}")
+
+
+class _Report(NamedTuple):
+    """The report of a subprocess about its failure; its texts are empty where the subprocess was killed before."""
+
+    kind: str = ""
+    message: str = ""
+    next_step: str = ""
+    is_transient: bool = False
+
+    @property
+    def text(self) -> str:
+        """Type and message in small letters."""
+        return f"{self.kind} {self.message}".lower()
+
+
+def _reported(path: Path) -> _Report:
     try:
         content = json.loads(path.read_text())
-        return str(content["type"]), str(content["message"]), str(content.get("next_step", ""))
+        next_step, is_transient = str(content.get("next_step", "")), bool(content.get("is_transient"))
+        return _Report(str(content["type"]), str(content["message"]), next_step, is_transient)
     except (OSError, ValueError, KeyError):
-        # Killed before it could write; only the exit status is known.
-        return "", "", ""
+        return _Report()
 
 
 def _short(message: str, limit: int = 600) -> str:

@@ -20,6 +20,7 @@ def contradictions(spec: JobSettings) -> Iterator[str]:
     yield from _unused(spec)
     yield from _of_data(spec)
     yield from _of_training(spec)
+    yield from _of_ranks(spec)
     yield from refused_overrides(spec.run.verl)
 
 
@@ -59,9 +60,15 @@ def _of_training(spec: JobSettings) -> Iterator[str]:
         yield "offload: a CPU has weights and optimiser states in the host's memory anyway"
     if run.deploy and run.deploy_always:
         yield "deploy_always: deploy asks the promotion rule; set one of both"
+
+
+def _of_ranks(spec: JobSettings) -> Iterator[str]:
+    optimiser, run = spec.optimiser, spec.run
     if run.backbone is Backbone.DEBUG and run.ray_address:
         yield "ray_address: the debug backbone uses no Ray cluster"
     if run.backbone is Backbone.DEBUG and run.ranks > 1:
-        yield "ranks: the debug backbone is one process"
+        yield f"{'gpus_per_node' if run.gpus_per_node > 1 else 'nodes'}: the debug backbone is one process"
+    if run.nodes > 1 and not run.ray_address:
+        yield "nodes: a job on several nodes needs ray_address, the Ray cluster that has them"
     if spec.recipe.learns_from is not LearnsFrom.ROWS and optimiser.batch_groups % run.ranks:
         yield f"batch_groups: a {spec.kind} batch of {optimiser.batch_groups} rows does not divide by {run.ranks} ranks"

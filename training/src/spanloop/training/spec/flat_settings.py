@@ -29,6 +29,8 @@ PARTS: Final[Mapping[str, type[BaseModel]]] = {"episodes": Episodes, "optimiser"
 STAGES: Final = ("then", "stages")
 """The further stages: what a user writes, and the specifications that come of it."""
 _TOP: Final = ("base", "name", "held_out_share")
+_FORMER: Final = {"ranks": "gpus_per_node"}
+"""Settings by the names that earlier versions stored, and job files may have."""
 _PART_OF: Final = {name: part for part, settings in PARTS.items() for name in settings.model_fields}
 
 
@@ -61,7 +63,7 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: A part is no table, has a setting that is not its own, or one that is given beside it, too.
     """
-    flat = {name: value for name, value in settings.items() if name not in (RECIPE, *PARTS)}
+    flat = with_new_names({name: value for name, value in settings.items() if name not in (RECIPE, *PARTS)})
     for part in (RECIPE, *PARTS):
         table = settings.get(part, {})
         if isinstance(table, Recipe):
@@ -70,13 +72,25 @@ def flattened(settings: Mapping[str, Any]) -> dict[str, Any]:
             table = {name: getattr(table, name) for name in type(table).model_fields}
         elif not isinstance(table, Mapping):
             raise ValueError(f"{part}: got {table!r}; expected a table of settings")  # noqa: TRY004 - pydantic reports a ValueError
-        for name, value in cast("Mapping[str, Any]", table).items():
+        for name, value in with_new_names(cast("Mapping[str, Any]", table)).items():
             if part != RECIPE and name not in PARTS[part].model_fields:
                 raise ValueError(f"{name}: no setting of the part {part}")
             if name in flat:
                 raise ValueError(f"{name}: given twice, once in the part {part}")
             flat[name] = value
     return flat
+
+
+def with_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``settings`` with the present name of each one that had another name.
+
+    Raises:
+        ValueError: One is given under both names.
+    """
+    duplicates = sorted(name for name, new in _FORMER.items() if {name, new} <= settings.keys())
+    if duplicates:
+        raise ValueError(f"{duplicates[0]}: given twice; {_FORMER[duplicates[0]]} is its name now")
+    return {_FORMER.get(name, name): value for name, value in settings.items()}
 
 
 def flat_settings(spec: JobSettings) -> dict[str, Any]:

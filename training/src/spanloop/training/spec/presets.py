@@ -59,7 +59,7 @@ PRESETS: Final[Mapping[Preset, Mapping[str, PresetValue]]] = {
     Preset.GPU: _GPU,
     Preset.GPUS8: {
         **_GPU,
-        "ranks": PresetValue(
+        "gpus_per_node": PresetValue(
             8, "One rank a GPU; the result is that of one rank (measured with two CPU ranks, not on GPUs)."
         ),
     },

@@ -30,14 +30,20 @@ class RunSettings(BaseModel):
     breakpoints in recipes, losses and the engine work (``spanloop train --foreground``)."""
 
     ray_address: Annotated[str, RUN] = ""
-    """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
-    same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
-    afterwards."""
+    """A running Ray cluster (``host:port``) whose machines mount the data directory at the same path, and of which the
+    machine of the job's runner is a node; empty starts a cluster for this job and ends it afterwards."""
 
-    ranks: Annotated[int, RUN] = Field(default=1, ge=1, le=64)
-    """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
-    optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
-    CPU. dpo trains on one rank."""
+    nodes: Annotated[int, RUN] = Field(default=1, ge=1, le=1024)
+    """Nodes of the Ray cluster that the job trains on."""
+
+    gpus_per_node: Annotated[int, RUN] = Field(default=1, ge=1, le=64)
+    """Ranks on each node: processes that each compute a part of every batch and hold a part of the weights, gradients
+    and optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU; on a CPU fewer threads compute
+    each. dpo trains on one rank."""
+
+    wait_for_nodes: Annotated[bool, RUN] = True
+    """A job whose nodes or GPUs the Ray cluster does not have, or not free, waits in the queue and is tried again
+    after growing pauses, for three hours at most; without, it fails at once."""
 
     offload: Annotated[bool, RUN] = False
     """Keep weights, gradients and optimiser states in the host's memory, and update them there (verl's
@@ -84,6 +90,11 @@ class RunSettings(BaseModel):
     """A raw override of verl's configuration, ``KEY=VALUE`` in Hydra's syntax, as in
     ``actor_rollout_ref.actor.clip_ratio_c=5``; in a job file the table ``[verl]``. Keys that a setting or spanloop
     decides are refused. A stage has its own."""
+
+    @property
+    def ranks(self) -> int:
+        """Ranks on all nodes together."""
+        return self.nodes * self.gpus_per_node
 
     @field_validator("verl", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from spanloop.training.recipes.registry import recipe_class
 
 from .fields import SpecField, problems, read_none, spec_fields
-from .flat_settings import flat_settings, flattened
+from .flat_settings import flat_settings, flattened, with_new_names
 from .job_settings import JobSettings
 from .stage_text import parse_stage
 from .verl_overrides import stage_values
@@ -34,7 +34,7 @@ def stage_settings(first: JobSettings, stage: object, number: int) -> dict[str, 
     if isinstance(stage, Mapping):
         given = flattened(stage_values(cast("Mapping[str, Any]", stage)))
     else:
-        given = parse_stage(str(stage), lists)
+        given = with_new_names(parse_stage(str(stage), lists))
     for name in given:
         if name not in fields:
             raise ValueError(f"then: stage {number}: {name} is no setting of a training job")

@@ -2,10 +2,10 @@
 """Resolve device, precision and micro-batches of a job on the host whose process trains.
 
 Invariant: ``auto`` never means the machine of the scheduler. A job that starts its own Ray cluster trains on this host;
-a job on a running cluster asks a task there, which Ray places on a machine with a GPU where the cluster has one.
+a job on a running cluster asks a task on one of the nodes that it can reserve, which have GPUs where the cluster has
+one.
 """
 
-import logging
 import subprocess
 import sys
 from typing import Any, NamedTuple
@@ -48,11 +48,11 @@ def resolve_compute(plan: TrainPlan) -> TrainPlan:
         JobError: CUDA was requested and there is none, there are fewer GPUs than ranks, their memory is too small, or
             the plan has a setting of CUDA and trains on a CPU.
     """
-    compute = cluster_compute(plan.run.ray_address, plan.device) if plan.run.ray_address else local_compute(plan.device)
+    compute = cluster_compute(plan) if plan.run.ray_address else local_compute(plan.device)
     if compute.device is Device.CUDA and compute.gpus < plan.run.ranks:
         raise JobError(
             f"The job asks for {plan.run.ranks} ranks, one on each GPU, and there are {compute.gpus} GPUs.",
-            next_step="Submit it with fewer ranks, or with device cpu.",
+            next_step="Submit it with fewer gpus_per_node, or with device cpu.",
         )
     if compute.device is Device.CPU and plan.run.offload:
         raise JobError(
@@ -85,8 +85,8 @@ def _auto_tokens(plan: TrainPlan, compute: Compute) -> int:
         raise JobError(
             f"The job needs about {needed / _GB:.0f} GB on each GPU for a row of {plan.longest_row_tokens:,} tokens; "
             f"{compute.free_bytes / _GB:.0f} GB are free, {USABLE_SHARE:.0%} of them usable.",
-            next_step="Submit it with lora_rank, offload, more ranks, shorter rows (max_prompt_tokens, "
-            "max_response_tokens), or pause_serving; or give vLLM a smaller share: "
+            next_step="Submit it with lora_rank, offload, more gpus_per_node or nodes, shorter rows "
+            "(max_prompt_tokens, max_response_tokens), or pause_serving; or give vLLM a smaller share: "
             "spanloop up --vllm-args '--gpu-memory-utilization 0.4'.",
         )
     return max(tokens, plan.longest_row_tokens)
@@ -133,28 +133,39 @@ def free_gpu_bytes() -> int:
     return int(asked.stdout)
 
 
-def cluster_compute(address: str, requested: Device) -> Compute:
-    """Return how the machine of the Ray cluster at ``address`` computes on which Ray would place the trainer.
+def cluster_compute(plan: TrainPlan) -> Compute:
+    """Return how the nodes compute that the plan's Ray cluster has for it.
 
     Raises:
-        JobError: CUDA was requested and the cluster has no GPU.
+        JobError: The cluster does not answer, CUDA was requested and it has no GPU, it has not enough free nodes, or
+            one of them was lost.
     """
     import ray  # noqa: PLC0415 - after the environment is set
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # noqa: PLC0415
 
-    ray.init(address=address, logging_level=logging.WARNING)
-    try:
+    from .ray_cluster.node_watch import watched_nodes  # noqa: PLC0415
+    from .ray_cluster.placement import reserve_nodes  # noqa: PLC0415
+    from .ray_cluster.session import cluster_connection  # noqa: PLC0415
+
+    with cluster_connection(plan):
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        gpus = resources.get("GPU", 0)
-        if requested is Device.CUDA and gpus < 1:
+        has_gpus = resources.get("GPU", 0) >= 1
+        if plan.device is Device.CUDA and not has_gpus:
             raise JobError(
-                f"The job asks for CUDA and the Ray cluster {address} has no GPU.",
+                f"The job asks for CUDA and the Ray cluster {plan.run.ray_address} has no GPU.",
                 next_step="Add a machine with a GPU to the cluster, or submit with device auto or cpu.",
+                is_transient=plan.run.wait_for_nodes,
             )
-        num_gpus = int(requested is not Device.CPU and gpus >= 1)
-        task: Any = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0)(local_compute)
-        # the task's own host decides, so a cluster without GPUs never trains on a GPU that Ray did not lend
-        answer: Compute = ray.get(task.remote(requested if num_gpus else Device.CPU))
+        # a cluster without GPUs never trains on a GPU that Ray did not lend
+        device = Device.CUDA if has_gpus and plan.device is not Device.CPU else Device.CPU
+        groups = reserve_nodes(plan.model_copy(update={"device": device}))
+        task: Any = ray.remote(
+            num_cpus=1,
+            num_gpus=int(device is Device.CUDA),
+            max_retries=0,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(placement_group=groups[0]),
+        )(local_compute)
+        with watched_nodes(plan, groups):
+            answer: Compute = ray.get(task.remote(device))
         # the task saw only the GPU that Ray lent it
-        return answer._replace(gpus=int(gpus))
-    finally:
-        ray.shutdown()
+        return answer._replace(gpus=plan.run.ranks)

@@ -57,7 +57,7 @@ def describe_failure(error: Exception) -> dict[str, str | int]:
     """Return the content of the failure file for an exception that ended the subprocess."""
     content: dict[str, str | int] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, SpanloopError):
-        content |= {"message": error.what, "next_step": error.next_step}
+        content |= {"message": error.what, "next_step": error.next_step, "is_transient": error.is_transient}
     if isinstance(error, EarlyStopError):
         content |= {"cause": error.cause, "last_step": error.last_step}
     return content

@@ -1,24 +1,26 @@
 # pyright: basic
 """Run a policy gradient of any kind on verl's V1 trainer.
 
-The backbone ``ray`` starts Ray, trains and stops Ray; ``debug`` trains in this process alone. verl's ``main_ppo`` runs
-the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl and passes exceptions to
-:mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's processes start while this
-process imports verl and verl's worker starts.
+The backbone ``ray`` reserves nodes of a Ray cluster and trains there; ``debug`` trains in this process alone. verl's
+``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl and
+passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
+processes start while this process imports verl and verl's worker starts.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
-from spanloop.foundation.errors import JobError
 from spanloop.training.recipes.ppo import VALUE_COEFFICIENT, Ppo
 from spanloop.training.spec.choices import Backbone
 
 from .overrides.policy_gradient import policy_gradient_of, policy_gradient_overrides
 from .ranks import this_rank
 from .train_plan import TrainPlan
+
+VERL_MODULES_ENV = "VERL_USE_EXTERNAL_MODULES"
+"""Modules that verl imports in every process, separated by commas."""
 
 
 def train(plan: TrainPlan) -> None:
@@ -39,40 +41,24 @@ def _train_in_this_process(plan: TrainPlan) -> None:
 
 
 def _train_on_ray(plan: TrainPlan) -> None:
-    from .ray_cluster import ray_session  # noqa: PLC0415 - the backbone debug needs none
+    from .ray_cluster.session import ray_session  # noqa: PLC0415 - the backbone debug needs none
 
-    with ray_session(plan), ThreadPoolExecutor(max_workers=1) as background:
-        import transfer_queue as tq  # noqa: PLC0415 - Ray starts first; see the module's docstring
+    modules = (os.environ.get(VERL_MODULES_ENV), "spanloop.training.verl_plugin.ray_cluster.job_transfer_queue")
+    os.environ[VERL_MODULES_ENV] = ",".join(filter(None, modules))
+    with ray_session(plan) as groups, ThreadPoolExecutor(max_workers=1) as background:
+        # Ray starts first; see the module's docstring
+        import transfer_queue as tq  # noqa: PLC0415
 
+        from .ray_cluster import job_transfer_queue as _of_this_job  # noqa: F401, PLC0415 - before the queue starts
         from .verl_config import compose  # noqa: PLC0415
 
         config = compose("ppo_trainer", policy_gradient_overrides(plan), plan.run.verl)
         config.transfer_queue.enable = True
-        queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
-        _fit(plan, config, queue.result)
-        if plan.run.ray_address:
-            # The job's own cluster needs no cleanup, and closing takes a second.
-            tq.close()
+        queue = background.submit(tq.init, config.transfer_queue)
+        _fit(plan, config, queue.result, groups)
 
 
-def _start_queue(plan: TrainPlan, config: Any) -> None:
-    """Start this job's TransferQueue; its name on a Ray cluster is fixed.
-
-    Raises:
-        JobError: Another job has a queue on the cluster; two trainers in one queue would train on each other's rows.
-    """
-    import transfer_queue as tq  # noqa: PLC0415
-
-    tq.init(config)
-    # Only the process that created the controller has storage; this also detects a name taken at the same instant.
-    if not tq.interface._TQ_STORAGE:  # noqa: SLF001 - no public call tells the two apart
-        raise JobError(
-            f"another job trains with TransferQueue on the Ray cluster {plan.run.ray_address}.",
-            next_step="Retry when it has ended, or submit without ray_address, for a cluster of the job's own.",
-        )
-
-
-def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> None:
+def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object], groups: Sequence[Any] = ()) -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls  # noqa: PLC0415
     from verl.utils.config import validate_config  # noqa: PLC0415
 
@@ -80,6 +66,7 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
 
     validate_config(config=config, use_reference_policy=plan.recipe.needs_reference, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
+    trainer.groups = groups
     trainer.recipe = recipe = policy_gradient_of(plan)
     trainer.samples_path = plan.samples_path
     trainer.lease_token = plan.lease_token

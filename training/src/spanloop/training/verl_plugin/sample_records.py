@@ -34,9 +34,14 @@ def sample_field(position: int) -> torch.Tensor:
 
 
 def append_line(path: Path, step: int, columns: dict[str, list[Any]]) -> None:
-    """Append one line in one write, so that ranks of one node may share the file."""
+    """Append one line to the file of this rank.
+
+    Each rank has a file, because several nodes that append to one overwrite each other on a network file system.
+    """
     line = json.dumps({"step": step, **columns}).encode() + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    rank = int(os.environ.get("RANK", "0"))
+    path_of_rank = path.with_name(f"{path.stem}-{rank}{path.suffix}") if rank else path
+    descriptor = os.open(path_of_rank, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(descriptor, line)
     finally:

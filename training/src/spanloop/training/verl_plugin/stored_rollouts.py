@@ -11,7 +11,7 @@ size is one optimizer step. Each rank gets whole groups where there are enough; 
 filled up with verl's padding rows, which have no trained token.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from tensordict import TensorDict
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.protocol import DataProto
-from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
 from verl.trainer.ppo.padding_utils import upsample_batch_to_divisible_size
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.utils import Role
@@ -47,6 +46,7 @@ from .overrides.policy_gradient import STORED_ADVANTAGES
 from .pending_checkpoint import PendingCheckpoint
 from .policy_loss import GAP, mean_gap
 from .rank_shares import LARGEST_SHARE, share_groups, with_padding
+from .ray_cluster.reserved_pools import ReservedPools
 from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
@@ -57,16 +57,6 @@ _CORRECTION = "rollout_corr/"
 """Prefix of verl's metrics that compare the sampler with the engine."""
 
 RolloutReplicaRegistry.register(ROLLOUT_NAME, lambda: RolloutReplica)
-
-
-class _CpuPools(ResourcePoolManager):
-    """Resource pools that request CPUs from Ray; verl's own always request GPUs."""
-
-    def create_resource_pool(self) -> None:
-        for name, processes in self.resource_pool_spec.items():
-            self.resource_pool_dict[name] = RayResourcePool(
-                process_on_nodes=processes, use_gpu=False, max_colocate_count=1, name_prefix=name
-            )
 
 
 @register_trainer(TRAINER_MODE)
@@ -81,10 +71,15 @@ class StoredTrainer(PPOTrainer):
         if Role.Critic in self.role_worker_mapping:
             workers: dict[Role, Any] = self.role_worker_mapping
             workers[Role.Critic] = ray.remote(CriticWorker)
-        if self.config.trainer.device == "cpu":
+        if self.groups:
             stock = self.resource_pool_manager
             mapping: Any = self.mapping
-            self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
+            pools = ReservedPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
+            pools.groups, pools.use_gpu = self.groups, self.config.trainer.device != "cpu"
+            self.resource_pool_manager = pools
+
+    groups: Sequence[Any] = ()
+    """The placement group of each node that the job has reserved; none on the backbone ``debug``."""
 
     recipe: PolicyGradient
     """With the values of its settings."""

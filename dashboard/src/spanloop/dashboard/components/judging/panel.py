@@ -20,7 +20,7 @@ from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action, act, may_act
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
-from spanloop.dashboard.components.tables import asset
+from spanloop.dashboard.frontend import asset
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import one_line
 from spanloop.foundation.errors import ConfigurationError
@@ -228,7 +228,7 @@ def _in_words(row: Mapping[str, Any]) -> str:
         f"reward {row['number']:g}" if row["number"] is not None else "",
         f"“{escape_md(one_line(row['comment'], 300))}”" if row["comment"] else "",
         f"correct: “{escape_md(one_line(row['correction'], 300))}”" if row["correction"] else "",
-        f":gray[{row['judged_at'].astimezone(ZoneInfo(resources.time_zone())):%Y-%m-%d %H:%M}]",
+        f":gray[{row['judged_at'].astimezone(ZoneInfo(resources.time_zone())):%Y-%m-%d %H:%M %Z}]",
     ]
     return " · ".join(fact for fact in facts if fact)
 

@@ -11,7 +11,8 @@ from streamlit.components.v2 import component
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.record_list import address
-from spanloop.dashboard.components.tables import Column, asset
+from spanloop.dashboard.components.tables import Column
+from spanloop.dashboard.frontend import asset
 from spanloop.dashboard.queries import agents
 from spanloop.dashboard.view_models.agent_graph import Edge, Graph, Node, build_graph, layout
 from spanloop.dashboard.view_models.filters import Filters

@@ -15,15 +15,6 @@ from spanloop.dashboard.view_models.span_tree import Span, layout_tree
 from spanloop.store import Store
 
 _ABOVE_PX: Final = 280
-STYLE: Final = """
-.st-key-span_panel { position: sticky; top: 4.2rem; max-height: calc(100vh - 5.4rem); overflow-y: auto;
-  padding: .1rem .2rem .5rem 1rem; border-left: 1px solid rgba(128, 128, 128, .25); }
-@media (max-width: 640px) {
-  .st-key-span_panel { position: fixed; inset: auto 0 0 0; top: auto; height: 54vh; max-height: none; z-index: 999;
-    padding: .6rem .8rem 1.5rem; border-left: 0; border-top: 2px solid rgba(128, 128, 128, .4);
-    background: light-dark(#fff, #171614); }
-}
-"""
 
 
 class _Tree(NamedTuple):

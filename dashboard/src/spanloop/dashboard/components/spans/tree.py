@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from streamlit.components.v2 import component
 
-from spanloop.dashboard.components.tables import asset
+from spanloop.dashboard.frontend import asset
 from spanloop.dashboard.view_models.formatting import count, duration, one_line
 from spanloop.dashboard.view_models.span_tree import Span, SpanLine
 

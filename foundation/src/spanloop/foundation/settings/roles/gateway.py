@@ -2,6 +2,7 @@
 
 import shlex
 from typing import Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, FilePath, field_validator, model_validator
 
@@ -67,6 +68,10 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     --logprobs-mode processed_logprobs --generation-config vllm."""
     upstream_key_file: FilePath | None = None
     """File with the API key that the upstreams need. It replaces the callers'."""
+    follow: str = ""
+    """URL of another gateway: this one serves what that one serves, and takes no deployment itself. It needs
+    SPANLOOP_KEY, a key of the scope train. A gateway whose own address it is follows none, so that all hosts can have
+    the same settings."""
     drain_timeout_s: float = Field(default=60.0, gt=0)
     """Longest wait of a swap of weights for running requests, seconds. Requests that have sent nothing by then are
     repeated on the new weights; started streams end with an error."""
@@ -107,6 +112,14 @@ class GatewaySettings(EngineSettings, ListeningSettings):
     def _without_version(cls, urls: str) -> str:
         parts = [url.partition("#") for url in urls.split()]
         return " ".join(url.rstrip("/").removesuffix("/v1") + mark + model for url, mark, model in parts)
+
+    @field_validator("follow")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
+            raise ValueError(f"got {url!r}; expected the URL of a gateway, such as http://gateway1:8010")
+        return url
 
     @model_validator(mode="after")
     def _engines_are_children(self) -> Self:

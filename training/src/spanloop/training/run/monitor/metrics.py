@@ -74,8 +74,12 @@ def final_metrics(folder: Path) -> list[tuple[str, float]]:
 
 
 def files_of_attempts(folder: Path, prefix: str) -> list[tuple[int, Path]]:
-    """Return the files ``prefix`` + attempt + ``.jsonl`` of a job's folder with their attempts, in order."""
-    return sorted((int(path.stem.removeprefix(prefix)), path) for path in folder.glob(f"{prefix}*.jsonl"))
+    """Return the files ``prefix`` + attempt + ``.jsonl`` of a job's folder with their attempts, in order.
+
+    Ranks other than the first one add ``-`` and their number to the attempt.
+    """
+    files = folder.glob(f"{prefix}*.jsonl")
+    return sorted((int(path.stem.removeprefix(prefix).partition("-")[0]), path) for path in files)
 
 
 def parse_line(line: bytes) -> StepMetrics:

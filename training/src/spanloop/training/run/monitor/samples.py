@@ -86,14 +86,14 @@ class SampleWriter:
         self._job_id = job_id
         self._kind = kind
         self._folder = folder
-        self._tails: dict[int, LineTail] = {}
+        self._tails: dict[Path, LineTail] = {}
         self._pending: list[SampleLine] = []
 
     def poll(self) -> list[StepMetrics]:
         """Send what the attempts wrote since the last call; return the ages of the rows of these steps as metrics."""
         lines: list[SampleLine] = []
         for attempt, path in files_of_attempts(self._folder, _FILE_PREFIX):
-            tail = self._tails.setdefault(attempt, LineTail(path))
+            tail = self._tails.setdefault(path, LineTail(path))
             lines += [_parsed(attempt, line) for line in tail.lines()]
         self._pending += lines
         try:

@@ -19,8 +19,8 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
     )
     return [
         f"trainer.device={plan.device}",
-        "trainer.nnodes=1",
-        f"trainer.n_gpus_per_node={plan.run.ranks}",
+        f"trainer.nnodes={plan.run.nodes}",
+        f"trainer.n_gpus_per_node={plan.run.gpus_per_node}",
         f"trainer.logger=[{','.join(('file', *plan.run.loggers))}]",
         "trainer.project_name=spanloop",
         f"trainer.experiment_name={quoted(plan.job_id)}",

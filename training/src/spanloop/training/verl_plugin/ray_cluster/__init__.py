@@ -1,0 +1,1 @@
+"""The Ray cluster of a job: its connection, the nodes that it reserves, their watch, and its TransferQueue."""
