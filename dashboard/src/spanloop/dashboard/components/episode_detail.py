@@ -12,7 +12,7 @@ from spanloop.dashboard.components import markup, tables, token_inspector
 from spanloop.dashboard.components.chat import choose_format, show_conversation
 from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, link_back, linked_page
+from spanloop.dashboard.components.page_frame import draw_again, empty_state, link_back, linked_page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.spans import inspector
 from spanloop.dashboard.queries import episodes
@@ -42,7 +42,7 @@ def show(store: Store, episode_id: str) -> None:
         return
     _summary(store, episode)
     if panel.show(store, episode):
-        st.rerun()
+        draw_again()
     view = st.segmented_control(
         "View", _VIEWS, default=_VIEWS[0], key="view", bind="query-params", label_visibility="collapsed", required=True
     )

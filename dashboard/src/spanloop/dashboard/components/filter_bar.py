@@ -94,9 +94,14 @@ def show(
     page_frame.remember_list(page)
     zone = resources.time_zone()
     start, end = filters.time
-    state = f"facet_{page}"
-    facet = st.session_state.get(state)
-    user = visits.visitor().name
+    key, user = f"filters_{page}", visits.visitor().name
+    # Read before the bar is drawn: drawing it once more would take the address of before, and lose a filter that was
+    # chosen meanwhile.
+    pressed: Any = st.session_state.get(key, {})
+    facet = _fetch_facet(store, filters, pressed.get("facet"), remembered=f"facet_{page}")
+    if saved := pressed.get("view"):
+        stored = None if saved["query"] is None else str(saved["query"])
+        preferences.save_view(resources.data_dir(), user, page, str(saved["name"]), stored)
     query = filters.query(**view)
     data: dict[str, Any] = {
         "path": page,
@@ -146,19 +151,19 @@ def show(
             for name, query in preferences.saved_views(resources.data_dir(), user, page).items()
         ],
     }
-    result: Any = _bar(data=data, key=f"filters_{page}", on_facet_change=lambda: None, on_view_change=lambda: None)
-    if result.facet:
-        name, key = str(result.facet["field"]), str(result.facet["key"])
-        if name in BY_NAME:
-            frame = facets.fetch_values(store, filters, name, key)
-            values = [{"value": value, "count": f"{count:,}"} for value, count in frame.iter_rows()]
-            st.session_state[state] = {"field": name, "key": key, "values": values}
-            st.rerun(scope="fragment")
-    if result.view:
-        query = result.view["query"]
-        name = str(result.view["name"])
-        preferences.save_view(resources.data_dir(), user, page, name, None if query is None else str(query))
-        st.rerun(scope="fragment")
+    _bar(data=data, key=key, on_facet_change=lambda: None, on_view_change=lambda: None)
+
+
+def _fetch_facet(
+    store: Store, filters: Filters, opened: Mapping[str, str] | None, *, remembered: str
+) -> Mapping[str, Any] | None:
+    """Return the values of the field that was just opened; without one, those of the field that was opened last."""
+    if opened and opened["field"] in BY_NAME:
+        name, key = opened["field"], opened["key"]
+        frame = facets.fetch_values(store, filters, name, key)
+        values = [{"value": value, "count": f"{count:,}"} for value, count in frame.iter_rows()]
+        st.session_state[remembered] = {"field": name, "key": key, "values": values}
+    return st.session_state.get(remembered)
 
 
 def _iso(seconds: int) -> str:

@@ -10,7 +10,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, charts, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import link_back, linked_page
+from spanloop.dashboard.components.page_frame import draw_again, link_back, linked_page
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -111,7 +111,7 @@ def _progress(job_id: str) -> None:
     if st.session_state.get("job_was_finished", {}).get(job_id, job.is_finished) != job.is_finished:
         # Links to the results are outside this fragment, so the whole page is drawn once.
         st.session_state["job_was_finished"] = {job_id: job.is_finished}
-        st.rerun()
+        draw_again()
     st.session_state["job_was_finished"] = {job_id: job.is_finished}
     _state(job)
     _buttons(job)
@@ -159,12 +159,12 @@ def _buttons(job: AnyJob) -> None:
     if job.state in {JobState.QUEUED, JobState.RUNNING, JobState.EVALUATING}:
         if actions.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
             actions.act(Action.CANCEL_JOB, job.id, lambda: api.cancel(job.id))
-            st.rerun()
+            draw_again()
     elif job.state in {JobState.FAILED, JobState.CANCELLED} and actions.button(
         "Run it again", icon=":material/replay:", key="retry", hint="Goes on where it ended"
     ):
         actions.act(Action.RETRY_JOB, job.id, lambda: api.retry(job.id))
-        st.rerun()
+        draw_again()
 
 
 def _links(job: Job) -> None:

@@ -6,7 +6,7 @@ Invariant: a `SpanloopError` becomes one message with the next command. Any othe
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, NoReturn
 
 import streamlit as st
 from streamlit.navigation.page import Page as StreamlitPage
@@ -55,6 +55,16 @@ def link_back(path: str, label: str) -> None:
     st.page_link(
         linked_page(path), label=label, icon=":material/arrow_back:", query_params=pairs if listed == path else None
     )
+
+
+def draw_again() -> NoReturn:
+    """Draw the page once more.
+
+    A filter or link that was clicked meanwhile comes first: ``st.rerun`` alone takes the address that this run began
+    with, and the page would no longer show what its address says.
+    """
+    st.empty()  # Streamlit looks for a newer request at each element.
+    st.rerun()
 
 
 def show_error(error: SpanloopError) -> None:

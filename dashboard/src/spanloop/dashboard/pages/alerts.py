@@ -12,7 +12,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import page, show_error, show_not_running
+from spanloop.dashboard.components.page_frame import draw_again, page, show_error, show_not_running
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -102,7 +102,7 @@ def _rule_actions(name: str) -> None:
         if actions.button("Remove this rule", icon=":material/delete:", key="remove_alert"):
             actions.act(Action.REMOVE_ALERT, name, lambda: resources.alert_api().remove(name))
             st.query_params.pop("rule", None)
-            st.rerun()
+            draw_again()
 
 
 def _form(channels: tuple[str, ...]) -> None:
@@ -137,7 +137,7 @@ def _form(channels: tuple[str, ...]) -> None:
                 show_error(error)
             else:
                 st.query_params["rule"] = name
-                st.rerun()
+                draw_again()
 
 
 @st.fragment(run_every=2)

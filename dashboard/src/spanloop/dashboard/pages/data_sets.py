@@ -16,7 +16,7 @@ from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import dialog
 from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, link_back, page, show_command
+from spanloop.dashboard.components.page_frame import draw_again, empty_state, link_back, page, show_command
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -157,7 +157,7 @@ def _delete(store: Store, data_set: DataSet) -> None:
             describe=lambda versions: f"{versions} versions",
         )
         st.query_params.clear()
-        st.rerun()
+        draw_again()
 
 
 def _export(store: Store, data_set: DataSet) -> None:

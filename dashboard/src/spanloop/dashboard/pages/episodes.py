@@ -16,7 +16,7 @@ from spanloop.dashboard.components import (
     tables,
 )
 from spanloop.dashboard.components.judging import panel, queue
-from spanloop.dashboard.components.page_frame import no_span_yet, page
+from spanloop.dashboard.components.page_frame import draw_again, no_span_yet, page
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -97,7 +97,7 @@ def _list(store: Store) -> None:
         about = panel.About("the episode")
         stored = [panel.store_opinion(store, each, about, {"verdict": verdicts.verdict}) for each in verdicts.ids]
         if all(stored):
-            st.rerun()
+            draw_again()
 
 
 def _with_judgements(rows: list[dict[str, object]], judgements: pl.DataFrame) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, job_detail, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form import form
-from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
+from spanloop.dashboard.components.page_frame import draw_again, empty_state, page, show_not_running
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
 from spanloop.dashboard.page import Page, PageContext
@@ -180,15 +180,15 @@ def _schedule_actions(schedule: Schedule) -> None:
         if schedule.paused_at is None:
             if actions.button("Pause this schedule", icon=":material/pause:", key="pause_schedule"):
                 actions.act(Action.PAUSE_SCHEDULE, schedule.id, lambda: resources.job_api().pause(schedule.id))
-                st.rerun()
+                draw_again()
         elif actions.button("Resume this schedule", icon=":material/play_arrow:", key="resume_schedule"):
             actions.act(Action.RESUME_SCHEDULE, schedule.id, lambda: resources.job_api().resume(schedule.id))
-            st.rerun()
+            draw_again()
         if actions.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
             actions.act(Action.DELETE_SCHEDULE, schedule.id, lambda: resources.job_api().unschedule(schedule.id))
             st.toast("The schedule is deleted; its jobs stay.")
-            st.rerun()
+            draw_again()
         last_job_id = schedule.last_job_id if schedule.settings.loop is None else None
         if last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
             st.query_params["job"] = last_job_id
-            st.rerun()
+            draw_again()

@@ -13,7 +13,7 @@ from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import empty_state, linked_page, page, show_error, show_not_running
+from spanloop.dashboard.components.page_frame import draw_again, empty_state, linked_page, page, show_error, show_not_running
 from spanloop.dashboard.components.promotion import canary, controls, decisions
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
@@ -357,4 +357,4 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
     ):
         with st.spinner(f"The gateway loads {escape_md(model.reference)}; requests wait until then…"):
             actions.act(Action.DEPLOY_MODEL, model.reference, lambda: deploy(resources.data_dir(), model.reference))
-        st.rerun()
+        draw_again()

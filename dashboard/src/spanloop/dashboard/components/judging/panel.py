@@ -19,7 +19,7 @@ from spanloop.dashboard import resources, visits
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action, act, may_act
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import show_error
+from spanloop.dashboard.components.page_frame import draw_again, show_error
 from spanloop.dashboard.frontend import asset
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import one_line
@@ -128,7 +128,7 @@ def show_for_failure(store: Store, episode: episodes.Episode, failure: Mapping[s
     if opinion is not None and store_opinion(
         store, episode.episode_id, About(f"failure {number}", failure=number), opinion
     ):
-        st.rerun()
+        draw_again()
 
 
 def store_opinion(store: Store, episode_id: str, about: About, fields: Mapping[str, object]) -> bool:
@@ -202,7 +202,7 @@ def _judgements_so_far(store: Store, episode: episodes.Episode, judgements: pl.D
             st.markdown(f"{by}{_in_words(row)}{pending}", width="content")
             if actions.button("Take back", icon=":material/undo:", key=f"undo_{identity}"):
                 _take_back(store, row["episode_id"], identity)
-                st.rerun()
+                draw_again()
 
 
 @st.fragment(run_every=_REFRESH_S)
@@ -210,7 +210,7 @@ def _await_conversion(store: Store, episode: episodes.Episode) -> None:
     """Draw the page again once the episode is converted with the judgements that it shows as pending."""
     newest = episodes.fetch_episode(store, episode.episode_id)
     if newest is not None and newest.revision != episode.revision:
-        st.rerun()
+        draw_again()
 
 
 def _take_back(store: Store, episode_id: str, identity: str) -> None:
@@ -267,7 +267,7 @@ def _form(store: Store, episode: episodes.Episode, *, key: str) -> None:
             "correction": correction,
         }
         if store_opinion(store, episode.episode_id, about, fields):
-            st.rerun()
+            draw_again()
 
 
 def _choices(store: Store, episode: episodes.Episode) -> list[About]:

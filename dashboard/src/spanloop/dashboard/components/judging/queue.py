@@ -12,7 +12,7 @@ import streamlit as st
 from spanloop.dashboard.components import episode_detail, filter_bar
 from spanloop.dashboard.components.judging import panel
 from spanloop.dashboard.components.judging.panel import Moves
-from spanloop.dashboard.components.page_frame import link_back
+from spanloop.dashboard.components.page_frame import draw_again, link_back
 from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.queries.queue import fetch_sample
 from spanloop.dashboard.view_models.filters import Filters
@@ -60,7 +60,7 @@ def show(store: Store) -> None:
         return
     if panel.show(store, episode, moves=moves):
         st.query_params["at"] = following or "end"
-        st.rerun()
+        draw_again()
     episode_detail.show_to_judge(store, episode)
 
 

@@ -7,7 +7,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import show_error
+from spanloop.dashboard.components.page_frame import draw_again, show_error
 from spanloop.dashboard.view_models.canary import session_rows, shadow_rows, traffic_rows
 from spanloop.dashboard.view_models.formatting import ago, count, number, percent, share
 from spanloop.foundation.errors import SpanloopError
@@ -47,7 +47,7 @@ def _canary(canary: RunningCanary) -> None:
         if actions.button("End the canary", icon=":material/stop_circle:", key="stop-canary"):
             with st.spinner("The champion takes over; running calls finish first…"):
                 actions.act(Action.END_CANARY, canary.id, lambda: stop_canary(resources.data_dir(), identity=canary.id))
-            st.rerun()
+            draw_again()
 
 
 def _shadow(canary: RunningCanary) -> None:

@@ -9,7 +9,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import actions
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import linked_page, show_command, show_error
+from spanloop.dashboard.components.page_frame import draw_again, linked_page, show_command, show_error
 from spanloop.evaluation.results import EvaluationError
 from spanloop.foundation.errors import JobError, SpanloopError
 from spanloop.foundation.settings import Promotion, load_configuration
@@ -115,7 +115,7 @@ def _canary(model: ModelVersion, rule: Promotion) -> None:
                     lambda: begin_canary(resources.data_dir(), request, rule),
                     describe=lambda canary: canary.id,
                 )
-            st.rerun()
+            draw_again()
 
 
 def _rollback(model: ModelVersion) -> None:
