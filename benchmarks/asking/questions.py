@@ -1,7 +1,8 @@
 """Twenty questions, each put to the client, to the MCP server's tools, and to the tables in plain SQL.
 
-The SQL reads the base tables (``episodes``, ``failures``, ``transition_rows``, ``scores``, ``otel_traces``), never the
-summaries that the client reads, and shares no code with it.
+The SQL of ``answers`` was written from the documentation of the tables alone, without sight of the client. It reads the
+base tables (``episodes``, ``failures``, ``transition_rows``, ``scores``, ``otel_traces``), never the summaries that the
+client reads.
 """
 
 import json
@@ -9,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from spanloop.client import Client
@@ -17,6 +19,8 @@ from spanloop.store.client import Connection
 if TYPE_CHECKING:
     import polars as pl
 
+_ANSWERS: Final = Path(__file__).parent / "answers"
+"""The SQL of question n in ``n.sql``, in two digits."""
 Rows: TypeAlias = list[tuple[object, ...]]
 Filters: TypeAlias = dict[str, str]
 
@@ -49,27 +53,8 @@ class Question(NamedTuple):
     filters: Callable[[World], Filters]
     columns: tuple[str, ...]
     """Of the answer, in the order of the SQL's columns; empty for a count."""
-    sql: str
     arguments: Mapping[str, Any] = {}
     """Further arguments of the tool."""
-
-
-_EPISODES: Final = "(SELECT * FROM episodes FINAL WHERE is_deleted = 0)"
-_FAILURES: Final = (
-    "(SELECT f.* FROM (SELECT * FROM failures FINAL) AS f JOIN (SELECT episode_id, revision, service_name, agent_name "
-    f"AS agent, session_id FROM {_EPISODES}) AS e ON e.episode_id = f.episode_id AND e.revision = f.revision)"
-)
-_STEPS: Final = (
-    "(SELECT t.* FROM (SELECT episode_id, revision, step, task_id, policy_version, tool_error_count, started_at "
-    f"FROM transition_rows FINAL) AS t JOIN (SELECT episode_id, revision FROM {_EPISODES}) AS e "
-    "ON e.episode_id = t.episode_id AND e.revision = t.revision)"
-)
-_SCORES: Final = "(SELECT * FROM scores FINAL WHERE is_deleted = 0)"
-_NEWEST: Final = "ORDER BY started_at DESC, episode_id DESC LIMIT 20"
-_IN_TIME: Final = "started_at >= toDateTime({start_s:Int64}) AND started_at < toDateTime({end_s:Int64})"
-_SUCCESS: Final = (
-    "count(), countIf(outcome = 'success'), countIf(outcome = 'success') / countIf(outcome != 'unknown'), avg(reward)"
-)
 
 
 def _no_filter(_: World) -> Filters:
@@ -82,7 +67,6 @@ QUESTIONS: Final = (
         "count",
         lambda _: {"outcome": "failure", "agent": "agent-1"},
         (),
-        f"SELECT count() FROM {_EPISODES} WHERE outcome = 'failure' AND agent_name = 'agent-1'",
         {"of": "episodes"},
     ),
     Question(
@@ -90,16 +74,12 @@ QUESTIONS: Final = (
         "find_episodes",
         lambda _: {"outcome": "failure", "service": "service-2"},
         ("episode_id", "revision", "reward", "task_id"),
-        f"SELECT episode_id, revision, reward, task_id FROM {_EPISODES} WHERE outcome = 'failure' "
-        f"AND service_name = 'service-2' {_NEWEST}",
     ),
     Question(
         "Which episodes of one version come first by task?",
         "find_episodes",
         lambda _: {"policy": "m@v1"},
         ("task_id", "episode_id", "outcome"),
-        f"SELECT task_id, episode_id, outcome FROM {_EPISODES} WHERE policy_version = 'm@v1' "
-        "ORDER BY task_id, episode_id LIMIT 20",
         {"sort": "task"},
     ),
     Question(
@@ -107,7 +87,6 @@ QUESTIONS: Final = (
         "count",
         lambda world: {"reward": "0.5..", "time": world.time},
         (),
-        f"SELECT count() FROM {_EPISODES} WHERE reward >= 0.5 AND {_IN_TIME}",
         {"of": "episodes"},
     ),
     Question(
@@ -115,16 +94,12 @@ QUESTIONS: Final = (
         "find_episodes",
         lambda world: {"task": world.task},
         ("episode_id", "agent", "tokens", "step_count"),
-        "SELECT episode_id, agent_name, input_tokens + output_tokens, step_count FROM "
-        f"{_EPISODES} WHERE task_id = {{task:String}} {_NEWEST}",
     ),
     Question(
         "How many episodes have a word in a message?",
         "count",
         lambda world: {"q": world.word},
         (),
-        f"SELECT count() FROM {_EPISODES} WHERE (episode_id, revision) IN (SELECT episode_id, revision "
-        "FROM episode_messages WHERE has(splitByNonAlpha(lower(message)), {word:String}))",
         {"of": "episodes"},
     ),
     Question(
@@ -132,22 +107,18 @@ QUESTIONS: Final = (
         "find_episodes",
         lambda world: {"session": world.session},
         ("episode_id", "outcome"),
-        f"SELECT episode_id, outcome FROM {_EPISODES} WHERE session_id = {{session:String}} {_NEWEST}",
     ),
     Question(
         "Which failures of one class are the newest?",
         "find_failures",
         lambda _: {"class": "class_4"},
         ("failure_id", "episode_id", "tool_name", "fault_owner"),
-        f"SELECT failure_id, episode_id, tool_name, fault_owner FROM {_FAILURES} WHERE error_class = 'class_4' "
-        "ORDER BY occurred_at DESC, failure_id DESC LIMIT 20",
     ),
     Question(
         "How many failures say that something timed out after some seconds?",
         "count",
         lambda world: {"error": f"timed out after {world.seconds}"},
         (),
-        f"SELECT count() FROM {_FAILURES} WHERE message LIKE concat('%timed out after ', {{seconds:String}}, ' s')",
         {"of": "failures"},
     ),
     Question(
@@ -155,41 +126,30 @@ QUESTIONS: Final = (
         "failure_groups",
         _no_filter,
         ("fingerprint", "failures", "episodes", "recovered", "fault_owner", "error_class"),
-        "SELECT fingerprint, count(), uniqExact(episode_id), countIf(is_recovered), any(fault_owner), any(error_class) "
-        f"FROM {_FAILURES} GROUP BY fingerprint ORDER BY count() DESC, max(occurred_at) DESC, fingerprint LIMIT 20",
     ),
     Question(
         "Which failures of a range of time does the policy own?",
         "failure_groups",
         lambda world: {"owner": "policy", "time": world.time},
         ("fingerprint", "failures", "episodes"),
-        f"SELECT fingerprint, count(), uniqExact(episode_id) FROM {_FAILURES} WHERE fault_owner = 'policy' "
-        f"AND {_IN_TIME.replace('started_at', 'occurred_at')} "
-        "GROUP BY fingerprint ORDER BY count() DESC, max(occurred_at) DESC, fingerprint LIMIT 20",
     ),
     Question(
         "How often does each tool fail, and by whose fault?",
         "failing_tools",
         _no_filter,
         ("tool", "failures", "policy_failures", "tool_failures"),
-        "SELECT tool_name, count() AS n, countIf(fault_owner = 'policy'), countIf(fault_owner = 'tool') "
-        f"FROM {_FAILURES} GROUP BY tool_name ORDER BY n DESC, tool_name = 'tool_1' DESC, tool_name LIMIT 20",
     ),
     Question(
         "How does each version do?",
         "success_by",
         _no_filter,
         ("policy", "episodes", "successes", "success", "reward"),
-        f"SELECT policy_version, {_SUCCESS} FROM {_EPISODES} GROUP BY policy_version "
-        "ORDER BY count() DESC, policy_version LIMIT 20",
     ),
     Question(
         "How did each agent do in a range of time?",
         "success_by",
         lambda world: {"time": world.time},
         ("agent", "episodes", "successes", "success", "reward"),
-        f"SELECT agent_name, {_SUCCESS} FROM {_EPISODES} WHERE {_IN_TIME} GROUP BY agent_name "
-        "ORDER BY count() DESC, agent_name LIMIT 20",
         {"by": "agent"},
     ),
     Question(
@@ -197,7 +157,6 @@ QUESTIONS: Final = (
         "count",
         lambda _: {"errors": "1..", "policy": "m@v1"},
         (),
-        f"SELECT count() FROM {_STEPS} WHERE tool_error_count >= 1 AND policy_version = 'm@v1'",
         {"of": "steps"},
     ),
     Question(
@@ -205,25 +164,18 @@ QUESTIONS: Final = (
         "find_steps",
         lambda world: {"task": world.task},
         ("episode_id", "step"),
-        f"SELECT episode_id, step FROM {_STEPS} WHERE task_id = {{task:String}} "
-        "ORDER BY started_at DESC, concat(episode_id, '/', toString(step)) DESC LIMIT 20",
     ),
     Question(
         "What scores are there, and how high are they?",
         "score_summary",
         _no_filter,
         ("name", "scores", "mean", "low", "high"),
-        f"SELECT name, count(), avg(value), min(value), max(value) FROM {_SCORES} GROUP BY name "
-        "ORDER BY count() DESC, name",
     ),
     Question(
         "What did users score in episodes of one service?",
         "find_scores",
         lambda _: {"service": "service-1"},
         ("score_id", "value", "comment"),
-        f"SELECT score_id, value, comment FROM {_SCORES} WHERE name = 'helpful' AND trace_id IN ("
-        f"SELECT arrayJoin(trace_ids) FROM {_EPISODES} WHERE service_name = 'service-1') "
-        "ORDER BY scored_at DESC, score_id LIMIT 20",
         {"names": ["helpful"]},
     ),
     Question(
@@ -231,17 +183,12 @@ QUESTIONS: Final = (
         "find_traces",
         lambda _: {"agent": "agent-3"},
         ("trace_id", "span_count", "model_calls"),
-        "SELECT TraceId, count(), countIf(SpanAttributes['gen_ai.operation.name'] = 'chat') FROM otel_traces "
-        "WHERE SpanAttributes['gen_ai.agent.name'] = 'agent-3' GROUP BY TraceId "
-        "ORDER BY min(Timestamp) DESC, TraceId DESC LIMIT 20",
     ),
     Question(
         "What happened in one episode?",
         "read_episode",
         _no_filter,
         ("episode_id", "outcome", "reward", "step_count", "policy_version"),
-        "SELECT episode_id, outcome, reward, step_count, policy_version FROM "
-        f"{_EPISODES} WHERE episode_id = {{episode_id:String}}",
     ),
 )
 _LISTS: Final = {
@@ -292,9 +239,9 @@ def parse_reply(question: Question, text: str) -> Rows:
 
 def ask_tables(connection: Connection, question: Question, world: World) -> Rows:
     """Return the answer of the plain SQL."""
-    values = {**world._asdict()}
-    named = {name: value for name, value in values.items() if f"{{{name}:" in question.sql}
-    frame = connection.query(question.sql, doing=question.text, parameters=named)
+    sql = (_ANSWERS / f"{QUESTIONS.index(question) + 1:02}.sql").read_text(encoding="utf-8")
+    named = {name: value for name, value in world._asdict().items() if f"{{{name}:" in sql}
+    frame = connection.query(sql, doing=question.text, parameters=named)
     return [_normal(row) for row in frame.iter_rows()]
 
 
