@@ -183,4 +183,5 @@ def test_a_page_that_is_not_ours_is_reported(tmp_path: Path, stopped: DataDir) -
         module = runpy.run_path(str(SCREENSHOTS))
         wrong = module["Shot"]("wrong", "failures", "Another title")
         module["main"].__globals__["SHOTS"] = (wrong,)
-        assert module["main"](["--data-dir", str(stopped.path), "--out", str(tmp_path)]) == 1
+        arguments = ["--data-dir", str(stopped.path), "--out", str(tmp_path), "--only", wrong.name]
+        assert module["main"](arguments) == 1

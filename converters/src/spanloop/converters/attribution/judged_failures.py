@@ -94,7 +94,7 @@ def _as_judged(failure: Failure, judgement: PersonJudgement) -> Failure:
 
 def _of_person(step: Step, judgement: PersonJudgement, *, is_recovered: bool) -> Failure:
     owner = FaultOwner(judgement.fault_owner) if judgement.fault_owner else FaultOwner.POLICY
-    message = judgement.comment or f"{judgement.judged_by} judged the {judgement.scope} bad"
+    message = judgement.comment or f"a person judged the {judgement.scope} bad"
     evidence: dict[str, object] = {"judgement": _evidence(judgement)}
     finding = Finding(judgement.category or JUDGED_BAD, owner, 1.0, message, evidence)
     return Failure(
