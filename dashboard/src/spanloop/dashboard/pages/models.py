@@ -13,7 +13,14 @@ from spanloop.dashboard.components import actions, tables
 from spanloop.dashboard.components.actions import Action
 from spanloop.dashboard.components.job_form.evaluate import evaluate_button
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.components.page_frame import draw_again, empty_state, linked_page, page, show_error, show_not_running
+from spanloop.dashboard.components.page_frame import (
+    draw_again,
+    empty_state,
+    linked_page,
+    page,
+    show_error,
+    show_not_running,
+)
 from spanloop.dashboard.components.promotion import canary, controls, decisions
 from spanloop.dashboard.components.record_list import address
 from spanloop.dashboard.components.tables import Column
