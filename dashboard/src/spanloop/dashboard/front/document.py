@@ -1,4 +1,4 @@
-"""The HTML document of the pages: Streamlit's, with the styles of every page and the scripts that each page loads.
+"""The HTML document of the pages: Streamlit's, with styles, first scripts and the server's address in its head.
 
 Invariant: what is drawn does not move when styles arrive, because they are part of the document. A click meets what
 the person saw.
@@ -14,6 +14,14 @@ from spanloop.dashboard.frontend import asset
 
 _FIRST_SCRIPTS: Final = ("BidiComponent",)
 """Scripts of Streamlit that every page needs, and that Streamlit asks for only when it draws the first element."""
+_SERVER: Final = """<script>
+window.__streamlit = {
+  BACKEND_BASE_URL: new URL("./", location.href).href,
+  HOST_CONFIG: { allowedOrigins: [location.origin], useExternalAuthToken: false, enableCustomParentMessages: false },
+};
+</script>
+"""
+"""What the browser would ask the server for first, also below the path of the page, before it opens the connection."""
 _IMPORT: Final = re.compile(r'(?:\bfrom|\bimport)\s*"\./([\w.-]+\.js)"')
 _CONDITIONS: Final = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
 """Headers of the request after which the document would arrive compressed, or not at all."""
@@ -30,7 +38,7 @@ class PageDocument:
 
     def __init__(self, pages: ASGIApp, static: Path) -> None:
         self._pages = pages
-        self._head = f"{_preloads(static)}<style>\n{asset('page.css')}</style>\n".encode()
+        self._head = f"{_SERVER}{_preloads(static)}<style>\n{asset('page.css')}</style>\n".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a navigation's document gets the head."""
