@@ -32,7 +32,6 @@ from spanloop.dashboard.view_models.formatting import DASH, percent
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.store import Store
 
-_VIEWS = ("Groups and tools", "One by one", "Rules and people")
 _MAX_MEMBERS = 200
 _MAX_VERSIONS = 6
 _MAX_CLASSES = 8
@@ -67,43 +66,56 @@ class FailuresPage(Page):
 def _failures(store: Store) -> None:
     filters = filter_bar.read_filters()
     filter_bar.show(store, filters, page="failures", search_hint="Words in the messages of failures")
-    tabs = dict(zip(_VIEWS, st.tabs(_VIEWS), strict=True))
-    with tabs["Groups and tools"]:
-        groups = failures.fetch_groups(store, filters)
-        if groups.is_empty():
-            _empty(store, is_filtered=not filters.is_empty)
-        else:
-            versions = failures.fetch_versions(store, filters)
-            left, right = st.columns([5, 3], gap="medium")
-            with left:
-                _groups(store, filters, groups, versions)
-            with right:
-                _tools(store, filters)
-            st.subheader("From version to version", anchor=False)
-            _shares(versions, failures.fetch_rates(store, filters))
-    with tabs["One by one"]:
-        matches, sort = record_list.read_page(store, sources.FAILURES, lists.fetch_failures, filters)
-        if matches.rows.is_empty():
-            record_list.show_no_match(matches, filters, "failures", "failure")
-        else:
-            state = record_list.list_state(
-                matches,
-                sources.FAILURES,
-                filters,
-                sort,
-                path="failures",
-                noun="failure",
-                collect=collecting.adder(
-                    store,
-                    lambda store: fetch_failing(store, filters),
-                    f"failures?{filters.query()}",
-                    total=record_list.total_text(matches),
-                    episodes=dict(matches.rows.select("failure_id", "episode_id").iter_rows()),
-                ),
-            )
-            failure_table.show_list(matches.rows, state)
-    with tabs["Rules and people"]:
-        rules.show(store)
+    groups, single, people = st.tabs(
+        ["Groups and tools", "One by one", "Rules and people"], key="failures_view", on_change="rerun"
+    )
+    if groups.open:
+        with groups:
+            _draw_groups(store, filters)
+    if single.open:
+        with single:
+            _draw_list(store, filters)
+    if people.open:
+        with people:
+            rules.show(store)
+
+
+def _draw_groups(store: Store, filters: Filters) -> None:
+    groups = failures.fetch_groups(store, filters)
+    if groups.is_empty():
+        _empty(store, is_filtered=not filters.is_empty)
+        return
+    versions = failures.fetch_versions(store, filters)
+    left, right = st.columns([5, 3], gap="medium")
+    with left:
+        _groups(store, filters, groups, versions)
+    with right:
+        _tools(store, filters)
+    st.subheader("From version to version", anchor=False)
+    _shares(versions, failures.fetch_rates(store, filters))
+
+
+def _draw_list(store: Store, filters: Filters) -> None:
+    matches, sort = record_list.read_page(store, sources.FAILURES, lists.fetch_failures, filters)
+    if matches.rows.is_empty():
+        record_list.show_no_match(matches, filters, "failures", "failure")
+        return
+    state = record_list.list_state(
+        matches,
+        sources.FAILURES,
+        filters,
+        sort,
+        path="failures",
+        noun="failure",
+        collect=collecting.adder(
+            store,
+            lambda store: fetch_failing(store, filters),
+            f"failures?{filters.query()}",
+            total=record_list.total_text(matches),
+            episodes=dict(matches.rows.select("failure_id", "episode_id").iter_rows()),
+        ),
+    )
+    failure_table.show_list(matches.rows, state)
 
 
 def _groups(store: Store, filters: Filters, groups: pl.DataFrame, versions: pl.DataFrame) -> None:
