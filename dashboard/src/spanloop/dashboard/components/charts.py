@@ -55,7 +55,7 @@ class Chart(NamedTuple):
 
 def draw(chart: Chart, container: DeltaGenerator | None = None) -> None:
     """Draw a chart in the container, else where the page is being drawn."""
-    # Streamlit's data argument has no name, and with one named data set beside it Streamlit mistakes one for the other.
+    # Every data set has a name: beside a single named one, Streamlit inserts the rows of its data argument into that one.
     spec = {**chart.spec, "datasets": dict(chart.data)}
     st.vega_lite_chart(spec=spec) if container is None else container.vega_lite_chart(spec=spec)
 
