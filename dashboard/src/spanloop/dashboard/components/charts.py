@@ -36,9 +36,9 @@ _OWNER_COLOURS: Final = {
 _SAME_TAB: Final = {"embedOptions": {"loader": {"target": "_self"}}}
 """Links of a chart open in the page's own tab."""
 
+# names of data sets
 _ROWS: Final = "rows"
 _DEPLOYMENTS: Final = "deployments"
-"""Names of data sets in a specification."""
 
 
 class Chart(NamedTuple):
@@ -55,7 +55,7 @@ class Chart(NamedTuple):
 
 def draw(chart: Chart, container: DeltaGenerator | None = None) -> None:
     """Draw a chart in the container, else where the page is being drawn."""
-    # Every data set has a name: beside a single named one, Streamlit inserts the rows of its data argument into that one.
+    # Every data set has a name: Streamlit inserts the rows of its data argument into a single named one.
     spec = {**chart.spec, "datasets": dict(chart.data)}
     st.vega_lite_chart(spec=spec) if container is None else container.vega_lite_chart(spec=spec)
 
