@@ -1,7 +1,5 @@
 """What the conversation folds away, and what a chart makes of a constant."""
 
-import json
-
 import polars as pl
 from streamlit.testing.v1 import AppTest
 
@@ -41,7 +39,7 @@ def test_a_constant_is_drawn_as_one() -> None:
     noise = [0.76071435, 0.76071424, 0.76071435]
     for values, has_domain in ((noise, True), ([0.0, 0.0], True), ([0.1, 0.9], False)):
         frame = pl.DataFrame({"job": ["a"] * len(values), "step": range(len(values)), "value": values})
-        scale = json.loads(metric_by_step(frame).to_json())["encoding"]["y"]["scale"]
+        scale = metric_by_step(frame).spec["encoding"]["y"]["scale"]
         assert ("domain" in scale) == has_domain
         if has_domain:
             assert scale["domain"][0] <= min(values) <= max(values) < scale["domain"][1]

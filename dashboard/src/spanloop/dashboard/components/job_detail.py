@@ -100,7 +100,7 @@ def _curves(job_id: str, *, heading: str) -> None:
         row = drawn[first : first + _CURVES_IN_A_ROW]
         for column, (curve, points) in zip(st.columns(_CURVES_IN_A_ROW), row, strict=False):
             column.markdown(f"**{curve.title}**", help=curve.help)
-            column.altair_chart(charts.metric_by_step(points))
+            charts.draw(charts.metric_by_step(points), column)
 
 
 @st.fragment(run_every=_REFRESH_S)

@@ -95,12 +95,10 @@ def _evaluations(store: Store) -> None:
 def _results(results: list[Evaluation]) -> None:
     first = results[0]
     left, right = st.columns(2)
-    left.altair_chart(
-        charts.value_by_version(
-            _frame(results, [result.success for result in results]), "success on tasks", is_share=True, colour=GREEN
-        )
-    )
-    right.altair_chart(charts.value_by_version(_frame(results, [result.reward for result in results]), "mean reward"))
+    success = _frame(results, [result.success for result in results])
+    reward = _frame(results, [result.reward for result in results])
+    charts.draw(charts.value_by_version(success, "success on tasks", is_share=True, colour=GREEN), left)
+    charts.draw(charts.value_by_version(reward, "mean reward"), right)
     task_sets = sorted({evaluation.task_set for evaluation in results})
     st.caption(
         f"Tasks: {escape_md('; '.join(task_sets))}. Line: {first.level:.0%} interval, a bootstrap over tasks "

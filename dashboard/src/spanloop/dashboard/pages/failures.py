@@ -224,7 +224,7 @@ def _shares(versions: pl.DataFrame, rates: pl.DataFrame) -> None:
         for column, frame in zip(columns, classes[start : start + _CHARTS_IN_A_ROW], strict=False):
             first = frame.row(0, named=True)
             column.markdown(f"**{escape_md(first['error_class'])}** :gray[{escape_md(first['fault_owner'])}]")
-            column.altair_chart(charts.share_bars(frame, highest, first["fault_owner"]))
+            charts.draw(charts.share_bars(frame, highest, first["fault_owner"]), column)
     if len(classes) > _MAX_CLASSES:
         st.caption(f"{len(classes) - _MAX_CLASSES} rarer classes are only in the table.")
 

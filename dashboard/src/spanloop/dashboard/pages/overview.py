@@ -132,7 +132,7 @@ def _charts(store: Store, since: int) -> None:
         left, right = st.columns(2)
         with left:
             st.subheader("Episodes by outcome", anchor=False)
-            st.altair_chart(charts.outcomes_over_time(over_time, size_s))
+            charts.draw(charts.outcomes_over_time(over_time, size_s))
         with right:
             st.subheader("Success rate by policy version", anchor=False)
             _chart_if_rated(charts.success_by_version, versions)
@@ -143,12 +143,12 @@ def _charts(store: Store, since: int) -> None:
             _chart_if_rated(charts.success_over_time, over_time)
         with right:
             st.subheader("Tokens", anchor=False)
-            st.altair_chart(charts.tokens_over_time(over_time, size_s))
+            charts.draw(charts.tokens_over_time(over_time, size_s))
 
 
-def _chart_if_rated(chart: Callable[[pl.DataFrame], charts.AnyChart], frame: pl.DataFrame) -> None:
+def _chart_if_rated(chart: Callable[[pl.DataFrame], charts.Chart], frame: pl.DataFrame) -> None:
     if int((frame["successes"] + frame["failures"]).sum()):
-        st.altair_chart(chart(frame))
+        charts.draw(chart(frame))
     else:
         st.caption("No episode has a known outcome yet: send a reward from the app.")
 

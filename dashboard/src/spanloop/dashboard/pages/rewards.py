@@ -35,10 +35,9 @@ def show_versions(store: Store) -> None:
         )
         return
     left, right = st.columns(2)
-    left.altair_chart(
-        charts.value_by_version(_value(versions, "success", "rated"), "success rate", is_share=True, colour=GREEN)
-    )
-    right.altair_chart(charts.value_by_version(_value(versions, "reward", "rewarded"), "mean reward"))
+    success = _value(versions, "success", "rated")
+    charts.draw(charts.value_by_version(success, "success rate", is_share=True, colour=GREEN), left)
+    charts.draw(charts.value_by_version(_value(versions, "reward", "rewarded"), "mean reward"), right)
     st.caption("Versions in order of their first episode. Line: 95 % interval over episodes.")
     tables.show(
         versions.select(
@@ -90,7 +89,7 @@ def _components(means: pl.DataFrame) -> None:
         columns = st.columns(_CHARTS_IN_A_ROW)
         for column, name in zip(columns, names[first : first + _CHARTS_IN_A_ROW], strict=False):
             column.markdown(f"**{escape_md(name)}**")
-            column.altair_chart(charts.value_by_version(means.filter(pl.col("component") == name), "mean", height=170))
+            charts.draw(charts.value_by_version(means.filter(pl.col("component") == name), "mean", height=170), column)
     if len(names) > _MAX_COMPONENTS:
         st.caption(f"{len(names) - _MAX_COMPONENTS} more components are not drawn.")
 
@@ -132,7 +131,7 @@ def show_training(store: Store) -> None:
             if points.is_empty():
                 st.caption(f"{escape_md(name)}: no finite value.")
             else:
-                st.altair_chart(charts.metric_by_step(points, smoothing=smoothing, steps=steps))
+                charts.draw(charts.metric_by_step(points, smoothing=smoothing, steps=steps))
 
 
 def _keep_in_address(name: str, values: list[str], default: list[str]) -> None:

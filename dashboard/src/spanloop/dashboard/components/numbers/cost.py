@@ -111,7 +111,7 @@ def _over_time(store: Store, filters: Filters, prices: Prices) -> None:
     hrefs = [f"episodes?{filters.query(time=range_of(each, bucket_s, filters))}" for each in days["bucket"].to_list()]
     st.subheader("Cost over time", anchor=False)
     frame = days.select("bucket", "cost").with_columns(pl.Series("href", hrefs))
-    st.altair_chart(charts.cost_over_time(frame, bucket_s, prices.currency, tables.zone_name()))
+    charts.draw(charts.cost_over_time(frame, bucket_s, prices.currency, tables.zone_name()))
 
 
 def _row(row: Mapping[str, Any], dearest: float, currency: str) -> dict[str, object]:

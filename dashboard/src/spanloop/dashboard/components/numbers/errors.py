@@ -46,7 +46,7 @@ def show(store: Store, filters: Filters, by: str) -> None:
     )
     drawn = values[:_MAX_VALUES]
     points = frame.with_columns(pl.Series("href", hrefs, dtype=pl.String)).filter(pl.col("value").is_in(drawn))
-    st.altair_chart(charts.error_rates(points, marks, drawn, tables.zone_name()))
+    charts.draw(charts.error_rates(points, marks, drawn, tables.zone_name()))
     is_shared = by in numbers.OF_FAILURES
     st.caption(
         f"{'Failed episodes with it, of all episodes' if is_shared else 'Failed episodes of its episodes'}. A point or "

@@ -48,7 +48,7 @@ def show_champion(name: str, decisions: Sequence[Decision]) -> None:
     title = evaluation_figures.title(metric)
     st.markdown(f"**The champion of {escape_md(name)}**")
     chart = charts.champion_by_decision(champion_series(same), title, is_share=metric.is_share)
-    st.altair_chart(chart)
+    charts.draw(chart)
     st.caption(basis_text(same))
 
 
