@@ -1,6 +1,8 @@
 """Drive the app without a browser: open a page, read its text and its tables, follow a row."""
 
 import json
+import re
+from html import unescape
 from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -66,13 +68,13 @@ def tables(app: AppTest) -> list[dict[str, Any]]:
     ]
 
 
-def figures(app: AppTest) -> list[dict[str, Any]]:
-    """Return the figures that link to their rows."""
+def figures(app: AppTest) -> list[dict[str, str]]:
+    """Return the figures of the page with the addresses that they link to."""
+    shown = re.compile(r'<dt>(?P<label>.*?)</dt><dd>(?:<a href="(?P<href>.*?)">)?(?P<value>.*?)(?:</a>)?</dd>')
     return [
-        figure
-        for element in app.get("bidi_component")
-        if element.proto.component_name == "spanloop_figures"
-        for figure in json.loads(element.proto.json)["figures"]
+        {name: unescape(text or "") for name, text in match.groupdict().items()}
+        for element in app.html
+        for match in shown.finditer(element.proto.body)
     ]
 
 

@@ -1,18 +1,13 @@
-"""Figures of a page: each is a number with its name, and leads to the rows that it counts."""
+"""Figures of a page: each is a number with its name, and leads to the rows that it counts.
+
+They are plain HTML, which the browser shows at once; a component of our own would load its script first.
+"""
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from html import escape
+from typing import NamedTuple
 
-from streamlit.components.v2 import component
-
-from spanloop.dashboard.frontend import asset
-
-_figures: Final[Any] = component(
-    "spanloop_figures",
-    html='<dl class="figures"></dl>',
-    css=asset("figures.css"),
-    js=asset("common.js") + asset("figures.js"),
-)
+import streamlit as st
 
 
 class Figure(NamedTuple):
@@ -25,6 +20,14 @@ class Figure(NamedTuple):
     """Address of the rows behind the number; empty for none."""
 
 
-def show(figures: Sequence[Figure], *, key: str) -> None:
+def show(figures: Sequence[Figure]) -> None:
     """Draw figures in a row."""
-    _figures(data={"figures": [figure._asdict() for figure in figures]}, key=key)
+    st.html(f'<dl class="figures">{"".join(map(_html, figures))}</dl>')
+
+
+def _html(figure: Figure) -> str:
+    title = f' title="{escape(figure.help)}"' if figure.help else ""
+    value = escape(figure.value)
+    if figure.href:
+        value = f'<a href="{escape(figure.href)}">{value}</a>'
+    return f'<div class="figure"{title}><dt>{escape(figure.label)}</dt><dd>{value}</dd></div>'

@@ -66,12 +66,17 @@ class FailuresPage(Page):
 def _failures(store: Store) -> None:
     filters = filter_bar.read_filters()
     filter_bar.show(store, filters, page="failures", search_hint="Words in the messages of failures")
-    groups, single, people = st.tabs(
-        ["Groups and tools", "One by one", "Rules and people"], key="failures_view", on_change="rerun"
+    groups, shares, single, people = st.tabs(
+        ["Groups and tools", "From version to version", "One by one", "Rules and people"],
+        key="failures_view",
+        on_change="rerun",
     )
     if groups.open:
         with groups:
             _draw_groups(store, filters)
+    if shares.open:
+        with shares:
+            _draw_shares(store, filters)
     if single.open:
         with single:
             _draw_list(store, filters)
@@ -91,8 +96,14 @@ def _draw_groups(store: Store, filters: Filters) -> None:
         _groups(store, filters, groups, versions)
     with right:
         _tools(store, filters)
-    st.subheader("From version to version", anchor=False)
-    _shares(versions, failures.fetch_rates(store, filters))
+
+
+def _draw_shares(store: Store, filters: Filters) -> None:
+    versions = failures.fetch_versions(store, filters)
+    if versions.is_empty():
+        _empty(store, is_filtered=not filters.is_empty)
+    else:
+        _shares(versions, failures.fetch_rates(store, filters))
 
 
 def _draw_list(store: Store, filters: Filters) -> None:

@@ -116,8 +116,7 @@ def _totals(totals: overview.Totals, time_range: str) -> None:
                 f"{totals.input_tokens:,} in, {totals.output_tokens:,} out; the link leads to the longest episodes",
                 address("episodes", time=time_range, sort="-tokens"),
             ),
-        ],
-        key="totals",
+        ]
     )
     newest_age = ago(totals.last_ingested_at, resources.now())
     st.caption(f"{count(totals.spans)} spans stored · the newest arrived {newest_age}")

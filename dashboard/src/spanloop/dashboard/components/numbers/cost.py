@@ -92,7 +92,7 @@ def _totals(total: Mapping[str, Any], currency: str) -> None:
     ]
     if total["uncounted_calls"]:
         shown.append(Figure("Without tokens", count(total["uncounted_calls"]), "Calls whose tokens no span counted"))
-    figures.show(shown, key="cost_totals")
+    figures.show(shown)
 
 
 def _unpriced(priced: pl.DataFrame) -> None:
