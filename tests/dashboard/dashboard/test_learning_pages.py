@@ -47,10 +47,13 @@ def test_every_page_draws(page: str) -> None:
 @pytest.mark.usefixtures("learned")
 def test_failures_fall_from_version_to_version() -> None:
     app = open_page("failures", task="test-*")
-    assert len(charts(app)) == 3
     trends = {row["cells"]["class"]: row["cells"]["trend"]["bars"] for row in tables(app)[0]["rows"]}
     assert trends["wrong_answer"] == pytest.approx([10 / 40, 6 / 40, 5 / 40])
     assert all(before > after for before, _, after in trends.values())
+    app.session_state["failures_view"] = "From version to version"
+    app.run()
+    assert len(charts(app)) == 3
+    assert not tables(app)
     assert "demo@v1: 40 · demo@v2: 40 · demo@v3: 40" in text_of(app)
 
 

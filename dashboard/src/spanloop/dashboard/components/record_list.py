@@ -26,12 +26,17 @@ def read_page(store: Store, source: Source, fetch: Fetch, filters: Filters) -> t
             icon=":material/link_off:",
         )
         sort = ""
+    say_what_is_read(filters)
+    return fetch(store, filters, sort, _cursor()), sort
+
+
+def say_what_is_read(filters: Filters) -> None:
+    """Say so where the filters read only the newest traces."""
     if {"attr", "user"} & set(filters.values):
         st.caption(
             "Attributes and users have no index: the spans of the newest "
             f"{ATTRIBUTE_TRACES:,} traces of the range of time are read. A shorter range reaches older ones."
         )
-    return fetch(store, filters, sort, _cursor()), sort
 
 
 def list_state(

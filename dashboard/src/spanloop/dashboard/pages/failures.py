@@ -86,6 +86,7 @@ def _failures(store: Store) -> None:
 
 
 def _draw_groups(store: Store, filters: Filters) -> None:
+    record_list.say_what_is_read(filters)
     groups = failures.fetch_groups(store, filters)
     if groups.is_empty():
         _empty(store, is_filtered=not filters.is_empty)
@@ -99,6 +100,7 @@ def _draw_groups(store: Store, filters: Filters) -> None:
 
 
 def _draw_shares(store: Store, filters: Filters) -> None:
+    record_list.say_what_is_read(filters)
     versions = failures.fetch_versions(store, filters)
     if versions.is_empty():
         _empty(store, is_filtered=not filters.is_empty)
