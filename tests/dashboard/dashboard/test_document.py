@@ -35,6 +35,7 @@ def test_every_path_has_the_styles_and_the_first_scripts(client: TestClient, pat
     assert len(preloads) == len(set(preloads))
     assert any("BidiComponent" in each for each in preloads)
     assert all((STATIC / each).is_file() for each in preloads)
+    assert "window.__streamlit = {" in head
     assert '<div id="root">' in body
     assert "content-encoding" not in response.headers
     assert int(response.headers["content-length"]) == len(response.content)

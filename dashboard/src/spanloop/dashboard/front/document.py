@@ -21,7 +21,7 @@ window.__streamlit = {
 };
 </script>
 """
-"""What the browser would ask the server for first, also below the path of the page, before it opens the connection."""
+"""Without it the browser asks the server for this first, also below the path of the page, and connects afterwards."""
 _IMPORT: Final = re.compile(r'(?:\bfrom|\bimport)\s*"\./([\w.-]+\.js)"')
 _CONDITIONS: Final = frozenset({b"accept-encoding", b"if-none-match", b"if-modified-since"})
 """Headers of the request after which the document would arrive compressed, or not at all."""
