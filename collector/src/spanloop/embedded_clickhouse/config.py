@@ -38,6 +38,10 @@ _CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup
 # async: the thread of the asynchronous log took a third of an idle server's CPU time.
 # shutdown_wait_unfinished: the default waits 5 s at shutdown for idle connections of clients.
 # background_processing_pool_…: each table looks for work 0.1 s, 0.21 s, 0.33 s, … after its last insert by default.
+# …_when_no_work_max: a table whose merge or mutation is refused asks again after up to 600 s by default.
+# background_merges_mutations_…: clickhouse-local takes four merges and mutations of parts at a time, so that a mutation
+# of 40 parts waited half a minute for a timer. Two threads run them as before, the shortest first, which bounds memory.
+# background_schedule_pool_…, …streaming…: with two threads, each task of a table wrote a warning into the log.
 # memory_worker_period_ms: the default measures the process's memory ten times a second.
 # merge_selector_base: merging a span costs as much as inserting it, so merges wait for ten parts (default five).
 _CONFIG: Final = """<clickhouse>
@@ -52,6 +56,12 @@ _CONFIG: Final = """<clickhouse>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <background_processing_pool_thread_sleep_seconds_if_nothing_to_do>2</background_processing_pool_thread_sleep_seconds_if_nothing_to_do>
   <background_processing_pool_task_sleep_seconds_when_no_work_multiplier>1.5</background_processing_pool_task_sleep_seconds_when_no_work_multiplier>
+  <background_processing_pool_task_sleep_seconds_when_no_work_max>10</background_processing_pool_task_sleep_seconds_when_no_work_max>
+  <background_merges_mutations_concurrency_ratio>32</background_merges_mutations_concurrency_ratio>
+  <background_merges_mutations_scheduling_policy>shortest_task_first</background_merges_mutations_scheduling_policy>
+  <background_schedule_pool_size>8</background_schedule_pool_size>
+  <background_schedule_pool_max_parallel_tasks_per_type_ratio>1</background_schedule_pool_max_parallel_tasks_per_type_ratio>
+  <background_streaming_schedule_pool_size>8</background_streaming_schedule_pool_size>
   <memory_worker_period_ms>1000</memory_worker_period_ms>
   <backups><allowed_path>{backups}</allowed_path></backups>
   <merge_tree><merge_selector_base>10</merge_selector_base></merge_tree>
