@@ -39,6 +39,7 @@ CONFIG: Final = """<clickhouse>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <background_processing_pool_thread_sleep_seconds_if_nothing_to_do>2</background_processing_pool_thread_sleep_seconds_if_nothing_to_do>
   <background_processing_pool_task_sleep_seconds_when_no_work_max>10</background_processing_pool_task_sleep_seconds_when_no_work_max>
+  <background_merges_mutations_concurrency_ratio>32</background_merges_mutations_concurrency_ratio>
   <log-level>warning</log-level><logger><async>false</async><log>{folder}/clickhouse.log</log></logger>
   {remote_servers}
 </clickhouse>"""
