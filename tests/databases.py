@@ -78,6 +78,8 @@ class ReusedDatabases:
             self._server.command(
                 f"TRUNCATE TABLES FROM `{name}` NOT LIKE 'schema_migrations'", doing="emptying a store"
             )
+            # A test may have stopped them, and the next one's mutations would wait for ever.
+            self._server.command("SYSTEM START MERGES", doing="starting merges")
         return True
 
     def _files(self, name: str) -> frozenset[tuple[str, int, int]]:
