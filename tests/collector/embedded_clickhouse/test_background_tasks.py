@@ -3,13 +3,11 @@
 import time
 
 from spanloop.store.client import Connection
-from spanloop.store.store import Store
 
 PARTS = 40
 
 
-def test_rows_of_many_parts_are_erased_without_waiting_for_a_timer(store: Store, connection: Connection) -> None:
-    assert store.database
+def test_rows_of_many_parts_are_erased_without_waiting_for_a_timer(connection: Connection) -> None:
     connection.command(
         "CREATE TABLE many_parts (x UInt8, y UInt8) ENGINE = MergeTree ORDER BY x PARTITION BY x", doing="testing"
     )
