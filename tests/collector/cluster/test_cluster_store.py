@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -174,6 +175,16 @@ def test_what_one_server_lacks_is_made_again(cluster: ClickHouseCluster) -> None
         assert min(of_each_server(store, "SELECT count() FROM failure_summaries_shard")) > 0
         columns = "SELECT count() FROM system.columns WHERE database = currentDatabase()"
         assert len(set(of_each_server(store, columns))) == 1
+
+
+def test_a_store_opens_while_a_copy_is_down(tmp_path: Path) -> None:
+    with ClickHouseCluster(tmp_path / "cluster", shards=1, copies=2) as cluster:
+        Store.open(cluster.address("opened")).close()
+        cluster.servers[0].kill()
+        with Store.open(cluster.address("opened")) as store:
+            assert store.query("store_counts").height > 10
+        with pytest.raises(StoreError, match=r"unreachable while connecting to .*/new: Connection refused"):
+            Store.open(cluster.address("new"))
 
 
 def test_another_number_of_shards_is_refused(cluster: ClickHouseCluster) -> None:

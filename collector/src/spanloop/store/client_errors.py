@@ -19,6 +19,9 @@ _NEXT_STEPS: Final = {
     497: "Grant this right to the user, or use another user in the ClickHouse URL.",
     241: "Raise the memory cap of the embedded ClickHouse (--memory-cap-bytes), or read less at once.",
     243: "Free space on ClickHouse's disk; nothing was stored by this statement.",
+    **dict.fromkeys(
+        (279, 369), "Start the servers of the cluster that do not answer: spanloop doctor asks each of them."
+    ),
     252: "Send larger blocks less often, or wait for merges to catch up.",
     396: "The result is larger than its limit: ask for fewer rows, or raise the limit.",
 }

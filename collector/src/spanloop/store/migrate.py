@@ -56,8 +56,11 @@ _TABLES_OF_ALL_SERVERS: Final = """
 SELECT name FROM clusterAllReplicas({cluster:Identifier}, system.tables)
 WHERE database = {database:String}
 GROUP BY name
-HAVING count() = {servers:UInt32}
+HAVING count() >= (SELECT count() FROM clusterAllReplicas({cluster:Identifier}, system.one))
 """
+_OF_THOSE_THAT_ANSWER: Final = {"skip_unavailable_shards": "1"}
+"""With `clusterAllReplicas`: a role starts while a server is down. A statement that changes the schema fails then, or
+the Keeper keeps it for that server, so the server has the schema of the others when it is back."""
 
 
 class Migration(NamedTuple):
@@ -141,10 +144,17 @@ def _create_database(address: Address) -> None:
     try:
         # Checked first: a user with rights on this database only may not run CREATE DATABASE, even IF NOT EXISTS.
         cluster = connection.cluster
-        servers = 1 if cluster is None or cluster.form is Form.CLOUD else cluster.servers
-        source = "system.databases" if servers == 1 else f"clusterAllReplicas('{address.cluster}', system.databases)"
-        sql = f"SELECT count() AS databases FROM {source} WHERE name = {{name:String}}"  # noqa: S608 - a checked name
-        if connection.query(sql, doing=doing, parameters={"name": address.database})["databases"][0] < servers:
+        is_one = cluster is None or cluster.form is Form.CLOUD
+        databases, servers = (
+            table if is_one else f"clusterAllReplicas('{address.cluster}', {table})"
+            for table in ("system.databases", "system.one")
+        )
+        sql = (
+            f"SELECT count() < (SELECT count() FROM {servers}) AS is_missing FROM {databases} "  # noqa: S608 - checked
+            "WHERE name = {name:String}"
+        )
+        parameters = {"name": address.database}
+        if connection.query(sql, doing=doing, parameters=parameters, settings=_OF_THOSE_THAT_ANSWER)["is_missing"][0]:
             connection.command(f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=doing)
     finally:
         connection.close()
@@ -181,12 +191,14 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
 
 
 def _tables(connection: Connection, doing: str) -> set[str]:
-    """Return the names of the tables and views; on a cluster, of those that every server has completely."""
+    """Return the names of the tables and views; on a cluster, of those that each server that answers has whole."""
     cluster = connection.cluster
     if cluster is None or cluster.form is Form.CLOUD:
         return {str(name) for name in connection.query(_TABLES, doing=doing)["name"]}
-    parameters = {"cluster": cluster.name, "database": cluster.database, "servers": cluster.servers}
-    listed = connection.query(_TABLES_OF_ALL_SERVERS, doing=doing, parameters=parameters)
+    parameters = {"cluster": cluster.name, "database": cluster.database}
+    listed = connection.query(
+        _TABLES_OF_ALL_SERVERS, doing=doing, parameters=parameters, settings=_OF_THOSE_THAT_ANSWER
+    )
     names = {str(name) for name in listed["name"]}
     return {name for name in names if name not in SHARDINGS or shard_table(name) in names}
 
