@@ -23,6 +23,7 @@ from spanloop.dashboard.components.vega_lite import (
 from spanloop.dashboard.view_models.formatting import AMBER, BLUE, GREEN, GREY, RED
 
 _HEIGHT: Final = 240
+_TALL: Final = 320
 _ROW: Final = {"step": 30}
 _OWNER_COLOURS: Final = {
     "policy": RED,
@@ -32,9 +33,6 @@ _OWNER_COLOURS: Final = {
     "user": GREY,
     "unknown": GREY,
 }
-
-_SAME_TAB: Final = {"embedOptions": {"loader": {"target": "_self"}}}
-"""Links of a chart open in the page's own tab."""
 
 # names of data sets
 _ROWS: Final = "rows"
@@ -130,7 +128,7 @@ def cost_over_time(frame: pl.DataFrame, bucket_s: int, currency: str, zone: str)
         "tooltip": [minute("bucket"), number("cost", format=",.4f")],
     }
     bars = layer("bar", encoding, orient="vertical", color=BLUE, cursor="pointer")
-    return _chart(frame.with_columns(_bucket_end(bucket_s)), **bars, height=_HEIGHT, usermeta=_SAME_TAB)
+    return _chart(frame.with_columns(_bucket_end(bucket_s)), **bars, height=_HEIGHT)
 
 
 def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence[str], zone: str) -> Chart:
@@ -166,9 +164,8 @@ def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence
         layer("line", base, strokeWidth=1.5, opacity=0.6),
         layer("circle", points, size=70, opacity=1, cursor="pointer"),
     ]
-    size = {"height": 320, "usermeta": _SAME_TAB}
     if deployments.is_empty():
-        return _chart(frame, layer=layers, **size)
+        return _chart(frame, layer=layers, height=_TALL)
     tooltip = [minute("at", title=f"time ({zone})"), category("event"), category("version")]
     rule = {"x": time("at"), "tooltip": tooltip}
     label = {"align": "left", "baseline": "bottom", "dx": 3, "dy": -2, "angle": 90, "y": 0, "fontSize": 11}
@@ -177,7 +174,7 @@ def error_rates(frame: pl.DataFrame, deployments: pl.DataFrame, values: Sequence
         layer("text", {**rule, "text": category("label")}, color=GREY, **label),
     ]
     marks = [{"data": {"name": _DEPLOYMENTS}, **each} for each in marks]
-    spec, data = _chart(frame, layer=[*marks, *layers], **size)
+    spec, data = _chart(frame, layer=[*marks, *layers], height=_TALL)
     return Chart(spec, {**data, _DEPLOYMENTS: deployments})
 
 

@@ -176,8 +176,10 @@ export default function (component) {
     } }, input, make("kbd", { text: "/", "aria-hidden": true }));
   };
 
+  // What a pressed button of its own says needs no chip.
+  const hasButton = (chosen) => data.quick.some(({ field, value }) => field === chosen.field && value === chosen.value);
   const draw = () => {
-    host.replaceChildren(...quickLinks(), ...data.chips.map(chip), addFilter(),
+    host.replaceChildren(...quickLinks(), ...data.chips.filter((each) => !hasButton(each)).map(chip), addFilter(),
       ...(data.chips.length ? [link(data.clear, { class: "clear" }, "Clear")] : []),
       ...(data.hasSearch ? [search()] : []), views());
     if (state.field) host.querySelector("[data-menu] input")?.focus();

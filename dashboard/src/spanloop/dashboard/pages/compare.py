@@ -17,6 +17,9 @@ from spanloop.store import Store
 from spanloop.training.dataset.trained_tasks import trained_tasks
 
 _MAX_TASKS = 50
+_ROWS_IN_SIGHT = 8
+_LIST_HEIGHT = 270
+"""Of as many rows, in pixels."""
 
 
 def show(store: Store) -> None:
@@ -103,19 +106,24 @@ def _task(store: Store, tasks: pl.DataFrame, before: str, after: str) -> None:
     )
     matching_tasks = tasks.filter(pl.col("change") == (change or default))
     task_id = st.query_params.get("task", "")
-    tables.show(
-        _table(matching_tasks.head(_MAX_TASKS)),
-        _columns(),
-        [
-            address("evaluations", view="Task by task", before=before, after=after, task=each)
-            for each in matching_tasks["task_id"].head(_MAX_TASKS).to_list()
-        ],
-        key="tasks_compared",
-    )
-    if matching_tasks.height > _MAX_TASKS:
-        st.caption(f"The first {_MAX_TASKS} of {matching_tasks.height:,} tasks.")
     rows = matching_tasks.filter(pl.col("task_id") == task_id) if task_id else matching_tasks
     row = (rows if rows.height else matching_tasks).row(0, named=True)
+    listed = matching_tasks.head(_MAX_TASKS)
+    hrefs = {
+        each: address("evaluations", view="Task by task", before=before, after=after, task=each)
+        for each in listed["task_id"].to_list()
+    }
+    # The list scrolls in its own place, so that the pair below it is in sight.
+    with st.container(height=_LIST_HEIGHT if listed.height > _ROWS_IN_SIGHT else "content", border=False):
+        tables.show(
+            _table(listed),
+            _columns(),
+            list(hrefs.values()),
+            key="tasks_compared",
+            current=hrefs.get(row["task_id"], ""),
+        )
+    if matching_tasks.height > _MAX_TASKS:
+        st.caption(f"The first {_MAX_TASKS} of {matching_tasks.height:,} tasks.")
     st.subheader(f"Task {escape_md(row['task_id'])}", anchor=False)
     pair = choose_pair(row)
     if pair is None:

@@ -81,7 +81,7 @@ def _round_columns() -> tables.Columns:
         "started_at": tables.time_column("started"),
         "took": tables.text_column("took", width=90),
         "tokens": tables.number_column("tokens", form=",", width=80),
-        "reason": tables.text_column("reason", width=300),
+        "reason": tables.text_column("reason"),
     }
 
 
