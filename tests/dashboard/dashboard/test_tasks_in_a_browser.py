@@ -483,6 +483,7 @@ def test_what_is_drawn_stays_in_its_place(
     visit.add_init_script(PLACES.replace("TARGET", target))
     person = Person(visit, world[0])
     person.open(path)
+    visit.wait_for_function("() => window.places?.length")
     assert len(visit.evaluate("places")) == 1
     # A click at the place of the first sight opens what was seen there.
     visit.reload(wait_until="commit")
