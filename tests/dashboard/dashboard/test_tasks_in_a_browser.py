@@ -460,6 +460,8 @@ def test_a_key_counts_once_after_a_list_has_changed(person: Person) -> None:
             "data-id", person.rows().nth(number).get_attribute("data-id") or ""
         )
     person.click(person.page.get_by_role("button", name="Failed"))
+    expect(person.page.get_by_role("button", name="Failed", pressed=True)).to_be_visible()
+    expect(person.page.get_by_role("button", name="Remove outcome failure")).to_have_count(0)
     person.press("f")
     expect(person.page.get_by_role("button", name="attribute")).to_be_visible()
 

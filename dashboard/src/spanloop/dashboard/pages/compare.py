@@ -19,7 +19,7 @@ from spanloop.training.dataset.trained_tasks import trained_tasks
 _MAX_TASKS = 50
 _ROWS_IN_SIGHT = 8
 _LIST_HEIGHT = 270
-"""Of as many rows, in pixels."""
+"""In pixels; so many rows take it."""
 
 
 def show(store: Store) -> None:
